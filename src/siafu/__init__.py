@@ -1,0 +1,40 @@
+"""Siafu trains graph neural networks on whole graphs, on CPUs.
+
+Names are loaded when first used, so that `import siafu` does not wait for PyTorch and Numba.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from siafu import nn as nn
+    from siafu.errors import SiafuError as SiafuError
+    from siafu.graph import Graph as Graph
+    from siafu.graph.datasets import load as load
+    from siafu.train import Run as Run
+    from siafu.train import train as train
+
+__version__ = "0.1.0"
+__all__ = ["Graph", "Run", "SiafuError", "load", "nn", "train"]
+
+_HOMES = {
+    "Graph": "siafu.graph",
+    "Run": "siafu.train",
+    "SiafuError": "siafu.errors",
+    "load": "siafu.graph.datasets",
+    "nn": "siafu.nn",
+    "train": "siafu.train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'siafu' has no attribute {name!r}")
+    home = import_module(_HOMES[name])
+    value = home if name == "nn" else getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

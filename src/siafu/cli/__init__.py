@@ -1,0 +1,47 @@
+"""The `siafu` command: one file a subcommand; what they share is here and in `common`."""
+
+import sys
+
+import click
+import typer
+
+from siafu.cli import bench, datasets, doctor, evaluate, generate, import_, predict, train
+from siafu.errors import SiafuError
+
+app = typer.Typer(
+    name="siafu",
+    help="Train graph neural networks on whole graphs, on CPUs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.command("import")(import_.import_)
+app.command("generate")(generate.generate)
+app.command("datasets")(datasets.datasets)
+app.command("doctor")(doctor.doctor)
+app.add_typer(bench.app, name="bench")
+
+
+def main() -> None:
+    """Run the command; an error that we know the cause of is one line on stderr and an exit code."""
+    try:
+        code = app(standalone_mode=False)
+    except SiafuError as error:
+        _fail(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        _fail(error.format_message(), 2)
+    except click.ClickException as error:
+        _fail(error.format_message(), 2)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("interrupted", 130)
+    except BrokenPipeError:
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    print("siafu: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(code)

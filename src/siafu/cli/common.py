@@ -1,0 +1,82 @@
+"""What several commands share: sizes as people write them, and a progress bar."""
+
+import re
+import sys
+import time
+from types import TracebackType
+
+from siafu.errors import BadInput
+
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+_PLAIN_SECONDS = 5.0  # between lines where there is no terminal to redraw
+
+
+def parse_size(text: str) -> int:
+    """Bytes in '1GB', '512MiB', '2g' or '1000000'."""
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?i?)b?\s*", text.lower())
+    if match is None or match[2] not in _UNITS:
+        raise BadInput(f"{text!r} is not a size: write it like 1GB, 512MiB or 1000000")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+class ProgressBar:
+    """A `siafu.graph.progress.Progress` on stderr: a bar with rate and time left on a terminal, else plain lines.
+
+    Use it as a context manager and pass it where a Progress is wanted.
+    """
+
+    def __init__(self, unit: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        self._unit = unit
+        self._bar = None
+        if sys.stderr.isatty():
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+        self._tasks: dict[str, object] = {}
+        self._started: dict[str, float] = {}
+        self._told = 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        began = self._started.setdefault(stage, now)
+        speed = done / max(now - began, 1e-9)
+        rate = f"{speed / 1e6:.1f} M {self._unit}/s"
+        if self._bar is not None:
+            if stage not in self._tasks:
+                self._tasks[stage] = self._bar.add_task(stage, total=total or None, rate="")
+            self._bar.update(self._tasks[stage], completed=done, total=total or None, rate=rate)  # type: ignore[arg-type]
+        elif now - self._told >= _PLAIN_SECONDS:
+            self._told = now
+            share = f"{100 * done / total:.0f} %, " if total else f"{done:,} {self._unit}, "
+            left = f", {(total - done) / speed:.0f} s left" if total and speed > 0 else ""
+            print(f"{stage}: {share}{rate}{left}", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> "ProgressBar":
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,2 @@
+def datasets() -> None:
+    raise NotImplementedError

@@ -1,0 +1,2 @@
+def generate() -> None:
+    raise NotImplementedError

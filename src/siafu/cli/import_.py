@@ -1,0 +1,2 @@
+def import_() -> None:
+    raise NotImplementedError

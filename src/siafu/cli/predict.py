@@ -1,0 +1,2 @@
+def predict() -> None:
+    raise NotImplementedError

@@ -1,0 +1,149 @@
+"""Files that are whole or absent: temporary names, renames, and a clear word when the disk is full."""
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from siafu.errors import BadInput, NoSpace
+
+_NO_ANONYMOUS_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
+
+
+def cache_directory() -> Path:
+    """Where Siafu keeps what it can make again: `$SIAFU_CACHE`, else the user's cache directory."""
+    if asked := os.environ.get("SIAFU_CACHE"):
+        return Path(asked).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "siafu"
+
+
+@contextmanager
+def disk_errors(where: Path) -> Iterator[None]:
+    """Turn the system's errors about `where` into one clear line each."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoSpace(
+                f"no space left on the disk of {where}: nothing was written; free some or choose another place"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise BadInput(
+                f"cannot write {where}: {error.strerror}; choose a place you may write to"
+            ) from error
+        raise
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file to write that takes `path`'s place when the block ends well, and is gone otherwise."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(0o666 & ~_umask())
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                Path(name).unlink()
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _give_name(file: IO[bytes], path: Path) -> None:
+    # Only with a directory descriptor does Python follow the link that /proc shows instead of copying it.
+    descriptors = os.open("/proc/self/fd", os.O_RDONLY)
+    try:
+        os.link(str(file.fileno()), path, src_dir_fd=descriptors, follow_symlinks=True)
+    finally:
+        os.close(descriptors)
+
+
+def scratch_file(directory: Path) -> IO[bytes]:
+    """A file without a name on `directory`'s disk: the system frees it however the process ends."""
+    return tempfile.TemporaryFile(dir=directory, prefix=".siafu-scratch-")
+
+
+class NewDirectory:
+    """A directory that appears at `path` whole, or not at all.
+
+    Files are opened without a name where the system can (so that even a killed process leaves nothing
+    behind), get their names in a temporary directory when `publish` is called, and one rename shows them.
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        if path.exists() and not overwrite:
+            raise BadInput(f"{path} exists already: choose another name, or overwrite it with --overwrite")
+        self.path = path
+        self._files: dict[str, IO[bytes]] = {}
+        self._named: Path | None = None
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+
+    def open(self, name: str) -> IO[bytes]:
+        """A new file `name`, to read and write."""
+        with disk_errors(self.path):
+            file = self._anonymous() or (self._partial() / name).open("w+b")
+        self._files[name] = file
+        return file
+
+    def publish(self) -> None:
+        """Give every file its name and move the directory into place."""
+        with disk_errors(self.path):
+            partial = self._partial()
+            for name, file in self._files.items():
+                file.flush()
+                os.fsync(file.fileno())
+                if not (partial / name).exists():
+                    _give_name(file, partial / name)
+                file.close()
+            partial.chmod(0o777 & ~_umask())
+            self._take_place(partial)
+        self._named = None
+
+    def discard(self) -> None:
+        """Forget everything that was written. Does nothing after `publish`."""
+        for file in self._files.values():
+            file.close()
+        if self._named is not None:
+            shutil.rmtree(self._named, ignore_errors=True)
+            self._named = None
+
+    def _take_place(self, partial: Path) -> None:
+        if not self.path.exists():
+            partial.rename(self.path)
+            return
+        old = Path(tempfile.mkdtemp(prefix=f".{self.path.name}.", suffix=".old", dir=self.path.parent))
+        self.path.rename(old / "replaced")
+        partial.rename(self.path)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def _anonymous(self) -> IO[bytes] | None:
+        if not hasattr(os, "O_TMPFILE") or not Path("/proc/self/fd").exists():
+            return None
+        try:
+            return os.fdopen(os.open(self.path.parent, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
+        except OSError as error:
+            if error.errno in _NO_ANONYMOUS_FILES:
+                return None
+            raise
+
+    def _partial(self) -> Path:
+        if self._named is None:
+            name = tempfile.mkdtemp(prefix=f".{self.path.name}.", suffix=".partial", dir=self.path.parent)
+            self._named = Path(name)
+        return self._named

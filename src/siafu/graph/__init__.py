@@ -1,0 +1,7 @@
+"""Graphs: in memory, in stores, imported, generated. Knows nothing of training."""
+
+from siafu.graph.csr import Csr
+from siafu.graph.graph import Graph
+from siafu.graph.store import StoreWriter, is_store, read_store, write_store
+
+__all__ = ["Csr", "Graph", "StoreWriter", "is_store", "read_store", "write_store"]

@@ -1,0 +1,181 @@
+"""What a graph's parts must be like, checked where they come in; the errors say what to mend."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.errors import BadInput
+from siafu.graph.csr import IntArray, id_dtype
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+def array(values: Any, what: str) -> NDArray[Any]:
+    """A NumPy array of NumPy's, PyTorch's or plain Python's numbers, without a copy where possible."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        if str(values.dtype) == "torch.bfloat16":
+            import torch
+
+            values = values.view(torch.uint16)
+        values = values.numpy()
+    try:
+        out = np.asarray(values)
+    except ValueError as error:
+        raise BadInput(f"{what} is not an array of numbers: {error}") from error
+    if out.dtype.kind not in "biufS":
+        raise BadInput(f"{what} holds {out.dtype}: give numbers")
+    return out
+
+
+def indptr(pointers: NDArray[np.int64]) -> None:
+    if pointers.ndim != 1 or len(pointers) == 0 or pointers[0] != 0:
+        raise BadInput("indptr must be a list of V + 1 positions that starts at 0")
+    if np.any(pointers[1:] < pointers[:-1]):
+        vertex = int(np.argmax(pointers[1:] < pointers[:-1]))
+        raise BadInput(f"indptr falls after vertex {vertex}: positions must never decrease")
+
+
+def vertex_ids(values: NDArray[Any], num_vertices: int, what: str) -> IntArray:
+    """Ids of the type that fits, each from 0 to V - 1."""
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        if values.size == 0:
+            return np.empty(0, id_dtype(num_vertices))
+        raise BadInput(
+            f"{what} has shape {values.shape} and type {values.dtype}: give a list of whole numbers"
+        )
+    if values.size and (int(values.min()) < 0 or int(values.max()) >= num_vertices):
+        position = int(np.argmax((values < 0) | (values >= num_vertices)))
+        raise BadInput(
+            f"{what}[{position}] is {values[position]}: with {num_vertices} vertices, ids go from 0 to {num_vertices - 1}"
+        )
+    return np.ascontiguousarray(values, dtype=id_dtype(num_vertices))
+
+
+def edge_weight(values: Any, num_edges: int) -> NDArray[np.float32] | None:
+    if values is None:
+        return None
+    weights = np.ascontiguousarray(array(values, "edge_weight"), dtype=np.float32)
+    if weights.shape != (num_edges,):
+        raise BadInput(
+            f"edge_weight has shape {weights.shape}: give one number for each of the {num_edges} edges"
+        )
+    if not np.isfinite(weights).all():
+        raise BadInput(
+            f"edge_weight[{int(np.argmin(np.isfinite(weights)))}] is not finite: mend or drop that edge"
+        )
+    return weights
+
+
+def features(values: Any, num_vertices: int) -> NDArray[Any] | None:
+    """Rows of float32, or of bfloat16 bits in uint16; every value finite."""
+    if values is None:
+        return None
+    rows = array(values, "x")
+    if rows.ndim != 2 or len(rows) != num_vertices:
+        raise BadInput(
+            f"x has shape {rows.shape}: give one row of features for each of the {num_vertices} vertices"
+        )
+    if rows.dtype != np.uint16:
+        rows = np.ascontiguousarray(rows, dtype=np.float32)
+    finite_rows(rows, 0)
+    return rows
+
+
+def finite_rows(rows: NDArray[Any], first: int) -> None:
+    """Refuse NaN and infinity; `first` is the vertex of rows[0]."""
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        block = rows[start : start + _ROWS_AT_ONCE]
+        finite = (block & 0x7F80) != 0x7F80 if block.dtype == np.uint16 else np.isfinite(block)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise BadInput(
+                f"feature {column} of vertex {first + start + row} is NaN or infinite: replace it with a number"
+            )
+
+
+def labels(values: Any, num_vertices: int, num_classes: int | None) -> tuple[NDArray[Any] | None, int]:
+    """Labels as `Graph.y` holds them, and how many classes there are."""
+    if values is None:
+        return None, 0
+    found = array(values, "y")
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim not in (1, 2) or len(found) != num_vertices:
+        raise BadInput(
+            f"y has {len(found) if found.ndim else 1} labels: give one for each of the {num_vertices} vertices"
+        )
+    if found.ndim == 2:
+        if not np.isin(found, (0, 1)).all():
+            raise BadInput(
+                "y has two dimensions, so it must hold only zeros and ones: a column for each label"
+            )
+        return np.ascontiguousarray(found, dtype=np.uint8), found.shape[1]
+    if found.dtype.kind == "f":
+        # OGB marks unlabelled vertices with NaN.
+        found = np.where(np.isnan(found), -1, found)
+        if np.any(found != np.floor(found)):
+            raise BadInput("y holds fractions: classes are whole numbers from 0 up, -1 where unknown")
+    classes = np.ascontiguousarray(found, dtype=np.int64)
+    highest = int(classes.max(initial=-1))
+    if classes.min(initial=0) < -1:
+        raise BadInput(f"y has class {classes.min()}: classes are whole numbers from 0 up, -1 where unknown")
+    if num_classes is not None and highest >= num_classes:
+        raise BadInput(
+            f"y has class {highest} but num_classes is {num_classes}: classes go from 0 to num_classes - 1"
+        )
+    return classes, highest + 1 if num_classes is None else num_classes
+
+
+def splits(num_vertices: int, y: NDArray[Any] | None, **parts: Any) -> dict[str, NDArray[np.int64] | None]:
+    """Each part as ascending ids; parts are disjoint, and not empty where given."""
+    found: dict[str, NDArray[np.int64] | None] = {
+        name: _part(name, ids, num_vertices) for name, ids in parts.items()
+    }
+    owner = np.zeros(num_vertices, np.int8)
+    names = list(found)
+    for number, (name, ids) in enumerate(found.items(), start=1):
+        if ids is None:
+            continue
+        taken = owner[ids]
+        if taken.any():
+            vertex = int(ids[np.argmax(taken != 0)])
+            raise BadInput(
+                f"vertex {vertex} is in both {names[owner[vertex] - 1]} and {name}: a vertex may be in one split only"
+            )
+        owner[ids] = number
+        if y is not None and y.ndim == 1 and (y[ids] < 0).any():
+            vertex = int(ids[np.argmax(y[ids] < 0)])
+            raise BadInput(f"vertex {vertex} is in {name} but has no label: take it out or label it")
+    return found
+
+
+def _part(name: str, values: Any, num_vertices: int) -> NDArray[np.int64] | None:
+    if values is None:
+        return None
+    given = array(values, name)
+    if given.dtype == np.bool_:
+        if given.shape != (num_vertices,):
+            raise BadInput(
+                f"{name} is a mask of shape {given.shape}: give one boolean for each of the {num_vertices} vertices"
+            )
+        ids = np.flatnonzero(given)
+    else:
+        ids = np.unique(vertex_ids(given, num_vertices, name))
+        if len(ids) != given.size:
+            raise BadInput(f"{name} names a vertex twice: list each once")
+    if len(ids) == 0:
+        raise BadInput(f"{name} is empty: name at least one vertex, or leave the split out")
+    return ids.astype(np.int64)
+
+
+def original_ids(values: Any, num_vertices: int) -> NDArray[Any] | None:
+    if values is None:
+        return None
+    names = array(values, "ids")
+    if names.shape != (num_vertices,) or names.dtype.kind not in "iuS":
+        raise BadInput(
+            f"ids has shape {names.shape}: give one integer or name for each of the {num_vertices} vertices"
+        )
+    return names if names.dtype.kind == "S" else names.astype(np.int64, copy=False)

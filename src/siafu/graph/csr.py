@@ -1,0 +1,182 @@
+"""Building and turning CSR arrays. Rows are destinations, columns are sources, ascending within a row."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.jit import kernel
+
+IntArray = NDArray[Any]  # int32 or int64
+Weights = NDArray[np.float32] | None
+
+MAX_INT32_VERTICES = 2**31 - 1
+
+
+class Csr(NamedTuple):
+    """Edges by row: in-edges by destination, or, transposed, out-edges by source.
+
+    indptr:  [V + 1] int64; row i's edges are indptr[i] up to indptr[i + 1]
+    indices: [E] int32 (int64 where V needs it); the other end of each edge, ascending within a row
+    weights: [E] float32, or None where every edge weighs 1
+    """
+
+    indptr: NDArray[np.int64]
+    indices: IntArray
+    weights: Weights
+
+
+def id_dtype(num_vertices: int) -> type[np.int32] | type[np.int64]:
+    """The narrowest type that holds every vertex id."""
+    return np.int32 if num_vertices <= MAX_INT32_VERTICES else np.int64
+
+
+def from_coo(src: IntArray, dst: IntArray, weights: Weights, num_vertices: int) -> Csr:
+    """Counting sort by destination, then each row by source; parallel edges keep the order they came in."""
+    indptr = np.zeros(num_vertices + 1, np.int64)
+    _count(dst, indptr)
+    indices = np.empty(len(src), id_dtype(num_vertices))
+    sorted_weights = None if weights is None else np.empty(len(src), np.float32)
+    _fill(src, dst, weights, indptr.copy(), indices, sorted_weights)
+    return sorted_rows(Csr(indptr, indices, sorted_weights))
+
+
+def sorted_rows(csr: Csr) -> Csr:
+    """The same edges with every row ascending by source; the very same arrays if they are so already."""
+    if _rows_ascend(csr.indptr, csr.indices):
+        return csr
+    indices = csr.indices.copy()
+    weights = None if csr.weights is None else csr.weights.copy()
+    _sort_rows(csr.indptr, indices, weights)
+    return Csr(csr.indptr, indices, weights)
+
+
+def transpose(csr: Csr) -> Csr:
+    """Edges by their other end: row j lists the rows that had j, ascending."""
+    indptr = np.zeros_like(csr.indptr)
+    _count(csr.indices, indptr)
+    indices = np.empty_like(csr.indices)
+    weights = None if csr.weights is None else np.empty_like(csr.weights)
+    _turn(csr.indptr, csr.indices, csr.weights, indptr.copy(), indices, weights)
+    return Csr(indptr, indices, weights)
+
+
+def is_symmetric(csr: Csr) -> bool:
+    """Whether the transpose is this very CSR, weights included. Needs V integers of memory, not E."""
+    return bool(_mirrors(csr.indptr, csr.indices, csr.weights, csr.indptr[:-1].copy()))
+
+
+def merge_parallel(csr: Csr) -> Csr:
+    """One edge for each (source, destination); weights of parallel edges add up."""
+    indptr = np.zeros_like(csr.indptr)
+    indices = np.empty_like(csr.indices)
+    weights = None if csr.weights is None else np.empty_like(csr.weights)
+    count = _merge(csr.indptr, csr.indices, csr.weights, indptr, indices, weights)
+    return Csr(indptr, indices[:count].copy(), None if weights is None else weights[:count].copy())
+
+
+def count_self_loops(csr: Csr) -> int:
+    """How many edges lead from a vertex to itself."""
+    return int(_count_self_loops(csr.indptr, csr.indices))
+
+
+@kernel
+def _count(rows: IntArray, indptr: IntArray) -> None:
+    for e in range(len(rows)):
+        indptr[rows[e] + 1] += 1
+    for i in range(len(indptr) - 1):
+        indptr[i + 1] += indptr[i]
+
+
+@kernel
+def _fill(
+    src: IntArray, dst: IntArray, weights: Weights, cursor: IntArray, indices: IntArray, out: Any
+) -> None:
+    for e in range(len(src)):
+        at = cursor[dst[e]]
+        cursor[dst[e]] = at + 1
+        indices[at] = src[e]
+        if weights is not None:
+            out[at] = weights[e]
+
+
+@kernel
+def _rows_ascend(indptr: IntArray, indices: IntArray) -> bool:
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i] + 1, indptr[i + 1]):
+            if indices[e - 1] > indices[e]:
+                return False
+    return True
+
+
+@kernel
+def _sort_rows(indptr: IntArray, indices: IntArray, weights: Weights) -> None:
+    for i in range(len(indptr) - 1):
+        lo, hi = indptr[i], indptr[i + 1]
+        if weights is None:
+            indices[lo:hi].sort()
+        else:
+            order = np.argsort(indices[lo:hi], kind="mergesort")
+            indices[lo:hi] = indices[lo:hi][order]
+            weights[lo:hi] = weights[lo:hi][order]
+
+
+@kernel
+def _turn(
+    indptr: IntArray,
+    indices: IntArray,
+    weights: Weights,
+    cursor: IntArray,
+    out: IntArray,
+    out_weights: Any,
+) -> None:
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            at = cursor[indices[e]]
+            cursor[indices[e]] = at + 1
+            out[at] = i
+            if weights is not None:
+                out_weights[at] = weights[e]
+
+
+@kernel
+def _mirrors(indptr: IntArray, indices: IntArray, weights: Weights, cursor: IntArray) -> bool:
+    """Walks rows in order: the next unread entry of row j must be i, whenever row i has j."""
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            at = cursor[j]
+            if at >= indptr[j + 1] or indices[at] != i:
+                return False
+            if weights is not None and weights[at] != weights[e]:
+                return False
+            cursor[j] = at + 1
+    return True
+
+
+@kernel
+def _merge(
+    indptr: IntArray, indices: IntArray, weights: Weights, new_indptr: IntArray, kept: IntArray, sums: Any
+) -> int:
+    at = 0
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            if e == indptr[i] or indices[e] != indices[e - 1]:
+                kept[at] = indices[e]
+                if weights is not None:
+                    sums[at] = weights[e]
+                at += 1
+            elif weights is not None:
+                sums[at - 1] += weights[e]
+        new_indptr[i + 1] = at
+    return at
+
+
+@kernel
+def _count_self_loops(indptr: IntArray, indices: IntArray) -> int:
+    found = 0
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            if indices[e] == i:
+                found += 1
+    return found

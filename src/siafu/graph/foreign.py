@@ -1,0 +1,69 @@
+"""Graphs of other libraries, read by the shape of their objects: neither PyG nor DGL is imported."""
+
+from typing import Any
+
+import numpy as np
+
+from siafu.errors import BadInput
+from siafu.graph import check
+from siafu.graph.graph import Graph
+
+
+def from_pyg(data: Any) -> Graph:
+    edges = getattr(data, "edge_index", None)
+    if edges is None or check.array(edges, "edge_index").ndim != 2 or len(edges) != 2:
+        raise BadInput("from_pyg wants a homogeneous Data with an edge_index of shape [2, E]")
+    src, dst = check.array(edges, "edge_index")
+    weight = getattr(data, "edge_weight", None)
+    if weight is None:
+        weight = _one_number_per_edge(getattr(data, "edge_attr", None))
+    return Graph.from_edges(
+        src,
+        dst,
+        num_vertices=int(data.num_nodes),
+        edge_weight=weight,
+        x=getattr(data, "x", None),
+        y=getattr(data, "y", None),
+        **{name: _mask(getattr(data, f"{name}_mask", None), name) for name in ("train", "val", "test")},
+    )
+
+
+def from_dgl(graph: Any) -> Graph:
+    if not hasattr(graph, "edges") or not hasattr(graph, "ndata"):
+        raise BadInput("from_dgl wants a homogeneous DGLGraph")
+    src, dst = (check.array(ends, "edges") for ends in graph.edges(order="eid"))
+    rows, edge_rows = graph.ndata, graph.edata
+    return Graph.from_edges(
+        src,
+        dst,
+        num_vertices=int(graph.num_nodes()),
+        edge_weight=_first(edge_rows, "w", "weight", "edge_weight"),
+        x=_first(rows, "feat", "x"),
+        y=_first(rows, "label", "y"),
+        **{name: _mask(_first(rows, f"{name}_mask"), name) for name in ("train", "val", "test")},
+    )
+
+
+def _first(table: Any, *names: str) -> Any:
+    return next((table[name] for name in names if name in table), None)
+
+
+def _one_number_per_edge(attributes: Any) -> Any:
+    """`edge_attr` is a weight only where it is one number an edge; wider ones have no place in a gather."""
+    if attributes is None:
+        return None
+    values = check.array(attributes, "edge_attr")
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    return values if values.ndim == 1 else None
+
+
+def _mask(mask: Any, name: str) -> Any:
+    if mask is None:
+        return None
+    values = check.array(mask, name)
+    if values.ndim != 1:
+        raise BadInput(
+            f"{name}_mask has shape {values.shape}: choose one split, for example {name}_mask[:, 0]"
+        )
+    return values.astype(np.bool_)

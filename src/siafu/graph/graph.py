@@ -1,0 +1,212 @@
+"""Graph: a whole graph with its features, labels and splits."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.errors import BadInput
+from siafu.graph import check, csr
+from siafu.graph.bf16 import to_bf16
+from siafu.graph.csr import Csr, IntArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """A directed graph by in-edges; an undirected one holds each edge both ways.
+
+    indptr:      [V + 1] int64; vertex i's in-edges are indptr[i] up to indptr[i + 1]
+    indices:     [E] int32 (int64 where V >= 2**31); the source of each edge, ascending within a vertex
+    edge_weight: [E] float32; None: every edge weighs 1
+    x:           [V, F] features, float32, or uint16 that holds bfloat16 bits; may be memory-mapped; None: none
+    y:           [V] int64, the class of each vertex, -1 where unknown; or [V, C] uint8 of zeros and ones where
+                 a vertex has any number of labels; None: none
+    train, val, test: ascending int64 vertex ids; None: no split
+    ids:         [V] the vertices' names in the source, int64 or UTF-8 bytes; None: 0 to V - 1
+    num_classes: how many classes `y` tells apart; 0 without labels
+    name:        what to call the graph in reports
+
+    Self-loops that a layer wants (GCN, GAT) are the gather's matter: they are not stored here.
+    Make one with `from_csr`, `from_edges`, `from_pyg`, `from_dgl` or `siafu.load`, which check what they get.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: IntArray
+    edge_weight: NDArray[np.float32] | None = None
+    x: NDArray[Any] | None = None
+    y: NDArray[Any] | None = None
+    train: NDArray[np.int64] | None = None
+    val: NDArray[np.int64] | None = None
+    test: NDArray[np.int64] | None = None
+    ids: NDArray[Any] | None = None
+    num_classes: int = 0
+    name: str = "graph"
+
+    @classmethod
+    def from_csr(
+        cls,
+        indptr: Any,
+        indices: Any,
+        *,
+        edge_weight: Any = None,
+        x: Any = None,
+        y: Any = None,
+        train: Any = None,
+        val: Any = None,
+        test: Any = None,
+        ids: Any = None,
+        num_classes: int | None = None,
+        name: str = "graph",
+    ) -> "Graph":
+        """From in-edges by destination. Arrays are NumPy's or PyTorch's, and are not copied if they fit.
+
+        `train`, `val`, `test` are vertex ids or masks of V booleans; rows that are not ascending are sorted.
+        """
+        pointers = np.ascontiguousarray(check.array(indptr, "indptr"), dtype=np.int64)
+        check.indptr(pointers)
+        num_vertices = len(pointers) - 1
+        sources = check.vertex_ids(check.array(indices, "indices"), num_vertices, "indices")
+        if len(sources) != pointers[-1]:
+            raise BadInput(
+                f"indptr ends at {pointers[-1]} but indices has {len(sources)} entries: they must agree"
+            )
+        weights = check.edge_weight(edge_weight, len(sources))
+        edges = csr.sorted_rows(Csr(pointers, sources, weights))
+        features = check.features(x, num_vertices)
+        labels, classes = check.labels(y, num_vertices, num_classes)
+        splits = check.splits(num_vertices, labels, train=train, val=val, test=test)
+        return cls(
+            edges.indptr,
+            edges.indices,
+            edges.weights,
+            x=features,
+            y=labels,
+            train=splits["train"],
+            val=splits["val"],
+            test=splits["test"],
+            ids=check.original_ids(ids, num_vertices),
+            num_classes=classes,
+            name=name,
+        )
+
+    @classmethod
+    def from_edges(
+        cls,
+        src: Any,
+        dst: Any,
+        *,
+        num_vertices: int | None = None,
+        edge_weight: Any = None,
+        undirected: bool = False,
+        merge_parallel: bool = False,
+        **data: Any,
+    ) -> "Graph":
+        """From a list of edges, `src[e]` to `dst[e]`; `data` is what `from_csr` takes besides the edges.
+
+        undirected:     add each edge's reverse (a self-loop is its own)
+        merge_parallel: keep one edge for each (source, destination), its weight the sum
+        """
+        sources, targets = check.array(src, "src"), check.array(dst, "dst")
+        if sources.shape != targets.shape or sources.ndim != 1:
+            raise BadInput(
+                f"src has shape {sources.shape} and dst {targets.shape}: give two lists of one length"
+            )
+        if num_vertices is None:
+            num_vertices = int(max(sources.max(initial=-1), targets.max(initial=-1))) + 1
+        sources = check.vertex_ids(sources, num_vertices, "src")
+        targets = check.vertex_ids(targets, num_vertices, "dst")
+        weights = check.edge_weight(edge_weight, len(sources))
+        if undirected:
+            forth = sources != targets
+            sources, targets = (
+                np.concatenate([sources, targets[forth]]),
+                np.concatenate([targets, sources[forth]]),
+            )
+            weights = None if weights is None else np.concatenate([weights, weights[forth]])
+        edges = csr.from_coo(sources, targets, weights, num_vertices)
+        if merge_parallel:
+            edges = csr.merge_parallel(edges)
+        return cls.from_csr(edges.indptr, edges.indices, edge_weight=edges.weights, **data)
+
+    @classmethod
+    def from_pyg(cls, data: Any) -> "Graph":
+        """From a `torch_geometric.data.Data`."""
+        from siafu.graph.foreign import from_pyg
+
+        return from_pyg(data)
+
+    @classmethod
+    def from_dgl(cls, graph: Any) -> "Graph":
+        """From a homogeneous `dgl.DGLGraph`; features and labels are its `feat` (or `x`) and `label` (or `y`)."""
+        from siafu.graph.foreign import from_dgl
+
+        return from_dgl(graph)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a store: a directory that `siafu.load` memory-maps."""
+        from siafu.graph.store import write_store
+
+        write_store(self, Path(path), overwrite=overwrite)
+
+    def with_bf16_features(self) -> "Graph":
+        """The same graph with features rounded to bfloat16: half the memory."""
+        if self.x is None or self.x.dtype == np.uint16:
+            return self
+        return self.replace(x=to_bf16(self.x))
+
+    def replace(self, **changes: Any) -> "Graph":
+        """A graph with these fields changed, as they are: nothing is checked again."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Graph(**(fields | changes))
+
+    @property
+    def num_vertices(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.indices)
+
+    @property
+    def num_features(self) -> int:
+        return 0 if self.x is None else int(self.x.shape[1])
+
+    @property
+    def multi_label(self) -> bool:
+        return self.y is not None and self.y.ndim == 2
+
+    @property
+    def in_edges(self) -> Csr:
+        """The sources of each vertex's in-edges."""
+        return Csr(self.indptr, self.indices, self.edge_weight)
+
+    @cached_property
+    def out_edges(self) -> Csr:
+        """The destinations of each vertex's out-edges: made when first asked for, shared if symmetric."""
+        return self.in_edges if self.is_symmetric else csr.transpose(self.in_edges)
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether every edge stands both ways, as often and with the same weight."""
+        return csr.is_symmetric(self.in_edges)
+
+    @cached_property
+    def num_self_loops(self) -> int:
+        return csr.count_self_loops(self.in_edges)
+
+    def __repr__(self) -> str:
+        parts = [f"{self.name!r}", f"{self.num_vertices:,} vertices", f"{self.num_edges:,} edges"]
+        if self.x is not None:
+            kind = "bf16" if self.x.dtype == np.uint16 else "fp32"
+            parts.append(f"{self.num_features} features ({kind})")
+        if self.y is not None:
+            parts.append(f"{self.num_classes} {'labels' if self.multi_label else 'classes'}")
+        if self.train is not None:
+            sizes = "/".join(
+                f"{0 if part is None else len(part):,}" for part in (self.train, self.val, self.test)
+            )
+            parts.append(f"{sizes} train/val/test")
+        return f"Graph({', '.join(parts)})"

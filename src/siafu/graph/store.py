@@ -1,0 +1,252 @@
+"""A store: a directory that holds a graph as memory-mappable arrays.
+
+    STORE/graph.json    format version, counts, and for each array its file, type, shape and checksums
+    STORE/indptr.npy …  the arrays of `Graph`, one file each
+
+A store is written under another name and renamed, so that it is whole or absent.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import DTypeLike, NDArray
+
+from siafu.errors import StoreError
+from siafu.files import NewDirectory, disk_errors
+from siafu.graph.graph import Graph
+from siafu.threads import run_all
+
+VERSION = 1
+MANIFEST = "graph.json"
+REQUIRED = ("indptr", "indices")
+OPTIONAL = ("edge_weight", "x", "y", "train", "val", "test", "ids")
+
+_BLOCK = 64 << 20  # bytes under one checksum: blocks are verified in parallel
+_HEADER = 128  # bytes before an array's data: rows stay aligned to cache lines when mapped
+
+
+class ArrayWriter:
+    """One array of a store, appended to; how many rows it has is known when it is closed."""
+
+    def __init__(self, file: IO[bytes], dtype: DTypeLike, row_shape: tuple[int, ...], where: Path) -> None:
+        self.dtype = np.dtype(dtype)
+        self.row_shape = row_shape
+        self.rows = 0
+        self._file = file
+        self._where = where
+        self._checksums: list[int] = []
+        self._crc = 0
+        self._in_block = 0
+        self._file.write(b"\0" * _HEADER)
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows at the end."""
+        block = np.ascontiguousarray(rows, dtype=self.dtype)
+        if block.shape[1:] != self.row_shape:
+            raise ValueError(f"rows of shape {block.shape[1:]} for an array of {self.row_shape}")
+        self.rows += len(block)
+        data = block.reshape(-1).view(np.uint8).data
+        with disk_errors(self._where):
+            self._file.write(data)
+        while len(data):
+            part = data[: _BLOCK - self._in_block]
+            self._crc = zlib.crc32(part, self._crc)
+            self._in_block += len(part)
+            data = data[len(part) :]
+            if self._in_block == _BLOCK:
+                self._end_block()
+
+    def close(self) -> dict[str, Any]:
+        """Finish the file; what the manifest says of it."""
+        if self._in_block:
+            self._end_block()
+        shape = (self.rows, *self.row_shape)
+        with disk_errors(self._where):
+            self._file.seek(0)
+            self._file.write(_npy_header(self.dtype, shape))
+            self._file.flush()
+        return {"dtype": self.dtype.str, "shape": list(shape), "crc32": self._checksums}
+
+    def _end_block(self) -> None:
+        self._checksums.append(self._crc)
+        self._crc = 0
+        self._in_block = 0
+
+
+class StoreWriter:
+    """Writes a store array by array; nothing is seen at `path` before `commit`.
+
+    with StoreWriter(path) as store:
+        indptr = store.array("indptr", np.int64)
+        indptr.append(...)
+        ...
+        store.commit(name="my graph", num_classes=7, symmetric=True)
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        self.path = path
+        self._directory = NewDirectory(path, overwrite=overwrite)
+        self._arrays: dict[str, ArrayWriter] = {}
+
+    def array(self, name: str, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> ArrayWriter:
+        """Start the array `name`, a field of `Graph`."""
+        if name not in (*REQUIRED, *OPTIONAL) or name in self._arrays:
+            raise ValueError(f"array {name!r} is unknown, or was started already")
+        writer = ArrayWriter(self._directory.open(f"{name}.npy"), dtype, row_shape, self.path)
+        self._arrays[name] = writer
+        return writer
+
+    def commit(self, *, name: str, num_classes: int, symmetric: bool) -> None:
+        """Finish: the store appears, whole."""
+        arrays = {key: {"file": f"{key}.npy", **writer.close()} for key, writer in self._arrays.items()}
+        manifest = {
+            "format": "siafu graph",
+            "version": VERSION,
+            "name": name,
+            "num_vertices": self._arrays["indptr"].rows - 1,
+            "num_edges": self._arrays["indices"].rows,
+            "num_classes": num_classes,
+            "symmetric": symmetric,
+            "arrays": arrays,
+        }
+        with disk_errors(self.path):
+            self._directory.open(MANIFEST).write(json.dumps(manifest, indent=1).encode())
+        self._directory.publish()
+
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._directory.discard()
+
+
+def write_store(graph: Graph, path: Path, *, overwrite: bool = False) -> None:
+    """Write a graph that is in memory."""
+    with StoreWriter(path, overwrite=overwrite) as store:
+        for name in (*REQUIRED, *OPTIONAL):
+            values = getattr(graph, name)
+            if values is None:
+                continue
+            writer = store.array(name, values.dtype, values.shape[1:])
+            for block in _row_blocks(values):
+                writer.append(block)
+        store.commit(name=graph.name, num_classes=graph.num_classes, symmetric=graph.is_symmetric)
+
+
+def is_store(path: Path) -> bool:
+    return (path / MANIFEST).is_file()
+
+
+def read_store(path: Path, *, verify: bool = True) -> Graph:
+    """Map a store into memory: nothing is copied, pages are read when used, and never written back.
+
+    verify: compare every checksum first, which reads the store once. Sizes and types are always compared.
+    """
+    manifest = _read_manifest(path)
+    try:
+        arrays = {name: _map(path, entry, verify=verify) for name, entry in manifest["arrays"].items()}
+        graph = Graph(**arrays, num_classes=manifest["num_classes"], name=manifest["name"])
+        counts = (manifest["num_vertices"], manifest["num_edges"])
+        symmetric = bool(manifest["symmetric"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{path / MANIFEST} lacks or misnames a field ({error}): import the graph again"
+        ) from error
+    if counts != (graph.num_vertices, graph.num_edges):
+        raise StoreError(
+            f"{path / MANIFEST} counts other vertices or edges than its arrays have: import the graph again"
+        )
+    # Known since the store was written; finding it out again would read every edge.
+    graph.__dict__["is_symmetric"] = symmetric
+    return graph
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        raise StoreError(
+            f"no store at {path}: give the directory that 'siafu import' or 'siafu generate' wrote"
+        )
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{path} has no {MANIFEST}: it is not a store, or not all of it was copied"
+        ) from error
+    except (ValueError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"{path / MANIFEST} is not readable JSON ({error}): import the graph again"
+        ) from error
+    if not isinstance(manifest, dict) or manifest.get("format") != "siafu graph":
+        raise StoreError(f"{path / MANIFEST} does not describe a siafu graph")
+    version = manifest.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise StoreError(
+            f"{path} is a store of version {version}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
+        )
+    return manifest
+
+
+def _map(path: Path, entry: dict[str, Any], *, verify: bool) -> NDArray[Any]:
+    file = path / entry["file"]
+    if Path(entry["file"]).name != entry["file"]:
+        raise StoreError(f"{path / MANIFEST} names a file outside of the store: {entry['file']!r}")
+    dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    try:
+        with file.open("rb") as opened:
+            header = opened.read(_HEADER)
+        actual = file.stat().st_size
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{file} is missing: the store was not copied whole; copy or import it again"
+        ) from error
+    if actual != _HEADER + size:
+        raise StoreError(
+            f"{file} has {actual} bytes instead of {_HEADER + size}: it is truncated; copy or import it again"
+        )
+    if header != _npy_header(dtype, shape):
+        raise StoreError(
+            f"{file} is corrupted: its header is not what {MANIFEST} says; copy or import it again"
+        )
+    if size == 0:
+        return np.empty(shape, dtype)
+    # Copy-on-write: the arrays count as writable, so kernels have one form, and the file never changes.
+    mapped = np.memmap(file, dtype, mode="c", offset=_HEADER, shape=shape).view(np.ndarray)
+    if verify:
+        _verify(file, mapped, entry["crc32"])
+    return mapped
+
+
+def _verify(file: Path, mapped: NDArray[Any], expected: list[int]) -> None:
+    data = mapped.reshape(-1).view(np.uint8)
+    found = run_all(lambda start: zlib.crc32(data[start : start + _BLOCK].data), range(0, len(data), _BLOCK))
+    if found != expected:
+        wrong = next((k for k, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(found))
+        raise StoreError(
+            f"{file} is corrupted: the checksum of its {_BLOCK >> 20} MB block {wrong} is wrong; copy or import it again"
+        )
+
+
+def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """NumPy's own header, padded to a fixed size so that it can be written last."""
+    description = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    text = str(description).encode("latin1")
+    prefix = npy.magic(1, 0)
+    room = _HEADER - len(prefix) - 2
+    if len(text) + 1 > room:
+        raise ValueError(f"array header too long: {text!r}")
+    return prefix + room.to_bytes(2, "little") + text.ljust(room - 1) + b"\n"
+
+
+def _row_blocks(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    rows = max(1, _BLOCK // max(1, values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))))
+    for start in range(0, len(values), rows):
+        yield values[start : start + rows]
