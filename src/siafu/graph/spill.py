@@ -1,0 +1,248 @@
+"""Records bucketed by key on disk, and sorted a bucket at a time: the one way we handle more than memory holds."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from siafu.graph.scratch import Scratch
+from siafu.jit import kernel
+from siafu.threads import run_all, thread_count
+
+R = TypeVar("R")
+Keys = NDArray[Any]  # uint64, or uint32 where the bits that are left fit
+Columns = list[NDArray[Any]]
+
+_BUCKET_BITS = 8
+_MOST_BUCKET_BITS = 10  # more write streams than that fall out of the caches
+_DIGIT_BITS = 11
+
+
+class Spill:
+    """Records (an unsigned key and columns of numbers) in buckets by the key's highest bits, in a scratch file.
+
+    key_bits: keys are below 2**key_bits; a bucket's records keep only the bits below the bucket's own
+    dtypes:   of the columns that travel with the key
+    memory:   bytes that adding may take
+
+    Records of one key, and of one bucket, stay in the order they were added in.
+    """
+
+    def __init__(
+        self, directory: Path, key_bits: int, dtypes: Sequence[DTypeLike] = (), *, memory: int
+    ) -> None:
+        self.bucket_bits = _bucket_bits(key_bits)
+        self.low_bits = key_bits - self.bucket_bits
+        low = np.dtype(np.uint32 if self.low_bits <= 32 else np.uint64)
+        self.dtypes: list[np.dtype[Any]] = [low, *(np.dtype(dtype) for dtype in dtypes)]
+        self.record_bytes = sum(dtype.itemsize for dtype in self.dtypes)
+        self.sizes = np.zeros(1 << self.bucket_bits, np.int64)
+        self._directory = directory
+        self._scratch = Scratch(directory)
+        self._runs: list[tuple[NDArray[np.int64], list[int]]] = []
+        staged_bytes = 8 + sum(dtype.itemsize for dtype in self.dtypes[1:]) + self.record_bytes
+        self._capacity = max(1 << 12, min(1 << 23, memory // staged_bytes))
+        self._staged = 0
+        self._stage: Columns = []
+
+    def __len__(self) -> int:
+        """How many records were added."""
+        return int(self.sizes.sum()) + self._staged
+
+    def add(self, keys: Keys, *columns: NDArray[Any]) -> None:
+        """Add records, any number at a time."""
+        for start, stop in self._room(len(keys)):
+            for into, values in zip(self._stage, (keys, *columns), strict=True):
+                into[self._staged : self._staged + stop - start] = values[start:stop]
+            self._staged += stop - start
+
+    def stage(self, count: int, fill: Callable[..., None]) -> None:
+        """Add `count` records that `fill(first, last, keys, *columns)` puts into the arrays it is given."""
+        for start, stop in self._room(count):
+            fill(start, stop, *(into[self._staged : self._staged + stop - start] for into in self._stage))
+            self._staged += stop - start
+
+    def _room(self, count: int) -> Iterator[tuple[int, int]]:
+        """Ranges of the records to come, each of which fits the staging arrays as they are then."""
+        if not self._stage:
+            staged = [np.dtype(np.uint64), *self.dtypes[1:]]
+            self._stage = [np.empty(self._capacity, dtype) for dtype in staged]
+        start = 0
+        while start < count:
+            if self._staged == self._capacity:
+                self._write_run()
+            stop = min(count, start + self._capacity - self._staged)
+            yield start, stop
+            start = stop
+
+    def flush(self) -> None:
+        """Write what is staged and give its memory back; the buckets can be read after this."""
+        self._write_run()
+        self._stage = []
+
+    def _write_run(self) -> None:
+        if self._staged == 0:
+            return
+        keys, *columns = (values[: self._staged] for values in self._stage)
+        bounds = np.zeros(len(self.sizes) + 1, np.int64)
+        _count_buckets(keys, self.low_bits, bounds)
+        begins = []
+        for number, (values, dtype) in enumerate(zip((keys, *columns), self.dtypes, strict=True)):
+            out = np.empty(len(keys), dtype)
+            mask = np.uint64((1 << self.low_bits) - 1) if number == 0 else None
+            _scatter(keys, self.low_bits, bounds.copy(), values, mask, out)
+            begins.append(self._scratch.append(out))
+        self.sizes += np.diff(bounds)
+        self._runs.append((bounds, begins))
+        self._staged = 0
+
+    def read(self, bucket: int) -> Columns:
+        """All of a bucket: the low bits of its keys, and the columns."""
+        out = [np.empty(int(self.sizes[bucket]), dtype) for dtype in self.dtypes]
+        at = 0
+        for bounds, begins in self._runs:
+            first, last = int(bounds[bucket]), int(bounds[bucket + 1])
+            for values, begin in zip(out, begins, strict=True):
+                self._scratch.read_into(values[at : at + last - first], begin + first * values.itemsize)
+            at += last - first
+        return out
+
+    def pieces(self, bucket: int, most: int) -> Iterator[Columns]:
+        """A bucket's records in order, at most `most` at a time."""
+        for bounds, begins in self._runs:
+            for first in range(int(bounds[bucket]), int(bounds[bucket + 1]), most):
+                count = min(most, int(bounds[bucket + 1]) - first)
+                yield [
+                    self._scratch.read(dtype, count, begin + first * dtype.itemsize)
+                    for dtype, begin in zip(self.dtypes, begins, strict=True)
+                ]
+
+    def split(self, bucket: int, memory: int) -> "Spill":
+        """A bucket's records, bucketed by the bits that are left of their keys."""
+        child = Spill(self._directory, self.low_bits, self.dtypes[1:], memory=memory // 2)
+        for piece in self.pieces(bucket, max(1 << 12, memory // 4 // self.record_bytes)):
+            child.add(*piece)
+        child.flush()
+        return child
+
+    def close(self) -> None:
+        self._scratch.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A bucket that fits memory, or whose records all have one key. `first_key` is the lowest that it may hold."""
+
+    spill: Spill
+    bucket: int
+    first_key: int
+
+    @property
+    def count(self) -> int:
+        return int(self.spill.sizes[self.bucket])
+
+    @property
+    def low_bits(self) -> int:
+        return self.spill.low_bits
+
+    def read_sorted(self) -> Columns:
+        """The low bits of the keys, ascending, and their columns; records of one key stay in order."""
+        return sort_records(self.spill.read(self.bucket), self.low_bits)
+
+
+def leaves(spill: Spill, fits: Callable[[Leaf], bool], memory: int, first_key: int = 0) -> Iterator[Leaf]:
+    """The buckets with records, by ascending key; one that does not fit is split again, unless it is one key."""
+    spill.flush()
+    for bucket in np.flatnonzero(spill.sizes):
+        leaf = Leaf(spill, int(bucket), first_key + (int(bucket) << spill.low_bits))
+        if spill.low_bits == 0 or fits(leaf):
+            yield leaf
+        else:
+            child = spill.split(leaf.bucket, memory)
+            yield from leaves(child, fits, memory, leaf.first_key)
+
+
+def run_leaves(
+    work: Callable[[Leaf], R], found: Iterator[Leaf], size: Callable[[Leaf], int], memory: int
+) -> Iterator[R]:
+    """`work` on every leaf, in order, in as many threads as the leaves' `size` in memory allows."""
+    batch: list[Leaf] = []
+    taken = 0
+    for leaf in found:
+        needed = size(leaf)
+        if batch and (taken + needed > memory or len(batch) == 4 * thread_count()):
+            yield from run_all(work, batch)
+            batch, taken = [], 0
+        batch.append(leaf)
+        taken += needed
+    yield from run_all(work, batch)
+
+
+def sort_records(columns: Columns, bits: int) -> Columns:
+    """Stable sort by the first column, whose values are below 2**bits: a radix sort from the lowest digit up."""
+    digits = max(1, -(-bits // _DIGIT_BITS))
+    width = -(-bits // digits)
+    spare = [np.empty_like(values) for values in columns]
+    for shift in range(0, bits, max(1, width)):
+        starts = np.zeros((1 << width) + 1, np.int64)
+        if _count_digit(columns[0], shift, width, starts):
+            continue
+        for values, into in zip(columns, spare, strict=True):
+            _scatter_digit(columns[0], shift, width, starts.copy(), values, into)
+        columns, spare = spare, columns
+    return columns
+
+
+def _bucket_bits(key_bits: int) -> int:
+    """As many as make the low bits fit 32, where a few more do; else the usual number."""
+    for bits in range(_BUCKET_BITS, _MOST_BUCKET_BITS + 1):
+        if key_bits - bits == 32:
+            return bits
+    return min(key_bits, _BUCKET_BITS)
+
+
+@kernel
+def _count_buckets(keys: Keys, low_bits: int, bounds: NDArray[np.int64]) -> None:
+    for i in range(len(keys)):
+        bounds[(keys[i] >> np.uint64(low_bits)) + np.uint64(1)] += 1
+    for b in range(len(bounds) - 1):
+        bounds[b + 1] += bounds[b]
+
+
+@kernel
+def _scatter(
+    keys: Keys, low_bits: int, cursor: NDArray[np.int64], values: NDArray[Any], mask: Any, out: NDArray[Any]
+) -> None:
+    for i in range(len(keys)):
+        bucket = keys[i] >> np.uint64(low_bits)
+        at = cursor[bucket]
+        cursor[bucket] = at + 1
+        out[at] = values[i] if mask is None else values[i] & mask
+
+
+@kernel
+def _count_digit(keys: Keys, shift: int, width: int, starts: NDArray[np.int64]) -> bool:
+    """Where each digit's records start; whether there is but one digit, and so nothing to move."""
+    mask = np.uint64((1 << width) - 1)
+    for i in range(len(keys)):
+        starts[((np.uint64(keys[i]) >> np.uint64(shift)) & mask) + np.uint64(1)] += 1
+    alone = False
+    for d in range(len(starts) - 1):
+        alone = alone or starts[d + 1] == len(keys)
+        starts[d + 1] += starts[d]
+    return alone
+
+
+@kernel
+def _scatter_digit(
+    keys: Keys, shift: int, width: int, cursor: NDArray[np.int64], values: NDArray[Any], out: NDArray[Any]
+) -> None:
+    mask = np.uint64((1 << width) - 1)
+    for i in range(len(keys)):
+        digit = (np.uint64(keys[i]) >> np.uint64(shift)) & mask
+        at = cursor[digit]
+        cursor[digit] = at + 1
+        out[at] = values[i]
