@@ -118,7 +118,7 @@ class EdgeSorter:
             sums=np.zeros(4, np.uint64),
             taken=taken,
         )
-        _unpack(keys, leaf.first_key, self._bits, weights, part.counts, part.indices, part.sums)
+        _unpack(keys, np.uint64(leaf.first_key), self._bits, weights, part.counts, part.indices, part.sums)
         return part
 
     def _one_edge_many_times(self, leaf: Leaf, merge_parallel: bool) -> Iterator["_Part"]:
@@ -139,7 +139,15 @@ class EdgeSorter:
         indices = np.full(count, source, id_dtype(self.num_vertices))
         part = _Part(row, np.zeros(1, np.int64), indices, weights, np.zeros(4, np.uint64), count)
         keys = np.zeros(count, np.uint64)
-        _unpack(keys, (row << self._bits) + source, self._bits, weights, part.counts, part.indices, part.sums)
+        _unpack(
+            keys,
+            np.uint64((row << self._bits) + source),
+            self._bits,
+            weights,
+            part.counts,
+            part.indices,
+            part.sums,
+        )
         return part
 
 
@@ -233,7 +241,7 @@ def _mix(value: Any) -> Any:
 @kernel
 def _unpack(
     keys: Any,
-    first_key: int,
+    first_key: np.uint64,
     bits: int,
     weights: Weights,
     counts: NDArray[np.int64],
@@ -246,11 +254,11 @@ def _unpack(
     2**-128, that each edge stands both ways, as often and with the same weight.
     """
     mask = np.uint64((1 << bits) - 1)
-    first_row = np.uint64(first_key) >> np.uint64(bits)
+    first_row = first_key >> np.uint64(bits)
     bit_view = None if weights is None else weights.view(np.uint32)
     forth0 = forth1 = back0 = back1 = np.uint64(0)
     for e in range(len(keys)):
-        key = np.uint64(first_key) + np.uint64(keys[e])
+        key = first_key + np.uint64(keys[e])
         src = key & mask
         dst = key >> np.uint64(bits)
         counts[dst - first_row] += 1
