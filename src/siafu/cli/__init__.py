@@ -2,7 +2,6 @@
 
 import sys
 
-import click
 import typer
 
 from siafu.cli import bench, datasets, doctor, evaluate, generate, import_, predict, train
@@ -24,6 +23,11 @@ app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")
 
+# Typer has brought its own copy of click along in newer versions: this is the error of either copy.
+_WRONG_COMMAND_LINE: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
 
 def main() -> None:
     """Run the command; an error that we know the cause of is one line on stderr and an exit code."""
@@ -31,11 +35,9 @@ def main() -> None:
         code = app(standalone_mode=False)
     except SiafuError as error:
         _fail(str(error), error.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:
-        _fail(error.format_message(), 2)
-    except click.ClickException as error:
-        _fail(error.format_message(), 2)
-    except (click.Abort, KeyboardInterrupt):
+    except _WRONG_COMMAND_LINE as error:
+        _fail(error.format_message(), 2)  # type: ignore[attr-defined]
+    except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
     except BrokenPipeError:
         sys.exit(1)
@@ -43,5 +45,6 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    print("siafu: " + " ".join(message.split()), file=sys.stderr)
+    if message:  # a command line without a command has shown the help already
+        print("siafu: " + " ".join(message.split()), file=sys.stderr)
     sys.exit(code)
