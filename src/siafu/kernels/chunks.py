@@ -1,0 +1,44 @@
+"""Rows shared out over threads so that each chunk has about as many edges."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.jit import kernel
+from siafu.threads import run_all, thread_count
+
+_CHUNKS_PER_THREAD = 8  # so that a thread that lost the core for a while does not hold up the rest
+_WORK_AT_LEAST = 1 << 17  # numbers to read: less is done at once by the calling thread
+
+
+def equal_chunks(indptr: NDArray[np.int64], count: int) -> list[tuple[int, int]]:
+    """Up to `count` ranges of rows, equal in edges plus rows; empty ones are left out."""
+    rows = len(indptr) - 1
+    total = int(indptr[-1] - indptr[0]) + rows
+    bounds = [_row_at(indptr, total * k // count) for k in range(count)] + [rows]
+    return [(lo, hi) for lo, hi in itertools.pairwise(bounds) if lo < hi]
+
+
+def over_rows(indptr: NDArray[np.int64], columns: int, work: Callable[[int, int], None]) -> None:
+    """`work(first, last)` over all rows: on every thread where that pays, else here."""
+    rows = len(indptr) - 1
+    if (int(indptr[-1]) + rows) * columns < _WORK_AT_LEAST or thread_count() == 1:
+        work(0, rows)
+        return
+    chunks = equal_chunks(indptr, thread_count() * _CHUNKS_PER_THREAD)
+    run_all(lambda chunk: work(chunk[0], chunk[1]), chunks)
+
+
+@kernel
+def _row_at(indptr: NDArray[np.int64], cost: int) -> int:
+    """The first row before which there are at least `cost` edges plus rows."""
+    lo, hi = 0, len(indptr) - 1
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if indptr[middle] - indptr[0] + middle < cost:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo

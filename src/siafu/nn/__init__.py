@@ -1,0 +1,47 @@
+"""Layers and models: plain PyTorch modules over whole graphs. `model(graph)` just works."""
+
+from typing import Any
+
+from siafu.errors import BadInput
+from siafu.nn.gat import GAT, GATConv
+from siafu.nn.gather import Gather, GcnSum, Max, Mean, Softmax, Sum
+from siafu.nn.gcn import GCN, GCNConv
+from siafu.nn.gin import GIN, MLP, GINConv
+from siafu.nn.layer import Layer
+from siafu.nn.model import GNN
+from siafu.nn.sage import GraphSAGE, SAGEConv
+from siafu.nn.tensors import Precision, features
+
+MODELS: dict[str, type[GNN]] = {"gcn": GCN, "gat": GAT, "sage": GraphSAGE, "gin": GIN}
+
+
+def build(name: str, config: dict[str, Any]) -> GNN:
+    """The model of that name with that `config()`."""
+    if name not in MODELS:
+        raise BadInput(f"no model {name!r}: choose one of {', '.join(MODELS)}")
+    return MODELS[name](**config)
+
+
+__all__ = [
+    "GAT",
+    "GCN",
+    "GIN",
+    "GNN",
+    "MLP",
+    "MODELS",
+    "GATConv",
+    "GCNConv",
+    "GINConv",
+    "Gather",
+    "GcnSum",
+    "GraphSAGE",
+    "Layer",
+    "Max",
+    "Mean",
+    "Precision",
+    "SAGEConv",
+    "Softmax",
+    "Sum",
+    "build",
+    "features",
+]

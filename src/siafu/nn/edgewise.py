@@ -1,0 +1,110 @@
+"""Gathers of messages that a user's function makes for each edge, some edges at a time."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+from siafu.nn.functions import call
+from siafu.nn.gather import Gather, Max, Mean, Sum
+
+_EDGES_AT_ONCE = 1 << 18
+
+EdgeFunction = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def gather_messages(
+    graph: Graph, x: torch.Tensor, apply_edge: EdgeFunction, parameters: list[torch.Tensor], gather: Gather
+) -> torch.Tensor:
+    """Sum, Mean or Max of apply_edge(x[source], x[target]) over each vertex's in-edges.
+
+    The backward pass runs `apply_edge` again, a block of edges at a time, instead of keeping what it made.
+    """
+    if type(gather) not in (Sum, Mean, Max):
+        raise BadInput(f"apply_edge goes with Sum, Mean or Max, not {type(gather).__name__}")
+    return call(_EdgeFunction, graph, apply_edge, gather, x, *parameters)
+
+
+class _EdgeFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        graph: Graph,
+        apply_edge: EdgeFunction,
+        gather: Gather,
+        x: torch.Tensor,
+        *parameters: torch.Tensor,
+    ) -> torch.Tensor:
+        ctx.settings = graph, apply_edge, gather
+        ctx.save_for_backward(x, *parameters)
+        parts = [
+            _reduce(graph, gather, first, last, apply_edge(*_ends(graph, x, first, last)))
+            for first, last in _blocks(graph)
+        ]
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        graph, apply_edge, gather = ctx.settings
+        x, *parameters = ctx.saved_tensors
+        of_x = torch.zeros_like(x)
+        of_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        for first, last in _blocks(graph):
+            lo, hi = int(graph.indptr[first]), int(graph.indptr[last])
+            if lo == hi:
+                continue
+            with torch.enable_grad():
+                source, target = (rows.detach().requires_grad_() for rows in _ends(graph, x, first, last))
+                out = _reduce(graph, gather, first, last, apply_edge(source, target))
+            found = torch.autograd.grad(
+                out, [source, target, *parameters], gradients[0][first:last], allow_unused=True
+            )
+            for ids, rows in zip(_edge_ids(graph, first, last), found[:2], strict=True):
+                if rows is not None:
+                    of_x.index_add_(0, ids, rows)
+            for total, part in zip(of_parameters, found[2:], strict=True):
+                if part is not None:
+                    total += part
+        return None, None, None, of_x, *of_parameters
+
+
+def _blocks(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Ranges of vertices with up to `_EDGES_AT_ONCE` in-edges each; a vertex with more has a range of its own."""
+    first = 0
+    while first < graph.num_vertices:
+        limit = graph.indptr[first] + _EDGES_AT_ONCE
+        last = int(np.searchsorted(graph.indptr, limit, side="right")) - 1
+        last = min(max(last, first + 1), graph.num_vertices)
+        yield first, last
+        first = last
+
+
+def _edge_ids(graph: Graph, first: int, last: int) -> tuple[torch.Tensor, torch.Tensor]:
+    lo, hi = graph.indptr[first], graph.indptr[last]
+    source = torch.from_numpy(graph.indices[lo:hi].astype(np.int64))
+    target = torch.from_numpy(np.repeat(np.arange(first, last), np.diff(graph.indptr[first : last + 1])))
+    return source, target
+
+
+def _ends(graph: Graph, x: torch.Tensor, first: int, last: int) -> tuple[torch.Tensor, torch.Tensor]:
+    source, target = _edge_ids(graph, first, last)
+    return x[source], x[target]
+
+
+def _reduce(graph: Graph, gather: Gather, first: int, last: int, messages: torch.Tensor) -> torch.Tensor:
+    lengths = np.diff(graph.indptr[first : last + 1])
+    target = torch.from_numpy(np.repeat(np.arange(last - first), lengths))
+    zeros = messages.new_zeros((last - first, messages.shape[1]))
+    if isinstance(gather, Max):
+        where = target[:, None].expand_as(messages)
+        return zeros.scatter_reduce(0, where, messages, "amax", include_self=False)
+    if gather == Sum(precision=gather.precision) and graph.edge_weight is not None:
+        lo, hi = graph.indptr[first], graph.indptr[last]
+        messages = messages * torch.from_numpy(graph.edge_weight[lo:hi]).to(messages.dtype)[:, None]
+    total = zeros.index_add(0, target, messages)
+    if isinstance(gather, Mean):
+        total = total / torch.from_numpy(np.maximum(lengths, 1)).to(total.dtype)[:, None]
+    return total

@@ -1,0 +1,169 @@
+"""The gathers as autograd functions: kernels forth over in-edges, their adjoints back over out-edges."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from siafu.graph import Csr, Graph
+from siafu.kernels import (
+    LANES,
+    MAX_TILE,
+    Attention,
+    Table,
+    empty_table,
+    gather_attention,
+    gather_attention_adjoint,
+    gather_max,
+    gather_max_adjoint,
+    gather_sum,
+    pack,
+    pack_heads,
+)
+from siafu.nn.tensors import Precision, as_rows, as_tensor, storage
+
+if TYPE_CHECKING:
+    from siafu.nn.gather import Scaling, Softmax
+
+
+def call(function: type[torch.autograd.Function], *arguments: Any) -> torch.Tensor:
+    """`function.apply`, which PyTorch leaves untyped."""
+    return cast(torch.Tensor, function.apply(*arguments))
+
+
+class SumFunction(torch.autograd.Function):
+    """post · (A + diag(self_weight)) · pre · x, and back with A's transpose and the factors' roles swapped."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, graph: Graph, weighted: bool, scaling: "Scaling", precision: Precision
+    ) -> torch.Tensor:
+        ctx.settings = graph, weighted, scaling, precision
+        edges = graph.in_edges
+        return _sum(x, edges if weighted else _unweighted(edges), scaling, precision)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        graph, weighted, scaling, precision = ctx.settings
+        edges = graph.out_edges
+        swapped = scaling._replace(pre=scaling.post, post=scaling.pre)
+        back = _sum(gradients[0], edges if weighted else _unweighted(edges), swapped, precision)
+        return back, None, None, None, None
+
+
+class MaxFunction(torch.autograd.Function):
+    """The greatest value of each column; equal ones share the gradient evenly."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, graph: Graph, precision: Precision) -> torch.Tensor:
+        values = as_rows(x)
+        rows = pack(values, None, storage(values, precision))
+        out, ties = gather_max(graph.indptr, graph.indices, rows)
+        ctx.settings = graph, rows, out, ties
+        return as_tensor(out, x.shape[1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        graph, rows, maxima, ties = ctx.settings
+        gradient = as_rows(gradients[0])
+        columns = gradient.shape[1]
+        shares = empty_table(len(gradient), columns, maxima.dtype)
+        shares[:, columns:] = 0
+        np.divide(gradient, np.maximum(ties[:, :columns], 1), out=shares[:, :columns])
+        edges = graph.out_edges
+        back = gather_max_adjoint(edges.indptr, edges.indices, rows, maxima, shares)
+        return as_tensor(back, columns), None, None
+
+
+class AttentionFunction(torch.autograd.Function):
+    """Softmax attention; the gradients of rows and of both logits."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        graph: Graph,
+        gather: "Softmax",
+        dropout: float,
+        seed: int,
+    ) -> torch.Tensor:
+        columns = x.shape[1] // gather.heads
+        how = Attention(
+            gather.heads, -(-columns // LANES) * LANES, gather.slope, gather.self_loops, dropout, seed
+        )
+        values = as_rows(x)
+        rows = pack_heads(values, how.heads, how.head_columns, storage(values, gather.precision))
+        logits = as_rows(source.contiguous()), as_rows(target.contiguous())
+        attended = gather_attention(
+            graph.indptr, graph.indices, rows, *logits, how, adjoint_follows=any(ctx.needs_input_grad)
+        )
+        ctx.settings = graph, rows, logits, attended, how, columns
+        return _join_heads(attended.out, how, columns)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        graph, rows, (source, target), attended, how, columns = ctx.settings
+        given = as_rows(gradients[0])
+        exact = pack_heads(given, how.heads, how.head_columns, given.dtype)
+        packed = exact if rows.dtype == exact.dtype else pack(exact, None, rows.dtype)
+        mean = _head_dots(exact, attended.out, how)
+        edges = graph.out_edges
+        targets = np.concatenate([target, attended.log_sum, mean], axis=1)
+        back, of_source = gather_attention_adjoint(
+            edges.indptr, edges.indices, rows, source, targets, packed, how
+        )
+        bent = _head_dots(exact, attended.positive, how) - mean * attended.positive_share
+        of_target = (1 - how.slope) * bent
+        return (
+            _join_heads(back, how, columns),
+            torch.from_numpy(of_source),
+            torch.from_numpy(of_target.astype(of_source.dtype)),
+            None,
+            None,
+            None,
+            None,
+        )
+
+
+def _sum(x: torch.Tensor, edges: Csr, scaling: "Scaling", precision: Precision) -> torch.Tensor:
+    values = as_rows(x)
+    kind = storage(values, precision)
+    weights = None if edges.weights is None else edges.weights.astype(values.dtype, copy=False)
+    out = empty_table(len(values), values.shape[1], values.dtype)
+    # A slab of columns at a time: the packed copy of a wide table stays small.
+    for c in range(0, values.shape[1], MAX_TILE):
+        rows = pack(values[:, c : c + MAX_TILE], scaling.pre, kind)
+        gather_sum(
+            edges.indptr,
+            edges.indices,
+            weights,
+            rows,
+            self_weight=scaling.self_weight,
+            scale=scaling.post,
+            out=out[:, c : c + rows.shape[1]],
+        )
+    return as_tensor(out, x.shape[1])
+
+
+def _unweighted(edges: Csr) -> Csr:
+    return edges._replace(weights=None)
+
+
+def _join_heads(table: Table, how: Attention, columns: int) -> torch.Tensor:
+    """[V, heads · columns] of a table whose heads may be padded."""
+    used = torch.from_numpy(table)[:, : how.heads * how.head_columns]
+    if columns == how.head_columns:
+        return used
+    return used.reshape(len(used), how.heads, how.head_columns)[:, :, :columns].flatten(1)
+
+
+def _head_dots(a: Table, b: Table, how: Attention) -> NDArray[Any]:
+    """⟨a_i, b_i⟩ of each head, [V, heads]."""
+    width = how.heads * how.head_columns
+    shape = (len(a), how.heads, how.head_columns)
+    products = torch.from_numpy(a)[:, :width] * torch.from_numpy(b)[:, :width]
+    sums: NDArray[Any] = products.reshape(shape).sum(-1).numpy()
+    return sums

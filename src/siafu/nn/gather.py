@@ -1,0 +1,152 @@
+"""Gathers: what a layer does over the edges. Each is a small value; calling it runs it, differentiably.
+
+Sum, Mean, Max    rows [V, C] → [V, C]
+GcnSum            the same, normalised by the square roots of both ends' degrees
+Softmax           rows [V, heads · C] and two logits [V, heads] → [V, heads · C]
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+from siafu.nn.functions import AttentionFunction, MaxFunction, SumFunction, call
+from siafu.nn.tensors import Precision
+
+
+class Scaling(NamedTuple):
+    """A sum gather's factors: out = post · (A + diag(self_weight)) · pre · x; None stands for no factor.
+
+    self_weight: [V]; with it each vertex has one self-loop of that weight instead of its stored ones
+    """
+
+    self_weight: NDArray[Any] | None = None
+    pre: NDArray[Any] | None = None
+    post: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Gather:
+    """What the edges do with rows; `precision` is how rows are stored while they are gathered."""
+
+    precision: Precision = "fp32"
+
+
+@dataclass(frozen=True)
+class Sum(Gather):
+    """out_i = Σ_j w_ij x_j over the stored in-edges; edge weights count unless `weighted` is False."""
+
+    weighted: bool = True
+
+    def scaling(self, graph: Graph, dtype: torch.dtype) -> Scaling:
+        """The factors that make a plain sum this gather, in the type of the rows; made once for a graph."""
+        known = _scalings.setdefault(graph, {})
+        if (self, dtype) not in known:
+            kind = np.float64 if dtype == torch.float64 else np.float32
+            found = self._scaling(graph)
+            known[self, dtype] = Scaling(*(None if f is None else f.astype(kind) for f in found))
+        return known[self, dtype]
+
+    def _scaling(self, graph: Graph) -> Scaling:
+        return Scaling()
+
+    def __call__(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return call(SumFunction, x, graph, self.weighted, self.scaling(graph, x.dtype), self.precision)
+
+
+@dataclass(frozen=True)
+class Mean(Sum):
+    """out_i = the mean of x_j over the stored in-edges, each counted once; 0 where there are none."""
+
+    weighted: bool = False
+
+    def _scaling(self, graph: Graph) -> Scaling:
+        return Scaling(post=1.0 / np.maximum(np.diff(graph.indptr), 1))
+
+
+@dataclass(frozen=True)
+class GcnSum(Sum):
+    """out_i = d_i^-½ Σ_j w_ij d_j^-½ x_j, with d the in-degrees; one self-loop a vertex if `self_loops`.
+
+    A stored self-loop takes the place of the added one and keeps its weight, as in PyG.
+    """
+
+    self_loops: bool = True
+
+    def _scaling(self, graph: Graph) -> Scaling:
+        weights = graph.edge_weight if self.weighted else None
+        degree = _in_weight(graph, weights)
+        self_weight = None
+        if self.self_loops:
+            self_weight = np.ones(graph.num_vertices)
+            if graph.num_self_loops:
+                vertex, position = _stored_loops(graph)
+                stored = np.ones(len(vertex)) if weights is None else weights[position].astype(np.float64)
+                np.subtract.at(degree, vertex, stored)
+                # As PyG does it: the last of several parallel self-loops is the one that stays.
+                self_weight[vertex] = stored
+            degree = degree + self_weight
+        with np.errstate(divide="ignore"):
+            factor = np.where(degree != 0, degree**-0.5, 0)
+        return Scaling(self_weight, factor, factor)
+
+
+@dataclass(frozen=True)
+class Max(Gather):
+    """out_i = the greatest x_j of each column over the stored in-edges; 0 where there are none."""
+
+    def __call__(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return call(MaxFunction, x, graph, self.precision)
+
+
+@dataclass(frozen=True)
+class Softmax(Gather):
+    """out_i = Σ_j a_ij x_j, a_ij the softmax over i's in-edges of leaky_relu(source_j + target_i), by head.
+
+    self_loops: each vertex has exactly one self-loop; else the stored edges as they are
+    dropout:    share of the a_ij put to zero, given per call since it applies in training only
+    """
+
+    heads: int = 1
+    slope: float = 0.2
+    self_loops: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.slope <= 1:
+            raise BadInput(f"negative_slope is {self.slope}: it must lie between 0 and 1")
+
+    def __call__(
+        self,
+        graph: Graph,
+        x: torch.Tensor,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        *,
+        dropout: float = 0.0,
+    ) -> torch.Tensor:
+        seed = int(torch.randint(2**62, ()).item()) if dropout > 0 else 0
+        return call(AttentionFunction, x, source, target, graph, self, dropout, seed)
+
+
+_scalings: WeakKeyDictionary[Graph, dict[tuple[Sum, torch.dtype], Scaling]] = WeakKeyDictionary()
+
+
+def _in_weight(graph: Graph, weights: NDArray[Any] | None) -> NDArray[np.float64]:
+    if weights is None:
+        return np.diff(graph.indptr).astype(np.float64)
+    busy = np.flatnonzero(np.diff(graph.indptr))
+    degree = np.zeros(graph.num_vertices)
+    degree[busy] = np.add.reduceat(weights, graph.indptr[busy], dtype=np.float64)
+    return degree
+
+
+def _stored_loops(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The vertex and the position of every stored self-loop, ascending."""
+    destination = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    position = np.flatnonzero(destination == graph.indices)
+    return destination[position], position

@@ -1,0 +1,50 @@
+"""Layer: one step of message passing, in the four parts that Siafu can place apart."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+from siafu.nn.edgewise import gather_messages
+from siafu.nn.gather import Gather, Sum
+
+
+class Layer(nn.Module):
+    """A graph layer: per vertex, over the edges, per vertex.
+
+        sent     = transform(x)                 per vertex: what it sends along its out-edges
+        messages = apply_edge(source, target)   per edge, optional: what an edge makes of it
+        gathered = gather(graph, sent)          over a vertex's in-edges: Sum, Mean, Max, Softmax, …
+        out      = apply_vertex(gathered, x)    per vertex: what becomes of it
+
+    Override what you need. `transform` and `apply_vertex` see each vertex's row alone, so that rows can be
+    computed anywhere and in any order; only `gather` looks along edges.
+    """
+
+    gather: Gather = Sum()
+    apply_edge: ClassVar[Any] = None
+    """Override with a method `apply_edge(self, source, target)`: rows [k, C] of k edges' ends → messages [k, D].
+
+    It is called with some edges at a time, and again in the backward pass: no tensor of all edges is ever made.
+    """
+
+    def transform(self, x: torch.Tensor) -> Any:
+        return x
+
+    def apply_vertex(self, gathered: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return gathered
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        if len(x) != graph.num_vertices:
+            raise BadInput(f"x has {len(x)} rows but the graph has {graph.num_vertices} vertices")
+        return self.apply_vertex(self.propagate(graph, self.transform(x)), x)
+
+    def propagate(self, graph: Graph, sent: Any) -> torch.Tensor:
+        """Run the gather on what `transform` gave."""
+        if self.apply_edge is not None:
+            return gather_messages(graph, sent, self.apply_edge, list(self.parameters()), self.gather)
+        arguments = sent if isinstance(sent, tuple) else (sent,)
+        gathered: torch.Tensor = self.gather(graph, *arguments)  # type: ignore[operator]
+        return gathered

@@ -1,0 +1,175 @@
+"""GNN: layers in a row, with what stands between them."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+from siafu.nn.layer import Layer
+from siafu.nn.tensors import Precision, features
+
+_ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": torch.relu,
+    "elu": nn.functional.elu,
+    "gelu": nn.functional.gelu,
+    "leaky_relu": nn.functional.leaky_relu,
+    "silu": nn.functional.silu,
+    "tanh": torch.tanh,
+}
+
+
+def activation(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """An activation by its PyTorch name."""
+    if name not in _ACTIVATIONS:
+        raise BadInput(f"act is {name!r}: choose one of {', '.join(_ACTIVATIONS)}")
+    return _ACTIVATIONS[name]
+
+
+def reset_parameters(module: nn.Module) -> None:
+    """Start a module's parameters anew, where it knows how."""
+    reset = getattr(module, "reset_parameters", None)
+    if reset is not None:
+        reset()
+
+
+class GNN(nn.Module):
+    """`num_layers` layers; between two of them norm, activation and dropout. Arguments as PyG's models have them.
+
+    in_channels:     features of a vertex
+    hidden_channels: width between layers
+    num_layers:      how many layers
+    out_channels:    width of what comes out; None: hidden_channels
+    dropout:         share of the values between layers put to zero in training
+    input_dropout:   the same for the features
+    act:             relu, elu, gelu, leaky_relu, silu or tanh
+    norm:            None or "layer_norm", which looks at each vertex alone
+    residual:        add what went into a layer to what comes out of it, mapped linearly where the widths differ
+    precision:       "bf16" stores rows in half the memory while they are gathered; sums stay float32
+    options:         what the layer takes besides
+
+    `model(graph)` gives [V, out_channels] for the graph's features, `model(graph, x)` for other rows.
+    State dictionaries are those of PyG's models of the same name.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        dropout: float = 0.0,
+        act: str = "relu",
+        norm: str | None = None,
+        *,
+        input_dropout: float = 0.0,
+        residual: bool = False,
+        precision: Precision = "fp32",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._check(
+            num_layers, in_channels, hidden_channels, out_channels, dropout, input_dropout, norm, precision
+        )
+        self._config = {
+            "in_channels": in_channels,
+            "hidden_channels": hidden_channels,
+            "num_layers": num_layers,
+            "out_channels": out_channels,
+            "dropout": dropout,
+            "act": act,
+            "norm": norm,
+            "input_dropout": input_dropout,
+            "residual": residual,
+            "precision": precision,
+            **options,
+        }
+        self.out_channels = out_channels
+        self.dropout, self.input_dropout = dropout, input_dropout
+        self.act_name, self.act = act, activation(act)
+        self.precision: Precision = precision
+        last = hidden_channels if out_channels is None else out_channels
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), last]
+        ends = list(itertools.pairwise(widths))
+        try:
+            self.convs = nn.ModuleList(
+                self.make_layer(wide, next_wide, number == num_layers - 1, **dict(options))
+                for number, (wide, next_wide) in enumerate(ends)
+            )
+        except TypeError as error:
+            raise BadInput(f"{type(self).__name__} does not take such an option: {error}") from error
+        self.norms = nn.ModuleList(nn.LayerNorm(wide) for wide in widths[1:-1]) if norm else None
+        self.residuals = (
+            nn.ModuleList(
+                nn.Identity() if wide == next_wide else nn.Linear(wide, next_wide, bias=False)
+                for wide, next_wide in ends[:-1]
+            )
+            if residual
+            else None
+        )
+
+    def make_layer(self, in_channels: int, out_channels: int, is_last: bool, **options: Any) -> Layer:
+        """The layer that maps rows of `in_channels` to `out_channels`."""
+        raise NotImplementedError
+
+    def config(self) -> dict[str, Any]:
+        """The arguments this model was made with, fit for JSON; `siafu.nn.build` takes them."""
+        return dict(self._config)
+
+    def reset_parameters(self) -> None:
+        for module in [*self.convs, *(self.norms or []), *(self.residuals or [])]:
+            reset_parameters(module)
+
+    def forward(self, graph: Graph, x: torch.Tensor | None = None) -> torch.Tensor:
+        rows = features(graph) if x is None else x
+        if rows.ndim != 2 or rows.shape[1] != self._config["in_channels"]:
+            raise BadInput(
+                f"the model takes {self._config['in_channels']} features but the rows have {rows.shape[-1]}: "
+                "build it with in_channels=graph.num_features"
+            )
+        rows = self._drop(rows, self.input_dropout)
+        for number, layer in enumerate(self.convs):
+            out = layer(graph, rows)
+            if number == len(self.convs) - 1:
+                return out  # type: ignore[no-any-return]
+            if self.norms is not None:
+                out = self.norms[number](out)
+            out = self.act(out)
+            if self.residuals is not None:
+                out = out + self.residuals[number](rows)
+            rows = self._drop(out, self.dropout)
+        return rows
+
+    def _drop(self, rows: torch.Tensor, share: float) -> torch.Tensor:
+        return nn.functional.dropout(rows, share, self.training) if share > 0 else rows
+
+    @staticmethod
+    def _check(
+        num_layers: int,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int | None,
+        dropout: float,
+        input_dropout: float,
+        norm: str | None,
+        precision: str,
+    ) -> None:
+        if num_layers < 1:
+            raise BadInput(f"num_layers is {num_layers}: a model has at least one layer")
+        widths = (in_channels, hidden_channels, out_channels if out_channels is not None else 1)
+        if min(widths) < 1:
+            raise BadInput(f"in_channels, hidden_channels and out_channels must be at least 1, not {widths}")
+        if not (0 <= dropout < 1 and 0 <= input_dropout < 1):
+            raise BadInput(
+                f"dropout is {dropout}, input_dropout {input_dropout}: a share lies from 0 up to, not at, 1"
+            )
+        if norm not in (None, "layer_norm"):
+            raise BadInput(
+                f"norm is {norm!r}: only layer_norm is offered, because it looks at each vertex alone "
+                "and so can be computed anywhere"
+            )
+        if precision not in ("fp32", "bf16"):
+            raise BadInput(f"precision is {precision!r}: choose fp32 or bf16")

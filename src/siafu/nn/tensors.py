@@ -1,0 +1,41 @@
+"""Between PyTorch's tensors and the kernels' tables, without a copy where none is needed."""
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+
+Precision = Literal["fp32", "bf16"]
+
+
+def features(graph: Graph) -> torch.Tensor:
+    """The graph's features as float32 [V, F]: the stored array itself, or bfloat16 widened."""
+    if graph.x is None:
+        raise BadInput(f"graph {graph.name!r} has no features: give it x, or call model(graph, x)")
+    if graph.x.dtype == np.uint16:
+        return torch.from_numpy(graph.x).view(torch.bfloat16).float()
+    return torch.from_numpy(graph.x)
+
+
+def as_rows(tensor: torch.Tensor) -> NDArray[Any]:
+    """A NumPy view of float32 or float64 rows whose columns are next to each other."""
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise BadInput(f"a gather wants float32 or float64 rows, not {tensor.dtype}: convert them first")
+    detached = tensor.detach()
+    return (detached if detached.stride(-1) == 1 else detached.contiguous()).numpy()
+
+
+def as_tensor(table: NDArray[Any], columns: int) -> torch.Tensor:
+    """The first columns of a table, sharing its memory."""
+    return torch.from_numpy(table)[:, :columns]
+
+
+def storage(rows: NDArray[Any], precision: Precision) -> type[np.generic]:
+    """What gathered rows are stored as: float64 stays exact, float32 may be halved."""
+    if rows.dtype == np.float64:
+        return np.float64
+    return np.uint16 if precision == "bf16" else np.float32
