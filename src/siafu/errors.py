@@ -19,3 +19,16 @@ class StoreError(BadInput):
 
 class NoSpace(BadInput):
     """The disk is full; nothing was left behind."""
+
+
+class Diverged(SiafuError):
+    """The loss is no longer a number: the learning rate is too high for this model and data."""
+
+
+class Interrupted(SiafuError):
+    """A signal asked the run to stop; what was done is saved, and the message says how to go on."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal
+        self.exit_code = 128 + signal

@@ -1,11 +1,17 @@
-"""What several commands share: sizes as people write them, and a progress bar."""
+"""What several commands share: sizes as people write them, saved runs, and a progress bar."""
 
 import re
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from siafu.errors import BadInput
+
+if TYPE_CHECKING:
+    from siafu.graph import Graph
+    from siafu.train import Run
 
 _UNITS = {
     "": 1,
@@ -27,6 +33,17 @@ def parse_size(text: str) -> int:
     if match is None or match[2] not in _UNITS:
         raise BadInput(f"{text!r} is not a size: write it like 1GB, 512MiB or 1000000")
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def load_run_and_graph(path: Path, dataset: str | None) -> "tuple[Run, Graph]":
+    """A saved run, and the graph to use it on: `dataset`, or the one it was trained on."""
+    import siafu
+
+    run = siafu.Run.load(path)
+    source = dataset or run.config["dataset"]
+    if source is None:
+        raise BadInput(f"{path} does not say where its graph is: name the dataset or store after the run")
+    return run, siafu.load(source)
 
 
 class ProgressBar:

@@ -1,2 +1,287 @@
-def train() -> None:
-    raise NotImplementedError
+"""`siafu train`: train a model on a dataset, and save the run."""
+
+import json
+import shlex
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from siafu.errors import BadInput, Interrupted
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from siafu.graph import Graph
+    from siafu.train import Run
+
+_ONLY_FOR = {"heads": "gat", "out_heads": "gat", "aggr": "sage"}
+_DEFAULTS: dict[str, dict[str, Any]] = {"gat": {"act": "elu", "heads": 8, "out_heads": 1}}
+
+
+def train(
+    dataset: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A dataset's name, or a store's path.")],
+    model: Annotated[str, typer.Option(help="gcn, gat, sage or gin.")] = "gcn",
+    hidden: Annotated[int, typer.Option(min=1, help="Width of the hidden layers.")] = 64,
+    layers: Annotated[int, typer.Option(min=1, help="How many layers.")] = 2,
+    epochs: Annotated[int, typer.Option(min=1, help="How often to go over the graph.")] = 200,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.01,
+    dropout: Annotated[
+        float, typer.Option(help="Share of the values between layers dropped in training.")
+    ] = 0.5,
+    input_dropout: Annotated[float, typer.Option(help="Share of the features dropped in training.")] = 0.0,
+    weight_decay: Annotated[float, typer.Option(help="L2 penalty on the weights.")] = 5e-4,
+    decay: Annotated[
+        str, typer.Option(help="What weight decay falls on: all parameters, or the first layer's.")
+    ] = "all",
+    optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.")] = "adam",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights and of dropout.")] = 0,
+    act: Annotated[str | None, typer.Option(help="Activation. [default: relu; gat: elu]")] = None,
+    heads: Annotated[
+        int | None, typer.Option(min=1, help="Attention heads, together --hidden wide (gat). [default: 8]")
+    ] = None,
+    out_heads: Annotated[
+        int | None, typer.Option(min=1, help="Attention heads of the last layer (gat). [default: 1]")
+    ] = None,
+    aggr: Annotated[
+        str | None, typer.Option(help="How neighbours are gathered: mean or max (sage). [default: mean]")
+    ] = None,
+    norm: Annotated[str | None, typer.Option(help="Normalisation between layers: layer_norm.")] = None,
+    residual: Annotated[
+        bool, typer.Option("--residual", help="Add each layer's input to its output.")
+    ] = False,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many epochs that were no better.")
+    ] = None,
+    evaluate_every: Annotated[int, typer.Option(min=1, help="Epochs from one evaluation to the next.")] = 1,
+    runs: Annotated[int, typer.Option(min=1, help="Train with so many seeds; mean and deviation.")] = 1,
+    precision: Annotated[
+        str, typer.Option(help="How rows are stored while gathered: fp32 or bf16.")
+    ] = "fp32",
+    normalize_features: Annotated[
+        bool, typer.Option("--normalize-features", help="Scale each vertex's features to sum to 1.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's directory. [default: runs/DATASET-MODEL-DATE]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0, help="Seconds from one checkpoint to the next; 0: after every epoch.")
+    ] = 10.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object as the last line of stdout.")
+    ] = False,
+) -> None:
+    """Train a model on a whole graph, and save the run.
+
+    Ctrl-C saves a checkpoint and says how to go on.
+    """
+    if resume and out is None:
+        raise BadInput("--resume needs --out: name the directory of the run to go on with")
+    if resume and overwrite:
+        raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
+    recipe = Recipe(
+        model,
+        {
+            "hidden_channels": hidden,
+            "num_layers": layers,
+            "dropout": dropout,
+            "norm": norm,
+            "residual": residual,
+        },
+        {"heads": heads, "aggr": aggr},
+    )
+    recipe.check()
+
+    import siafu
+
+    graph = siafu.load(dataset)
+    _say(_describe_graph(graph))
+    directory = out or _new_directory(Path("runs"), f"{graph.name}-{model}")
+    options = {
+        "epochs": epochs,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "decay": decay,
+        "optimizer": optimizer,
+        "patience": patience,
+        "evaluate_every": evaluate_every,
+        "normalize_features": normalize_features,
+        "overwrite": overwrite,
+        "checkpoint_every": checkpoint_every,
+        "dataset": str(Path(dataset).resolve()) if Path(dataset).exists() else dataset,
+    }
+    try:
+        if runs == 1:
+            run = _train_once(graph, recipe, directory, seed, options, resume=resume)
+            summary = run.summary()
+            _report_one(summary)
+        else:
+            seeds = range(seed, seed + runs)
+            summary = _train_often(graph, recipe, directory, seeds, options, resume=resume)
+            _report_many(summary, directory)
+    except Interrupted as stopped:
+        raise Interrupted(f"{stopped}: {_command_to_resume(directory)}", stopped.signal) from None
+    if as_json:
+        print(json.dumps(summary), flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Which model to build for whatever graph comes.
+
+    arguments: that every model takes
+    special:   that only some take, or that have other defaults for some; None: not given
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    special: dict[str, Any]
+
+    def check(self) -> None:
+        """Refuse a bad recipe before the data is loaded, which may take long."""
+        from siafu.nn import MODELS
+
+        if self.name not in MODELS:
+            raise BadInput(f"unknown model {self.name!r}: choose one of {', '.join(MODELS)}")
+        for option, owner in _ONLY_FOR.items():
+            if self.special[option] is not None and owner != self.name:
+                flag = option.replace("_", "-")
+                raise BadInput(f"--{flag} is for --model {owner}: leave it out with {self.name}")
+        self.build(1, 1, seed=0)
+
+    def build(self, in_channels: int, out_channels: int, *, seed: int) -> "nn.Module":
+        """The model with its first weights, which `seed` decides."""
+        import torch
+
+        from siafu.nn import build
+
+        given = {option: value for option, value in self.special.items() if value is not None}
+        sizes = {"in_channels": in_channels, "out_channels": out_channels}
+        torch.manual_seed(seed)
+        return build(self.name, {**sizes, **self.arguments, **_DEFAULTS.get(self.name, {}), **given})
+
+
+def _train_once(
+    graph: "Graph", recipe: Recipe, directory: Path, seed: int, options: dict[str, Any], *, resume: bool
+) -> "Run":
+    import siafu
+    from siafu.report.progress import ProgressLine
+    from siafu.report.score import Target
+
+    metric = Target.of(graph).metric
+    if graph.x is None:
+        raise BadInput(f"graph {graph.name!r} has no features: give it x, or import it with features")
+    model = recipe.build(graph.num_features, graph.num_classes, seed=seed)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    _say(
+        f"{recipe.name}: {recipe.arguments['num_layers']} layers, {recipe.arguments['hidden_channels']} wide, "
+        f"{parameters:,} parameters; up to {options['epochs']} epochs, lr {options['lr']:g}, seed {seed}"
+    )
+    with ProgressLine(options["epochs"], metric=metric) as progress:
+        return siafu.train(
+            graph, model, seed=seed, out=directory, resume=resume, progress=progress, **options
+        )
+
+
+def _train_often(
+    graph: "Graph", recipe: Recipe, directory: Path, seeds: range, options: dict[str, Any], *, resume: bool
+) -> dict[str, Any]:
+    from siafu.report.run_directory import RunDirectory, write_json
+
+    summaries = []
+    for seed in seeds:
+        path = directory / f"seed-{seed}"
+        begun = resume and RunDirectory(path).exists
+        summary = _train_once(graph, recipe, path, seed, options, resume=begun).summary()
+        _say(f"seed {seed}: {_scores(summary)}")
+        summaries.append(summary)
+    together = {
+        "dataset": summaries[0]["dataset"],
+        "model": summaries[0]["model"],
+        "metric": summaries[0]["metric"],
+        "seeds": list(seeds),
+        **_mean_and_deviation(summaries, "train_accuracy"),
+        **_mean_and_deviation(summaries, "val_accuracy"),
+        **_mean_and_deviation(summaries, "test_accuracy"),
+        "seconds_total": sum(summary["seconds_total"] for summary in summaries),
+        "seconds_per_epoch": statistics.median(summary["seconds_per_epoch"] for summary in summaries),
+        "peak_rss_bytes": max(summary["peak_rss_bytes"] for summary in summaries),
+        "path": str(directory),
+        "runs": summaries,
+    }
+    write_json(directory / "summary.json", together)
+    return together
+
+
+def _mean_and_deviation(summaries: list[dict[str, Any]], field: str) -> dict[str, float | None]:
+    values = [summary[field] for summary in summaries]
+    if None in values:
+        return {field: None, f"{field}_std": None}
+    return {field: statistics.mean(values), f"{field}_std": statistics.stdev(values)}
+
+
+def _report_one(summary: dict[str, Any]) -> None:
+    from siafu.report.progress import duration
+
+    path = shlex.quote(summary["path"])
+    _say(
+        f"{_scores(summary)}; best epoch {summary['best_epoch']} of {summary['epochs']}, "
+        f"{duration(summary['seconds_total'])}, {duration(summary['seconds_per_epoch'])} an epoch"
+    )
+    _say(f"saved in {path}")
+    _say(f"next: siafu evaluate {path}")
+    _say(f"      siafu predict {path} -o predictions.csv")
+
+
+def _report_many(summary: dict[str, Any], directory: Path) -> None:
+    metric = summary["metric"].replace("_", "-")
+    for split in ("test", "val", "train"):
+        mean, deviation = summary[f"{split}_accuracy"], summary[f"{split}_accuracy_std"]
+        if mean is not None:
+            _say(
+                f"{split} {metric} {100 * mean:.2f} ± {100 * deviation:.2f} % over {len(summary['seeds'])} seeds"
+            )
+    _say(f"saved in {shlex.quote(str(directory))}")
+
+
+def _scores(summary: dict[str, Any]) -> str:
+    metric = summary["metric"].replace("_", "-")
+    parts = [
+        f"{split} {100 * summary[f'{split}_accuracy']:.2f} %"
+        for split in ("test", "val", "train")
+        if summary[f"{split}_accuracy"] is not None
+    ]
+    return f"{metric}: {', '.join(parts)}"
+
+
+def _describe_graph(graph: "Graph") -> str:
+    description = repr(graph)
+    return description.removeprefix("Graph(").removesuffix(")")
+
+
+def _new_directory(parent: Path, stem: str) -> Path:
+    """A name that no run has yet."""
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in stem)
+    name = f"{safe}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path, number = parent / name, 1
+    while path.exists():
+        number += 1
+        path = parent / f"{name}-{number}"
+    return path
+
+
+def _command_to_resume(directory: Path) -> str:
+    given = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
+    if not any(word == "--out" or word.startswith("--out=") for word in given):
+        given += ["--out", str(directory)]
+    return shlex.join(["siafu", *given, "--resume"])
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

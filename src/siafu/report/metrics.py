@@ -1,0 +1,135 @@
+"""What each epoch measured, and the file that keeps it: one JSON object a line, only ever appended to."""
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from siafu.errors import BadInput
+from siafu.files import disk_errors
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMetrics:
+    """One epoch of one run.
+
+    epoch:            counted from 1
+    train_loss:       the loss that was trained on: training rows, dropout on, before this epoch's update
+    val_loss:         after the update, dropout off; None: not evaluated in this epoch, or no such split
+    train_accuracy, val_accuracy, test_accuracy: likewise; micro-F1 where vertices have several labels
+    seconds:          forward, backward and update, without the evaluation
+    evaluate_seconds: the evaluation alone; None: there was none
+    """
+
+    epoch: int
+    train_loss: float
+    val_loss: float | None
+    train_accuracy: float | None
+    val_accuracy: float | None
+    test_accuracy: float | None
+    seconds: float
+    evaluate_seconds: float | None
+
+    @property
+    def evaluated(self) -> bool:
+        return self.train_accuracy is not None
+
+
+def best_epoch(history: Sequence[EpochMetrics]) -> EpochMetrics | None:
+    """The epoch whose weights are kept: the highest validation accuracy; of equals the lowest validation
+    loss; of equals the earliest. Without a validation split nothing can choose: the last that was evaluated.
+    """
+    evaluated = [epoch for epoch in history if epoch.evaluated]
+    if not evaluated:
+        return None
+    if evaluated[-1].val_accuracy is None:
+        return evaluated[-1]
+    return max(evaluated, key=_merit)
+
+
+def is_better(new: EpochMetrics, old: EpochMetrics | None) -> bool:
+    """Whether `new`, the later of the two, takes the place of the best so far."""
+    return old is None or best_epoch([old, new]) is new
+
+
+def _merit(epoch: EpochMetrics) -> tuple[float, float]:
+    # `max` keeps the first of equals, which is the earliest.
+    return (epoch.val_accuracy or 0.0, -(epoch.val_loss or 0.0))
+
+
+class MetricsFile:
+    """A run's `metrics.jsonl`, open to write, and by one process at a time.
+
+    Each line is written by one call, so that a killed process leaves whole lines.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with disk_errors(path):
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._file)
+            raise BadInput(
+                f"another process is training in {path.parent}: wait for it, or choose another --out"
+            ) from error
+
+    def append(self, metrics: EpochMetrics) -> None:
+        line = json.dumps(asdict(metrics), allow_nan=False) + "\n"
+        with disk_errors(self.path):
+            os.write(self._file, line.encode())
+
+    def sync(self) -> None:
+        """Bring every line to the disk."""
+        with disk_errors(self.path):
+            os.fsync(self._file)
+
+    def keep_until(self, epoch: int) -> list[EpochMetrics]:
+        """Drop what came after `epoch`, and any broken last line; what remains."""
+        kept, size = _read_lines(self.path.read_bytes(), until=epoch)
+        if len(kept) != epoch:
+            raise BadInput(
+                f"{self.path} ends at epoch {len(kept)} but the checkpoint is of epoch {epoch}: "
+                "it was changed by hand; start the run again with --overwrite"
+            )
+        os.truncate(self._file, size)
+        return kept
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def read_metrics(path: Path) -> list[EpochMetrics]:
+    """Every whole line of a metrics file."""
+    try:
+        return _read_lines(path.read_bytes())[0]
+    except FileNotFoundError as error:
+        raise BadInput(f"{path} is missing: the run was not copied whole; copy it again") from error
+
+
+def _read_lines(data: bytes, until: float = math.inf) -> tuple[list[EpochMetrics], int]:
+    """Epochs 1, 2, … up to `until` or the first line that is not the next, and how many bytes they take."""
+    kept: list[EpochMetrics] = []
+    size = 0
+    for line in data.splitlines(keepends=True):
+        metrics = _parse(line)
+        if metrics is None or metrics.epoch != len(kept) + 1 or metrics.epoch > until:
+            break
+        kept.append(metrics)
+        size += len(line)
+    return kept, size
+
+
+def _parse(line: bytes) -> EpochMetrics | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        fields: Any = json.loads(line)
+        return EpochMetrics(**fields)
+    except (ValueError, TypeError):
+        return None

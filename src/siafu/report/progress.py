@@ -1,0 +1,98 @@
+"""Showing a run while it lasts: one line that redraws itself on a terminal, plain lines elsewhere."""
+
+import os
+import signal
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from siafu.report.metrics import EpochMetrics
+
+_PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
+
+
+class Progress:
+    """Who is told how a run gets on. This one tells nobody: inherit from it to listen."""
+
+    def epoch_ended(self, metrics: EpochMetrics) -> None:
+        """An epoch is over, and this is what it measured."""
+
+    def stopping(self, number: signal.Signals) -> None:
+        """A signal came: the run saves itself and stops at the end of this epoch."""
+
+
+class ProgressLine(Progress):
+    """Progress on stderr, for people. Use it as a context manager.
+
+    label: what the run is, at the line's start
+    """
+
+    def __init__(self, epochs: int, *, metric: str = "accuracy", label: str = "") -> None:
+        self._epochs = epochs
+        self._metric = metric.replace("_", "-")
+        self._label = f"{label}: " if label else ""
+        self._told = time.monotonic()
+        self._best = 0.0
+        self._live = None
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            self._live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
+
+    def epoch_ended(self, metrics: EpochMetrics) -> None:
+        self._best = max(self._best, metrics.val_accuracy or 0.0)
+        if self._live is not None:
+            self._live.update(self._line(metrics))
+            return
+        now = time.monotonic()
+        if metrics.epoch == 1 or now - self._told >= _PLAIN_SECONDS:
+            self._told = now
+            _say(self._line(metrics).plain)
+
+    def stopping(self, number: signal.Signals) -> None:
+        message = f"{number.name}: saving at the end of this epoch; once more to stop at once"
+        if self._live is not None:
+            self._live.console.print(message)
+        else:
+            _say(message)
+
+    def __enter__(self) -> "ProgressLine":
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def _line(self, metrics: EpochMetrics) -> Text:
+        line = Text(f"{self._label}epoch ")
+        line.append(f"{metrics.epoch}/{self._epochs}", style="bold")
+        line.append(f"  loss {metrics.train_loss:.4f}")
+        if metrics.val_accuracy is not None:
+            line.append(f"  validation {self._metric} {100 * metrics.val_accuracy:.2f} %", style="green")
+            line.append(f" (best {100 * self._best:.2f} %)")
+        elif metrics.train_accuracy is not None:
+            line.append(f"  training {self._metric} {100 * metrics.train_accuracy:.2f} %", style="green")
+        spent = metrics.seconds + (metrics.evaluate_seconds or 0.0)
+        line.append(f"  {duration(spent)}/epoch", style="dim")
+        return line
+
+
+def duration(seconds: float) -> str:
+    """A time as people write it."""
+    if seconds < 1:
+        return f"{1000 * seconds:.1f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

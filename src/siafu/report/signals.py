@@ -1,0 +1,43 @@
+"""Ctrl-C and SIGTERM as a request: work goes on to a point where stopping loses nothing."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """While this context lasts, the first SIGINT or SIGTERM is noted in `signal`; a second acts as ever.
+
+    on_request: told of the first, in the main thread, between two of its instructions
+    Only a process's main thread can watch signals: elsewhere this does nothing.
+    """
+
+    def __init__(self, on_request: Callable[[signal.Signals], None] | None = None) -> None:
+        self.signal: signal.Signals | None = None
+        self._on_request = on_request
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "StopRequest":
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in STOPPING}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = signal.Signals(number)
+        self._restore()
+        if self._on_request is not None:
+            self._on_request(self.signal)
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}

@@ -1,0 +1,316 @@
+"""siafu.train and Run: training a model on a whole graph, and what comes of it."""
+
+import json
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from siafu import __version__
+from siafu.errors import BadInput, Interrupted
+from siafu.graph import Graph
+from siafu.graph.fingerprint import fingerprint
+from siafu.report.checkpoint import load_tensors, save_tensors
+from siafu.report.machine import peak_rss_bytes
+from siafu.report.metrics import EpochMetrics, best_epoch, read_metrics
+from siafu.report.progress import Progress
+from siafu.report.run_directory import RunDirectory
+from siafu.report.score import Target, classes, probabilities, rows_of
+from siafu.report.signals import StopRequest
+from siafu.trainer import Options, Trainer, model_input, without_dropout
+
+
+def train(
+    graph: Graph,
+    model: nn.Module,
+    *,
+    epochs: int = 200,
+    lr: float = 0.01,
+    weight_decay: float = 5e-4,
+    decay: str = "all",
+    optimizer: str = "adam",
+    seed: int = 0,
+    patience: int | None = None,
+    normalize_features: bool = False,
+    evaluate_every: int = 1,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    checkpoint_every: float = 10.0,
+    dataset: str | None = None,
+    progress: Progress | None = None,
+) -> "Run":
+    """Train `model` on the whole of `graph`, in place; it ends with the weights of its best epoch.
+
+    The best epoch is the one of highest validation accuracy; of equals the one of lowest validation loss; of
+    equals the earliest. Without a validation split it is the last. Only training rows enter the loss.
+
+    lr, weight_decay, optimizer: "adam", "adamw" or "sgd" with PyTorch's other settings
+    decay:              what weight decay falls on: "all" parameters, or those of the "first" layer (as in the
+                        paper on GCN)
+    seed:               of dropout; PyTorch's own random state is left as it was
+    patience:           stop when this many epochs in a row were not better than the best
+    normalize_features: divide each vertex's features by the sum of their magnitudes
+    evaluate_every:     epochs from one evaluation to the next; the last is always evaluated
+    out:                the run's directory (see `siafu.report.run_directory`); None: nothing is saved
+    resume:             go on with the run in `out` from its last checkpoint, as if it had never stopped
+    overwrite:          replace the run that is in `out`
+    checkpoint_every:   seconds from one checkpoint to the next; 0: after every epoch
+    dataset:            what `siafu.load` takes to get `graph` again; kept for `siafu evaluate` and `predict`
+    progress:           told of every epoch
+
+    With `out`, SIGINT and SIGTERM save a checkpoint at the end of the epoch and raise `Interrupted`.
+    """
+    options = Options(
+        epochs, lr, weight_decay, decay, optimizer, seed, patience, normalize_features, evaluate_every
+    )
+    if resume and out is None:
+        raise BadInput("nothing to resume: name the run's directory (out, on the command line --out)")
+    if not checkpoint_every >= 0:
+        raise BadInput(f"checkpoint_every is {checkpoint_every}: give seconds, from 0 up")
+    listener = progress or Progress()
+    with torch.random.fork_rng(devices=[]):
+        trainer = Trainer(graph, model, options)
+        config = _config(graph, model, options, dataset)
+        if out is None:
+            return _in_memory(trainer, config, listener)
+        config["graph"]["fingerprint"] = fingerprint(graph)
+        path = Path(out)
+        if resume:
+            directory = RunDirectory.resume(path, config)
+        else:
+            directory = RunDirectory.start(path, config, overwrite=overwrite)
+        try:
+            return _saved(trainer, config, listener, directory, checkpoint_every)
+        finally:
+            directory.close()
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One training, done.
+
+    model:          with the weights of the best epoch
+    history:        what each epoch measured
+    config:         what was asked for: data, model, options
+    seconds_total:  from start to end, evaluations included, pauses between sessions left out
+    peak_rss_bytes: the most memory the process held
+    path:           the run's directory; None: it was not saved
+    """
+
+    model: nn.Module
+    history: list[EpochMetrics]
+    config: dict[str, Any]
+    seconds_total: float
+    peak_rss_bytes: int
+    path: Path | None = None
+
+    @classmethod
+    def load(cls, path: str | Path, model: nn.Module | None = None) -> "Run":
+        """A finished run from its directory. Pass `model`, as it was built, if it is of your own making."""
+        directory = RunDirectory(Path(path))
+        config, summary = directory.config(), directory.summary()
+        if model is None:
+            model = _build(config["model"], directory.path)
+        weights, _ = load_tensors(directory.model)
+        try:
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            raise BadInput(f"{directory.model} holds the weights of another model: {error}") from error
+        history = read_metrics(directory.metrics_path)
+        return cls(
+            model, history, config, summary["seconds_total"], summary["peak_rss_bytes"], directory.path
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What came of the run, as JSON takes it; losses and accuracies are those of the best epoch."""
+        best = best_epoch(self.history)
+        assert best is not None, "the last epoch is always evaluated"
+        evaluations = [e.evaluate_seconds for e in self.history if e.evaluate_seconds is not None]
+        return {
+            "dataset": self.config["graph"]["name"],
+            "model": self.config["model"]["name"],
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "metric": self.config["graph"]["metric"],
+            "seed": self.config["training"]["seed"],
+            "epochs": len(self.history),
+            "best_epoch": best.epoch,
+            "train_loss": best.train_loss,
+            "val_loss": best.val_loss,
+            "train_accuracy": best.train_accuracy,
+            "val_accuracy": best.val_accuracy,
+            "test_accuracy": best.test_accuracy,
+            "seconds_total": self.seconds_total,
+            "seconds_per_epoch": _median_after_first([e.seconds for e in self.history]),
+            "seconds_per_evaluation": _median_after_first(evaluations),
+            "peak_rss_bytes": self.peak_rss_bytes,
+            "path": None if self.path is None else str(self.path),
+        }
+
+    def predict(self, graph: Graph) -> Tensor:
+        """[V] the likeliest class of each vertex, or [V, C] booleans where a vertex may have several labels."""
+        return classes(self.logits(graph), multi_label=self.multi_label)
+
+    def probabilities(self, graph: Graph) -> Tensor:
+        """[V, C]: how likely each class, or each label, is."""
+        return probabilities(self.logits(graph), multi_label=self.multi_label)
+
+    def evaluate(self, graph: Graph) -> dict[str, dict[str, float]]:
+        """For each split of `graph`: how many `rows` it has, the `loss` and the `accuracy` on them."""
+        target = Target.of(graph)
+        if target.num_classes != self.config["graph"]["classes"] or target.multi_label != self.multi_label:
+            raise BadInput(
+                f"graph {graph.name!r} has {target.num_classes} classes ({target.metric}), the run was trained for "
+                f"{self.config['graph']['classes']} ({self.config['graph']['metric']}): give a graph of the same kind"
+            )
+        return target.scores(self.logits(graph), rows_of(graph))
+
+    def logits(self, graph: Graph) -> Tensor:
+        """[V, C]: the model's output, dropout off."""
+        wanted = self.config["graph"]["features"]
+        if graph.num_features != wanted:
+            raise BadInput(
+                f"graph {graph.name!r} has {graph.num_features} features, the run was trained with {wanted}: "
+                "give a graph of the same kind"
+            )
+        given = model_input(graph, normalize=self.config["training"]["normalize_features"])
+        return without_dropout(self.model, lambda: self.model(graph, *given))
+
+    @property
+    def multi_label(self) -> bool:
+        return bool(self.config["graph"]["metric"] == "micro_f1")
+
+
+def _in_memory(trainer: Trainer, config: dict[str, Any], progress: Progress) -> Run:
+    began = time.perf_counter()
+    while not trainer.done:
+        progress.epoch_ended(trainer.step())
+    return _finished(trainer, config, time.perf_counter() - began, peak_rss_bytes(), None)
+
+
+def _saved(
+    trainer: Trainer,
+    config: dict[str, Any],
+    progress: Progress,
+    directory: RunDirectory,
+    checkpoint_every: float,
+) -> Run:
+    began = time.perf_counter()
+    spent, peak = _restore(trainer, directory)
+    saved = began
+    if directory.finished and trainer.done:
+        return Run.load(directory.path, trainer.model)
+
+    def save() -> None:
+        directory.metrics.sync()
+        state = {
+            "epoch": trainer.epoch,
+            "seconds": spent + time.perf_counter() - began,
+            "peak_rss_bytes": max(peak, peak_rss_bytes()),
+        }
+        save_tensors(directory.checkpoint, trainer.state(), state)
+
+    directory.reopen()
+    with StopRequest(progress.stopping) as request:
+        while not trainer.done:
+            metrics = trainer.step()
+            directory.metrics.append(metrics)
+            progress.epoch_ended(metrics)
+            if request.signal is not None and not trainer.done:
+                save()
+                raise Interrupted(
+                    f"stopped by {request.signal.name} after epoch {trainer.epoch} and saved in {directory.path}; "
+                    "to go on, train again with resume",
+                    request.signal,
+                )
+            if time.perf_counter() - saved >= checkpoint_every:
+                save()
+                saved = time.perf_counter()
+        save()
+        total = spent + time.perf_counter() - began
+        run = _finished(trainer, config, total, max(peak, peak_rss_bytes()), directory.path)
+        save_tensors(directory.model, trainer.best_weights)
+        directory.write_summary(run.summary())
+    return run
+
+
+def _restore(trainer: Trainer, directory: RunDirectory) -> tuple[float, int]:
+    """Bring the trainer to the last checkpoint; the seconds and the memory that this much has taken."""
+    if not directory.checkpoint.exists():
+        directory.metrics.keep_until(0)
+        return 0.0, 0
+    tensors, state = load_tensors(directory.checkpoint)
+    history = directory.metrics.keep_until(state["epoch"])
+    try:
+        trainer.restore(tensors, history)
+    except (RuntimeError, KeyError, ValueError) as error:
+        raise BadInput(f"{directory.checkpoint} is of another model or optimizer: {error}") from error
+    return state["seconds"], state["peak_rss_bytes"]
+
+
+def _finished(trainer: Trainer, config: dict[str, Any], seconds: float, peak: int, path: Path | None) -> Run:
+    trainer.model.load_state_dict(trainer.best_weights)
+    trainer.model.eval()
+    return Run(trainer.model, trainer.history, config, seconds, peak, path)
+
+
+def _config(graph: Graph, model: nn.Module, options: Options, dataset: str | None) -> dict[str, Any]:
+    config = {
+        "siafu": __version__,
+        "torch": torch.__version__,
+        "dataset": dataset,
+        "graph": {
+            "name": graph.name,
+            "vertices": graph.num_vertices,
+            "edges": graph.num_edges,
+            "features": graph.num_features,
+            "classes": graph.num_classes,
+            "metric": Target.of(graph).metric,
+        },
+        "model": _describe(model),
+        "training": asdict(options),
+    }
+    # As it comes back from a file, where tuples are lists.
+    plain: dict[str, Any] = json.loads(json.dumps(config))
+    return plain
+
+
+def _describe(model: nn.Module) -> dict[str, Any]:
+    from siafu.nn import MODELS
+
+    for name, kind in MODELS.items():
+        if type(model) is kind:
+            return {"name": name, "config": model.config()}
+    return {"name": f"{type(model).__module__}.{type(model).__qualname__}", "config": None}
+
+
+def _build(description: dict[str, Any], where: Path) -> nn.Module:
+    from siafu.nn import MODELS, build
+
+    name = description["name"]
+    if name not in MODELS:
+        raise BadInput(
+            f"{where} was trained with {name}, which is not one of siafu's: use siafu.Run.load(path, model) from Python"
+        )
+    return build(name, description["config"])
+
+
+def _median_after_first(values: list[float]) -> float | None:
+    # The first epoch compiles, maps and warms up.
+    return statistics.median(values[1:] or values) if values else None
+
+
+class _CallableModule(ModuleType):
+    """`siafu.train` names this module once it is imported: it can be called as the function, too."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Run:
+        return train(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

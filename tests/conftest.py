@@ -1,0 +1,18 @@
+"""What every test may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+_REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real datasets that are kept beside the repository, or at `$SIAFU_SHARED`; tests skip without them."""
+    shared = os.environ.get("SIAFU_SHARED")
+    data = (Path(shared) if shared else _REPOSITORY.parent / "shared") / "data"
+    if not data.is_dir():
+        pytest.skip(f"no shared data at {data}: set SIAFU_SHARED to where it is")
+    return data
