@@ -25,16 +25,22 @@ class Spill:
     """Records (an unsigned key and columns of numbers) in buckets by the key's highest bits, in a scratch file.
 
     key_bits: keys are below 2**key_bits; a bucket's records keep only the bits below the bucket's own
-    dtypes:   of the columns that travel with the key
+    dtypes:   of the columns that travel with the key; one like (np.float32, (3,)) makes rows of three
     memory:   bytes that adding may take
 
     Records of one key, and of one bucket, stay in the order they were added in.
     """
 
     def __init__(
-        self, directory: Path, key_bits: int, dtypes: Sequence[DTypeLike] = (), *, memory: int
+        self,
+        directory: Path,
+        key_bits: int,
+        dtypes: Sequence[DTypeLike] = (),
+        *,
+        memory: int,
+        bucket_bits: int | None = None,
     ) -> None:
-        self.bucket_bits = _bucket_bits(key_bits)
+        self.bucket_bits = _bucket_bits(key_bits) if bucket_bits is None else bucket_bits
         self.low_bits = key_bits - self.bucket_bits
         low = np.dtype(np.uint32 if self.low_bits <= 32 else np.uint64)
         self.dtypes: list[np.dtype[Any]] = [low, *(np.dtype(dtype) for dtype in dtypes)]
@@ -44,7 +50,7 @@ class Spill:
         self._scratch = Scratch(directory)
         self._runs: list[tuple[NDArray[np.int64], list[int]]] = []
         staged_bytes = 8 + sum(dtype.itemsize for dtype in self.dtypes[1:]) + self.record_bytes
-        self._capacity = max(1 << 12, min(1 << 23, memory // staged_bytes))
+        self._capacity = max(1 << 8, min(1 << 23, memory // staged_bytes))
         self._staged = 0
         self._stage: Columns = []
 
@@ -123,7 +129,7 @@ class Spill:
     def split(self, bucket: int, memory: int) -> "Spill":
         """A bucket's records, bucketed by the bits that are left of their keys."""
         child = Spill(self._directory, self.low_bits, self.dtypes[1:], memory=memory // 2)
-        for piece in self.pieces(bucket, max(1 << 12, memory // 4 // self.record_bytes)):
+        for piece in self.pieces(bucket, max(1 << 8, memory // 4 // self.record_bytes)):
             child.add(*piece)
         child.flush()
         return child

@@ -1,0 +1,152 @@
+"""Edges out of NumPy arrays: two lists, one array with two rows or columns, or a compressed matrix."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.errors import BadInput
+from siafu.graph.csr import Weights
+from siafu.graph.readers.arrays import ArrayCursor, ArrayFile
+from siafu.graph.readers.blocks import EdgeBlock
+
+EDGES_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class ListedEdges:
+    """Edges as a list of sources and one of destinations, which may be rows or columns of one array.
+
+    ends: two arrays of E values, or one of shape [2, E] or [E, 2]
+    """
+
+    ends: tuple[ArrayFile, ...]
+    weights: ArrayFile | None = None
+    num_vertices: int | None = None
+
+    named = False
+
+    def __post_init__(self) -> None:
+        shapes = [array.shape for array in self.ends]
+        one = len(shapes) == 1 and len(shapes[0]) == 2 and 2 in shapes[0]
+        two = len(shapes) == 2 and shapes[0] == shapes[1] and len(shapes[0]) == 1
+        if not (one or two):
+            raise BadInput(
+                f"{self._where} has shape {shapes[-1]}: edges are two lists of one length, or [2, E]"
+            )
+        if self.weights is not None and self.weights.shape != (self._count,):
+            raise BadInput(
+                f"{self.weights.where} has shape {self.weights.shape}: give one number for each of {self._count} edges"
+            )
+
+    @property
+    def weighted(self) -> bool:
+        return self.weights is not None
+
+    def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
+        with ExitStack() as open_files:
+            cursors = [open_files.enter_context(cursor) for cursor in self._cursors()]
+            weights = open_files.enter_context(self.weights.cursor()) if self.weights else None
+            for first in range(0, self._count, EDGES_AT_ONCE):
+                count = min(EDGES_AT_ONCE, self._count - first)
+                parts = [as_ids(cursor.take(count), id_stop, self._where, first) for cursor in cursors]
+                src, dst = parts if len(parts) == 2 else np.ascontiguousarray(parts[0].T)
+                taken = None if weights is None else take_weights(weights, count, first)
+                yield EdgeBlock(src, dst, taken, (first + count) / self._count)
+
+    @property
+    def _where(self) -> str:
+        return " and ".join(array.where for array in self.ends)
+
+    @property
+    def _count(self) -> int:
+        return max(self.ends[0].shape) if self._in_rows else len(self.ends[0])
+
+    @property
+    def _in_rows(self) -> bool:
+        return len(self.ends) == 1 and self.ends[0].shape[0] == 2
+
+    def _cursors(self) -> list[ArrayCursor]:
+        if self._in_rows:
+            flat = self.ends[0].flat()
+            return [flat.cursor(), flat.cursor(len(flat) // 2)]
+        return [array.cursor() for array in self.ends]
+
+
+@dataclass(frozen=True)
+class CompressedEdges:
+    """Edges as a compressed sparse matrix, whose row i lists the vertices at the other end.
+
+    rows_are_sources: whether row i lists where i's edges lead to, or where they come from
+    """
+
+    indptr: ArrayFile
+    indices: ArrayFile
+    weights: ArrayFile | None
+    num_vertices: int | None
+    rows_are_sources: bool = True
+
+    named = False
+
+    @property
+    def weighted(self) -> bool:
+        return self.weights is not None
+
+    def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
+        total = len(self.indices)
+        done = 0
+        with ExitStack() as open_files:
+            indices = open_files.enter_context(self.indices.cursor())
+            weights = open_files.enter_context(self.weights.cursor()) if self.weights else None
+            for owners in row_of_each(self.indptr, total):
+                ends = as_ids(indices.take(len(owners)), id_stop, self.indices.where, done)
+                taken = None if weights is None else take_weights(weights, len(owners), done)
+                done += len(owners)
+                src, dst = (owners, ends) if self.rows_are_sources else (ends, owners)
+                yield EdgeBlock(src, dst, taken, done / total)
+
+
+def row_of_each(indptr: ArrayFile, total: int) -> Iterator[NDArray[np.int64]]:
+    """The row of each of a compressed matrix's entries, a block at a time."""
+    row, before = 0, 0
+    with indptr.cursor() as cursor:
+        before = int(cursor.take(1)[0])
+        for start in range(1, len(indptr), EDGES_AT_ONCE):
+            ends = cursor.take(min(EDGES_AT_ONCE, len(indptr) - start)).astype(np.int64)
+            if np.diff(ends, prepend=before).min() < 0 or ends[-1] > total:
+                raise BadInput(f"{indptr.where} falls, or points past the {total} entries there are")
+            for first in range(before, int(ends[-1]), EDGES_AT_ONCE):
+                entries = np.arange(first, min(first + EDGES_AT_ONCE, int(ends[-1])))
+                yield row + np.searchsorted(ends, entries, side="right")
+            row, before = row + len(ends), int(ends[-1])
+    if before != total:
+        raise BadInput(f"{indptr.where} ends at {before}, but there are {total} entries")
+
+
+def as_ids(values: NDArray[Any], id_stop: int | None, where: str, first: int) -> NDArray[np.int64]:
+    """Vertex ids as int64, each from 0 to `id_stop` - 1 if that is known; `first` is values[0]'s position."""
+    if values.dtype.kind not in "iu":
+        raise BadInput(f"{where} holds {values.dtype}: vertex ids are whole numbers")
+    ids = values.astype(np.int64, copy=False)
+    if id_stop is not None and ids.size and (ids.min() < 0 or ids.max() >= id_stop):
+        wrong = np.argwhere((ids < 0) | (ids >= id_stop))[0]
+        raise BadInput(
+            f"{where}, entry {first + wrong[0]}: id {ids[tuple(wrong)]} is out of range: with {id_stop} vertices, ids go from 0 to {id_stop - 1}"
+        )
+    return ids
+
+
+def take_weights(cursor: ArrayCursor, count: int, first: int) -> Weights:
+    weights = cursor.take(count).astype(np.float32)
+    if not np.isfinite(weights).all():
+        wrong = first + int(np.argmin(np.isfinite(weights)))
+        raise BadInput(f"{cursor.where}, entry {wrong}: the weight is not a finite number")
+    return weights
+
+
+def weights_if_any_differ(array: ArrayFile) -> ArrayFile | None:
+    """The array, unless all of its values are 1, as they are where a matrix only says which edges there are."""
+    return array if any((block != 1).any() for block in array.blocks(8 * EDGES_AT_ONCE)) else None
