@@ -13,10 +13,10 @@ from siafu.kernels.attention import (
     gather_attention_adjoint,
 )
 from siafu.kernels.chunks import equal_chunks, over_rows
+from siafu.kernels.emit import LANES, MAX_TILE
 from siafu.kernels.maxima import gather_max, gather_max_adjoint, max_adjoint_range, max_range
 from siafu.kernels.rows import Table, empty_table, pack, pack_heads, padded
 from siafu.kernels.sums import gather_sum, sum_dtype, sum_range
-from siafu.kernels.vector import LANES, MAX_TILE
 
 __all__ = [
     "LANES",

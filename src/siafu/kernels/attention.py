@@ -8,18 +8,19 @@ out-edges; what the targets' logits need is summed in the forward pass (`positiv
 Σ_j dz_ij is zero but for the slope, hence only edges with z > 0 count.
 """
 
+import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba.extending import overload
 from numpy.typing import NDArray
 
 from siafu.jit import kernel
+from siafu.kernels.blocks import match_rows, soften, weigh, weigh_back
 from siafu.kernels.chunks import over_rows
+from siafu.kernels.emit import LANES, MAX_TILE
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.sums import sum_dtype
-from siafu.kernels.vector import LANES, MAX_TILE, accumulate, ask_for, dot
+from siafu.kernels.tiles import accumulate, ask_for
 
 _BLOCK = 64  # edges whose weights are made together: their rows stay in the first-level cache
 
@@ -139,12 +140,12 @@ def attend_range(
     """`gather_attention` for the rows from `first` up to `last`, in this thread."""
     kind = out.dtype.type
     near = np.empty(_BLOCK, np.int64)
-    logits = np.empty(_BLOCK * heads, out.dtype)
-    weights = np.empty(_BLOCK * heads, out.dtype)
-    above = np.empty(_BLOCK * heads, out.dtype)
+    logits = np.empty(heads * _BLOCK, out.dtype)
+    weights = np.empty(heads * _BLOCK, out.dtype)
+    above = np.empty(heads * _BLOCK, out.dtype)
     highest = np.empty(heads, out.dtype)
     total = np.empty(heads, out.dtype)
-    columns = heads * head_columns
+    per_head = head_columns // LANES
     for i in range(first, last):
         out[i, :] = 0
         highest[:] = -np.inf
@@ -155,61 +156,42 @@ def attend_range(
         at, count = _next_edges(indices, indptr[i], indptr[i + 1], i, self_loops, near, self_loops)
         while count > 0:
             for k in range(count):
-                ask_for(rows, near[k], columns)
-            for k in range(count):
-                for h in range(heads):
-                    z = source[near[k], h] + target[i, h]
-                    logits[k * heads + h] = z if z > 0 else z * kind(slope)
+                ask_for(rows, near[k], heads * head_columns)
+            _by_head(source, near, count, heads, 0, -np.inf, logits)
+            vectors = -(-count // LANES)
             for h in range(heads):
-                best = highest[h]
-                for k in range(count):
-                    best = max(best, logits[k * heads + h])
+                best = soften(logits, h * _BLOCK, vectors, target[i, h], kind(slope))
                 if best > highest[h]:
-                    shrink = exponential(highest[h] - best)
+                    shrink = kind(math.exp(highest[h] - best))
                     highest[h] = best
                     total[h] *= shrink
-                    for c in range(h * head_columns, (h + 1) * head_columns):
-                        out[i, c] *= shrink
+                    _scale_head(out, i, h, head_columns, shrink)
                     if positive is not None:
                         positive_share[i, h] *= shrink
-                        for c in range(h * head_columns, (h + 1) * head_columns):
-                            positive[i, c] *= shrink
-            for k in range(count):
-                for h in range(heads):
-                    weights[k * heads + h] = logits[k * heads + h] - highest[h]
-            for t in range(count * heads):
-                weights[t] = exponential(weights[t])
-                above[t] = weights[t] if logits[t] > 0 else kind(0)
-            for k in range(count):
-                for h in range(heads):
-                    total[h] += weights[k * heads + h]
-                    if positive is not None:
-                        positive_share[i, h] += above[k * heads + h]
-            if dropout > 0:
-                for k in range(count):
-                    for h in range(heads):
-                        keep = kind(_keep(seed, i, near[k], h, dropout))
-                        weights[k * heads + h] *= keep
-                        above[k * heads + h] *= keep
-            per_head = head_columns // LANES
-            for c in range(0, columns, MAX_TILE):
-                tile = min(out.shape[1] - c, MAX_TILE)
-                accumulate(out, i, rows, near, 0, -1, -1, count, c, tile, weights, 0, heads, per_head)
+                        _scale_head(positive, i, h, head_columns, shrink)
+                whole, part = weigh(logits, weights, above, h * _BLOCK, vectors, highest[h])
+                total[h] += whole
                 if positive is not None:
-                    accumulate(positive, i, rows, near, 0, -1, -1, count, c, tile, above, 0, heads, per_head)
+                    positive_share[i, h] += part
+            if dropout > 0:
+                for h in range(heads):
+                    for k in range(count):
+                        keep = kind(_keep(seed, i, near[k], h, dropout))
+                        weights[h * _BLOCK + k] *= keep
+                        above[h * _BLOCK + k] *= keep
+            for c in range(0, out.shape[1], MAX_TILE):
+                tile = min(out.shape[1] - c, MAX_TILE)
+                accumulate(out, i, rows, near, 0, -1, -1, count, c, tile, weights, _BLOCK, per_head)
+                if positive is not None:
+                    accumulate(positive, i, rows, near, 0, -1, -1, count, c, tile, above, _BLOCK, per_head)
             at, count = _next_edges(indices, at, indptr[i + 1], i, self_loops, near, False)
         for h in range(heads):
-            if total[h] > 0:
-                share = kind(1) / total[h]
-                log_sum[i, h] = highest[h] + np.log(total[h])
-                for c in range(h * head_columns, (h + 1) * head_columns):
-                    out[i, c] *= share
-                if positive is not None:
-                    positive_share[i, h] *= share
-                    for c in range(h * head_columns, (h + 1) * head_columns):
-                        positive[i, c] *= share
-            else:
-                log_sum[i, h] = 0
+            share = kind(1) / total[h] if total[h] > 0 else kind(0)
+            log_sum[i, h] = highest[h] + math.log(total[h]) if total[h] > 0 else kind(0)
+            _scale_head(out, i, h, head_columns, share)
+            if positive is not None:
+                positive_share[i, h] *= share
+                _scale_head(positive, i, h, head_columns, share)
 
 
 @kernel
@@ -234,9 +216,11 @@ def attend_adjoint_range(
     """`gather_attention_adjoint` for the rows from `first` up to `last`, in this thread."""
     kind = out.dtype.type
     near = np.empty(_BLOCK, np.int64)
-    steep = np.empty(_BLOCK * heads, out.dtype)
-    weights = np.empty(_BLOCK * heads, out.dtype)
-    columns = heads * head_columns
+    weights = np.empty(heads * _BLOCK, out.dtype)
+    log_sums = np.empty(heads * _BLOCK, out.dtype)
+    means = np.empty(heads * _BLOCK, out.dtype)
+    matches = np.empty(_BLOCK, out.dtype)
+    keeps = np.empty(heads * _BLOCK, out.dtype)
     per_head = head_columns // LANES
     for j in range(first, last):
         out[j, :] = 0
@@ -244,29 +228,64 @@ def attend_adjoint_range(
         at, count = _next_edges(indices, indptr[j], indptr[j + 1], j, self_loops, near, self_loops)
         while count > 0:
             for k in range(count):
-                ask_for(gradient, near[k], columns)
-            for k in range(count):
-                i = near[k]
-                for h in range(heads):
-                    z = source[j, h] + targets[i, h]
-                    steep[k * heads + h] = kind(1) if z > 0 else kind(slope)
-                    weights[k * heads + h] = z * steep[k * heads + h] - targets[i, heads + h]
-            for t in range(count * heads):
-                weights[t] = exponential(weights[t])
-            for k in range(count):
-                i = near[k]
-                for h in range(heads):
-                    t = k * heads + h
-                    keep = kind(1)
-                    if dropout > 0:
-                        keep = kind(_keep(seed, i, j, h, dropout))
-                    match = dot(gradient, i, rows, j, h * head_columns, per_head) * keep
-                    of_source[j, h] += weights[t] * (match - targets[i, 2 * heads + h]) * steep[t]
-                    weights[t] *= keep
-            for c in range(0, columns, MAX_TILE):
+                ask_for(gradient, near[k], heads * head_columns)
+            vectors = -(-count // LANES)
+            near[count : vectors * LANES] = j
+            _by_head(targets, near, count, heads, 0, 0, weights)
+            _by_head(targets, near, count, heads, heads, np.inf, log_sums)
+            _by_head(targets, near, count, heads, 2 * heads, 0, means)
+            for h in range(heads):
+                match_rows(matches, 0, vectors, gradient, near, rows, j, h * head_columns, per_head)
+                begin = h * _BLOCK
+                if dropout > 0:
+                    for k in range(count):
+                        keeps[k] = _keep(seed, near[k], j, h, dropout)
+                    keeps[count : vectors * LANES] = 0
+                    of_source[j, h] += weigh_back(
+                        weights[begin:],
+                        log_sums[begin:],
+                        means[begin:],
+                        matches,
+                        keeps,
+                        0,
+                        vectors,
+                        source[j, h],
+                        kind(slope),
+                    )
+                else:
+                    of_source[j, h] += weigh_back(
+                        weights[begin:],
+                        log_sums[begin:],
+                        means[begin:],
+                        matches,
+                        None,
+                        0,
+                        vectors,
+                        source[j, h],
+                        kind(slope),
+                    )
+            for c in range(0, out.shape[1], MAX_TILE):
                 tile = min(out.shape[1] - c, MAX_TILE)
-                accumulate(out, j, gradient, near, 0, -1, -1, count, c, tile, weights, 0, heads, per_head)
+                accumulate(out, j, gradient, near, 0, -1, -1, count, c, tile, weights, _BLOCK, per_head)
             at, count = _next_edges(indices, at, indptr[j + 1], j, self_loops, near, False)
+
+
+@kernel
+def _by_head(table: Any, near: Any, count: int, heads: int, column: int, spare: float, out: Any) -> None:
+    """out[h * _BLOCK + k] = table[near[k], column + h]; `spare` up to the next whole vector."""
+    for k in range(np.uint64(count)):
+        row = np.uint64(near[k])
+        for h in range(np.uint64(heads)):
+            out[h * np.uint64(_BLOCK) + k] = table[row, np.uint64(column) + h]
+    for k in range(count, -(-count // LANES) * LANES):
+        for h in range(heads):
+            out[h * _BLOCK + k] = spare
+
+
+@kernel
+def _scale_head(table: Any, row: int, head: int, columns: int, factor: Any) -> None:
+    for c in range(head * columns, (head + 1) * columns):
+        table[row, c] *= factor
 
 
 @kernel
@@ -297,40 +316,3 @@ def _keep(seed: Any, i: int, j: int, head: int, dropout: float) -> float:
     if np.float64(mixed >> np.uint64(11)) * 2.0**-53 < dropout:
         return 0.0
     return 1.0 / (1.0 - dropout)
-
-
-def exponential(x: Any) -> Any:
-    """exp(x) for x ≤ 0: in float32 a form that the compiler turns into vectors, right to 2 units in the last place."""
-    return np.exp(x)
-
-
-@overload(exponential)  # type: ignore[untyped-decorator]
-def _exponential(x: Any) -> Any:
-    return _exp32 if x == numba.float32 else lambda x: np.exp(x)
-
-
-_LOG2_E = np.float32(1.4426950408889634)
-_LN2_HIGH = np.float32(0.693359375)
-_LN2_LOW = np.float32(-2.12194440e-4)
-_LOWEST = np.float32(-87.0)
-_C = tuple(
-    np.float32(c)
-    for c in (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
-)
-
-
-def _exp32(x: Any) -> Any:
-    """Cephes's scheme: exp(x) = 2**n · exp(r), r within ln(2)/2, by a polynomial of degree 7."""
-    bounded = max(x, _LOWEST)
-    n = np.floor(bounded * _LOG2_E + np.float32(0.5))
-    r = bounded - n * _LN2_HIGH - n * _LN2_LOW
-    p = _C[0]
-    p = p * r + _C[1]
-    p = p * r + _C[2]
-    p = p * r + _C[3]
-    p = p * r + _C[4]
-    p = p * r + _C[5]
-    p = p * r * r + r + np.float32(1)
-    power = (np.int32(n) + np.int32(127)) << np.int32(23)
-    result = p * np.int32(power).view(np.float32)
-    return result if x > _LOWEST else np.float32(0)

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from siafu.jit import kernel
-from siafu.kernels.vector import TILE_STEP, put, value_of
+from siafu.kernels.emit import TILE_STEP
+from siafu.kernels.tiles import put, value_of
 from siafu.threads import run_all, thread_count
 
 _LINE = 64  # bytes

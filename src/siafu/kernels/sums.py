@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from siafu.jit import kernel
 from siafu.kernels.chunks import over_rows
+from siafu.kernels.emit import MAX_TILE
 from siafu.kernels.rows import Table, empty_table
-from siafu.kernels.vector import MAX_TILE, accumulate, value_of
+from siafu.kernels.tiles import accumulate, value_of
 
 _ONE_HEAD = 1 << 30  # vectors: more than any row has, so that each has the edge's one weight
 
@@ -73,7 +74,7 @@ def sum_range(
             skip_lo, skip_hi = own_edges(indices, lo, hi, i)
         for c in range(0, columns, MAX_TILE):
             tile = min(columns - c, MAX_TILE)
-            accumulate(out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, 1, _ONE_HEAD)
+            accumulate(out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, _ONE_HEAD)
         if scale is not None:
             for c in range(columns):
                 out[i, c] *= scale[i]

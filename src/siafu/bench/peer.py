@@ -1,0 +1,132 @@
+"""Times a peer's gather or epoch. Runs under the peers' own interpreter: needs NumPy, PyTorch and the peer only.
+
+    python peer.py dgl|pyg|torch gather STORE WIDTH REPEATS
+    python peer.py dgl|pyg epoch STORE HIDDEN REPEATS [gcn|gat]
+
+STORE is a siafu store of a symmetric graph; its arrays are plain .npy files. Prints one JSON object: seconds of each
+repetition and the peak memory. An epoch is forward, loss on the training rows, backward and an Adam step of two
+layers (GCN: features-HIDDEN-classes; GAT: 8 heads of HIDDEN/8, then one), as each library's users write it.
+"""
+
+import json
+import resource
+import sys
+import time
+import types
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+
+def main() -> None:
+    peer, what, store, width, repeats, *model = sys.argv[1:]
+    graph = Graph(Path(store))
+    make = gather if what == "gather" else epoch
+    step = make(peer, graph, int(width), *model)
+    seconds = []
+    for _ in range(int(repeats)):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+        print(f"{peer} {what}: {seconds[-1]:.2f} s", file=sys.stderr, flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"peer": peer, "seconds": seconds, "peak_rss_bytes": peak}))
+
+
+class Graph:
+    def __init__(self, store: Path) -> None:
+        self.indptr = torch.from_numpy(np.load(store / "indptr.npy"))
+        self.indices = torch.from_numpy(np.load(store / "indices.npy"))
+        self.vertices = len(self.indptr) - 1
+        self.x = torch.from_numpy(np.load(store / "x.npy"))
+        if self.x.dtype == torch.uint16:
+            self.x = self.x.view(torch.bfloat16).float()
+        self.y = torch.from_numpy(np.load(store / "y.npy"))
+        self.train = torch.from_numpy(np.load(store / "train.npy"))
+        self.classes = int(self.y.max()) + 1
+
+    def torch_csr(self, values: torch.Tensor) -> torch.Tensor:
+        shape = (self.vertices, self.vertices)
+        return torch.sparse_csr_tensor(self.indptr, self.indices.long(), values, shape)
+
+    def normalised(self) -> torch.Tensor:
+        degree = (self.indptr[1:] - self.indptr[:-1]).float().clamp(min=1)
+        factor = degree.pow(-0.5)
+        rows = torch.repeat_interleave(torch.arange(self.vertices), self.indptr[1:] - self.indptr[:-1])
+        return self.torch_csr(factor[rows] * factor[self.indices.long()])
+
+    def dgl(self):  # type: ignore[no-untyped-def]
+        # This module's binary is tied to an older PyTorch; message passing does not use it.
+        sys.modules["dgl.graphbolt"] = types.ModuleType("dgl.graphbolt")
+        import dgl
+
+        none = torch.tensor([], dtype=torch.int32)
+        edges = ("csc", (self.indptr.int(), self.indices.int(), none))
+        return dgl.graph(edges, num_nodes=self.vertices, idtype=torch.int32)
+
+
+def gather(peer, graph, width):  # type: ignore[no-untyped-def]
+    rows = torch.randn(graph.vertices, width)
+    if peer == "dgl":
+        g = graph.dgl()
+        import dgl
+
+        return lambda: dgl.ops.copy_u_sum(g, rows)
+    adjacency = graph.torch_csr(torch.ones(len(graph.indices)))
+    return lambda: adjacency @ rows
+
+
+def epoch(peer, graph, hidden, model="gcn"):  # type: ignore[no-untyped-def]
+    layers, forward = (dgl_model if peer == "dgl" else pyg_model)(graph, hidden, model)
+    optimizer = torch.optim.Adam(layers.parameters(), lr=0.01)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(forward(graph.x)[graph.train], graph.y[graph.train])
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def dgl_model(graph, hidden, model):  # type: ignore[no-untyped-def]
+    g = graph.dgl()
+    from dgl.nn import GATConv, GraphConv
+
+    width = graph.x.shape[1]
+    if model == "gat":
+        layers = torch.nn.ModuleList(
+            [
+                GATConv(width, hidden // 8, 8, allow_zero_in_degree=True),
+                GATConv(hidden, graph.classes, 1, allow_zero_in_degree=True),
+            ]
+        )
+        return layers, lambda x: layers[1](g, F.elu(layers[0](g, x).flatten(1))).mean(1)
+    layers = torch.nn.ModuleList(
+        [
+            GraphConv(width, hidden, allow_zero_in_degree=True),
+            GraphConv(hidden, graph.classes, allow_zero_in_degree=True),
+        ]
+    )
+    return layers, lambda x: layers[1](g, layers[0](g, x).relu())
+
+
+def pyg_model(graph, hidden, model):  # type: ignore[no-untyped-def]
+    if model != "gcn":
+        raise SystemExit("peer.py: PyG's GAT makes a tensor for every edge: only gcn is measured")
+    from torch_geometric.nn import GCNConv
+
+    adjacency = graph.normalised()
+    layers = torch.nn.ModuleList(
+        [
+            GCNConv(graph.x.shape[1], hidden, normalize=False),
+            GCNConv(hidden, graph.classes, normalize=False),
+        ]
+    )
+    return layers, lambda x: layers[1](layers[0](x, adjacency).relu(), adjacency)
+
+
+if __name__ == "__main__":
+    main()

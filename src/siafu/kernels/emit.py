@@ -1,0 +1,147 @@
+"""What our intrinsics are made of: LLVM code for tables of rows, loops over edges and tiles of columns."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.np import arrayobj
+
+LANES = 8  # of one vector: a head's columns are padded to this
+TILE_STEP = 16  # columns: tables and tiles come in multiples of it
+MAX_TILE = 128  # columns: what fits sixteen 8-lane registers
+
+AHEAD = 16  # edges between asking for a row and reading it
+LINE = 64  # bytes that one prefetch brings
+
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_BYTES = I8.as_pointer()
+NONE = I64(-1)  # no edge is left out
+
+Builder = Any
+Value = Any
+
+
+class TableCode:
+    """An array inside a kernel: where its rows start and how to read a vector of one. A list is a table of one row."""
+
+    def __init__(self, context: Any, builder: Builder, kind: Any, value: Value) -> None:
+        array = arrayobj.make_array(kind)(context, builder, value)
+        self.stride = I64(0) if kind.ndim == 1 else cgutils.unpack_tuple(builder, array.strides, 2)[0]
+        self.base = builder.bitcast(array.data, _BYTES)
+        self.kind = kind.dtype
+        self.item = kind.dtype.bitwidth // 8
+        self.number = ir.DoubleType() if kind.dtype == types.float64 else ir.FloatType()
+        self.vector = ir.VectorType(self.number, LANES)
+
+    def address(self, builder: Builder, row: Value, column: Value) -> Value:
+        offset = builder.add(builder.mul(row, self.stride), builder.mul(column, I64(self.item)))
+        return builder.gep(self.base, [offset])
+
+    def load(self, builder: Builder, address: Value, vector: int) -> Value:
+        at = builder.gep(address, [I64(vector * LANES * self.item)])
+        if self.kind == types.uint16:
+            bits = builder.load(builder.bitcast(at, ir.VectorType(I16, LANES).as_pointer()))
+            bits.align = 2
+            wide = ir.VectorType(I32, LANES)
+            shifted = builder.shl(builder.zext(bits, wide), ir.Constant(wide, [16] * LANES))
+            return builder.bitcast(shifted, self.vector)
+        value = builder.load(builder.bitcast(at, self.vector.as_pointer()))
+        value.align = self.item
+        return value
+
+    def store(self, builder: Builder, value: Value, address: Value, vector: int) -> None:
+        at = builder.gep(address, [I64(vector * LANES * self.item)])
+        builder.store(value, builder.bitcast(at, self.vector.as_pointer())).align = self.item
+
+
+def list_entry(context: Any, builder: Builder, kind: Any, value: Value) -> Callable[[Value], Value]:
+    """Reads entries of a one-dimensional array of ids or numbers."""
+    data = arrayobj.make_array(kind)(context, builder, value).data
+
+    def entry(position: Value) -> Value:
+        found = builder.load(builder.gep(data, [position]))
+        return builder.sext(found, I64) if isinstance(kind.dtype, types.Integer) else found
+
+    return entry
+
+
+def prefetch(builder: Builder, address: Value, size: int) -> None:
+    signature = ir.FunctionType(ir.VoidType(), [_BYTES, I32, I32, I32])
+    function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+    for offset in range(0, size, LINE):
+        builder.call(function, [builder.gep(address, [I64(offset)]), I32(0), I32(3), I32(1)])
+
+
+def edge_loop(
+    builder: Builder,
+    span: tuple[Value, Value, Value, Value],
+    carried: Sequence[Value],
+    body: Callable[[Value, Sequence[Value]], Sequence[Value]],
+) -> Sequence[Value]:
+    """`body(edge, carried)` for each edge from lo to hi without those from skip_lo to skip_hi; what it carried last."""
+    lo, skip_lo, skip_hi, hi = span
+    start = builder.select(builder.icmp_signed("==", lo, skip_lo), skip_hi, lo)
+    before = builder.block
+    loop = builder.function.append_basic_block("edges")
+    done = builder.function.append_basic_block("edges.done")
+    builder.cbranch(builder.icmp_signed("<", start, hi), loop, done)
+
+    builder.position_at_end(loop)
+    edge = builder.phi(I64)
+    state = [builder.phi(value.type) for value in carried]
+    results = body(edge, state)
+    after = builder.add(edge, I64(1))
+    after = builder.select(builder.icmp_signed("==", after, skip_lo), skip_hi, after)
+    edge.add_incoming(start, before)
+    edge.add_incoming(after, builder.block)
+    for phi, first, result in zip(state, carried, results, strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(result, builder.block)
+    end = builder.block
+    builder.cbranch(builder.icmp_signed("<", after, hi), loop, done)
+
+    builder.position_at_end(done)
+    finals = []
+    for first, result in zip(carried, results, strict=True):
+        phi = builder.phi(first.type)
+        phi.add_incoming(first, before)
+        phi.add_incoming(result, end)
+        finals.append(phi)
+    return finals
+
+
+def splat(builder: Builder, value: Value, vector: Any) -> Value:
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
+    mask = ir.Constant(ir.VectorType(I32, LANES), [0] * LANES)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+
+def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
+    """a · b + c, in one instruction where the CPU has it."""
+    return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
+
+
+def for_tile(builder: Builder, columns: Value, emit: Callable[[range], None]) -> None:
+    """Emit the code for every width a tile can have, and a jump to the one that `columns` asks for.
+
+    `emit` gets the numbers of the tile's vectors.
+    """
+    done = builder.function.append_basic_block("tile.done")
+    widest = builder.function.append_basic_block("tile.widest")
+    jump = builder.switch(columns, widest)
+    for width in range(TILE_STEP, MAX_TILE + 1, TILE_STEP):
+        if width == MAX_TILE:
+            builder.position_at_end(widest)
+        else:
+            block = builder.function.append_basic_block(f"tile.{width}")
+            jump.add_case(I64(width), block)
+            builder.position_at_end(block)
+        emit(range(width // LANES))
+        builder.branch(done)
+    builder.position_at_end(done)
+
+
+def smaller(builder: Builder, a: Value, b: Value) -> Value:
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
