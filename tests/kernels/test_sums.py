@@ -1,0 +1,140 @@
+"""The sum gather against SciPy, and the law of its adjoint."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from siafu.graph.csr import Csr, from_coo, transpose
+from siafu.kernels import equal_chunks, gather_sum, pack, sum_range
+from siafu.kernels.rows import empty_table
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Csr:
+    """Directed multigraphs with empty rows, self-loops and now and then a hub."""
+    vertices = draw(st.integers(1, 40))
+    edges = draw(st.integers(0, 200))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    src, dst = rng.integers(0, vertices, edges), rng.integers(0, vertices, edges)
+    if draw(st.booleans()):
+        dst[: edges // 2] = 0
+    weights = rng.random(edges).astype(np.float32) if draw(st.booleans()) else None
+    return from_coo(src, dst, weights, vertices)
+
+
+def scipy_matrix(csr: Csr) -> sp.csr_matrix:
+    data = np.ones(len(csr.indices)) if csr.weights is None else csr.weights.astype(np.float64)
+    vertices = len(csr.indptr) - 1
+    return sp.csr_matrix((data, csr.indices, csr.indptr), shape=(vertices, vertices))
+
+
+def gathered(csr: Csr, x: np.ndarray, **factors: np.ndarray | None) -> np.ndarray:
+    weights = None if csr.weights is None else csr.weights.astype(x.dtype)
+    return gather_sum(csr.indptr, csr.indices, weights, pack(x, None, x.dtype), **factors)[:, : x.shape[1]]
+
+
+@pytest.mark.parametrize("width", range(1, 131))
+def test_every_width_gives_scipys_product(width: int) -> None:
+    rng = np.random.default_rng(width)
+    csr = from_coo(rng.integers(0, 50, 300), rng.integers(0, 45, 300), None, 50)
+    x = rng.standard_normal((50, width)).astype(np.float32)
+    np.testing.assert_allclose(gathered(csr, x), scipy_matrix(csr) @ x, rtol=1e-5, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=150)
+@given(csr=graphs(), width=st.integers(1, 130), seed=st.integers(0, 2**32))
+def test_the_gather_over_the_transpose_is_the_adjoint(csr: Csr, width: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vertices = len(csr.indptr) - 1
+    x, y = rng.standard_normal((2, vertices, width))
+    forth = np.vdot(gathered(csr, x), y)
+    back = np.vdot(x, gathered(transpose(csr), y))
+    np.testing.assert_allclose(forth, back, rtol=1e-10, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=60)
+@given(csr=graphs(), width=st.integers(1, 40), seed=st.integers(0, 2**32))
+def test_scalings_and_one_self_loop_a_vertex(csr: Csr, width: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vertices = len(csr.indptr) - 1
+    x = rng.standard_normal((vertices, width))
+    own, pre, post = rng.random((3, vertices))
+    weights = None if csr.weights is None else csr.weights.astype(np.float64)
+    out = gather_sum(csr.indptr, csr.indices, weights, pack(x, pre, np.float64), self_weight=own, scale=post)[
+        :, :width
+    ]
+    matrix = scipy_matrix(csr).tolil()
+    matrix.setdiag(own)
+    expected = post[:, None] * (matrix.tocsr() @ (pre[:, None] * x))
+    np.testing.assert_allclose(out, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("width", [1, 16, 41, 128, 130])
+def test_bf16_rows_are_summed_in_float32(width: int) -> None:
+    rng = np.random.default_rng(0)
+    csr = from_coo(rng.integers(0, 50, 3000), rng.integers(0, 50, 3000), None, 50)
+    x = rng.standard_normal((50, width)).astype(np.float32)
+    packed = pack(x, None, np.uint16)
+    rounded = (packed[:, :width].astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_allclose(rounded, x, rtol=2**-8)
+    out = gather_sum(csr.indptr, csr.indices, None, packed)[:, :width]
+    np.testing.assert_allclose(out, scipy_matrix(csr) @ rounded.astype(np.float64), rtol=1e-4, atol=1e-4)
+
+
+def test_bf16_rounds_as_torch_does() -> None:
+    import torch
+
+    values = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
+    values[0, :5] = [np.inf, -np.inf, 0.0, 1.00390625, 3.4e38]
+    expected = torch.from_numpy(values).bfloat16().view(torch.uint16).numpy()
+    packed = pack(values, None, np.uint16)[:, :16]
+    np.testing.assert_array_equal(packed, expected)
+
+
+def test_nan_stays_nan_in_bf16() -> None:
+    nan = np.array([[0x7FFFFFFF, 0x7FC00000, 0xFFFFFFFF, 0x7F800001]], np.uint32).view(np.float32)
+    bits = pack(nan, None, np.uint16)[:, :4]
+    assert np.isnan((bits.astype(np.uint32) << 16).view(np.float32)).all()
+
+
+def test_a_range_of_rows_touches_no_other_row() -> None:
+    rng = np.random.default_rng(0)
+    csr = from_coo(rng.integers(0, 50, 300), rng.integers(0, 50, 300), None, 50)
+    rows = pack(rng.standard_normal((50, 20)).astype(np.float32), None, np.float32)
+    whole = gather_sum(csr.indptr, csr.indices, None, rows)
+    out = empty_table(50, 20, np.float32)
+    out[:] = -7
+    sum_range(csr.indptr, csr.indices, None, rows, None, None, out, 10, 30)
+    np.testing.assert_array_equal(out[10:30], whole[10:30])
+    assert (out[:10] == -7).all() and (out[30:] == -7).all()
+
+
+def test_64_bit_ids_give_the_same_as_32_bit_ones() -> None:
+    rng = np.random.default_rng(0)
+    csr = from_coo(rng.integers(0, 50, 300), rng.integers(0, 50, 300), None, 50)
+    rows = pack(rng.standard_normal((50, 20)).astype(np.float32), None, np.float32)
+    narrow = gather_sum(csr.indptr, csr.indices, None, rows)
+    wide = gather_sum(csr.indptr, csr.indices.astype(np.int64), None, rows)
+    np.testing.assert_array_equal(narrow, wide)
+
+
+@settings(deadline=None, max_examples=100)
+@given(degrees=st.lists(st.integers(0, 30), min_size=1, max_size=60), count=st.integers(1, 20))
+def test_chunks_cover_every_row_once_and_share_the_edges(degrees: list[int], count: int) -> None:
+    indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
+    chunks = equal_chunks(indptr, count)
+    covered = [row for first, last in chunks for row in range(first, last)]
+    assert covered == list(range(len(degrees)))
+    total = sum(degrees) + len(degrees)
+    for first, last in chunks:
+        cost = sum(degrees[first:last]) + last - first
+        assert cost <= total / count + max(degrees) + 2
+
+
+def test_rows_start_on_cache_lines() -> None:
+    for dtype, width in [(np.float32, 41), (np.uint16, 41), (np.float64, 3), (np.uint16, 128)]:
+        table = empty_table(9, width, dtype)
+        assert table.shape[1] >= width
+        assert table.ctypes.data % 64 == 0 and table.strides[0] % 64 == 0
