@@ -104,10 +104,12 @@ class NewDirectory:
     def publish(self) -> None:
         """Give every file its name and move the directory into place."""
         with disk_errors(self.path):
-            partial = self._partial()
-            for name, file in self._files.items():
+            for file in self._files.values():
                 file.flush()
                 os.fsync(file.fileno())
+            # All that takes time is done: a kill from here on has but a moment to leave a partial directory.
+            partial = self._partial()
+            for name, file in self._files.items():
                 if not (partial / name).exists():
                     _give_name(file, partial / name)
                 file.close()

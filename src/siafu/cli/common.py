@@ -70,20 +70,21 @@ class ProgressBar:
             )
         self._tasks: dict[str, object] = {}
         self._started: dict[str, float] = {}
-        self._told = 0.0
+        self._told = time.monotonic()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
+        unit = self._unit if self._unit in stage else stage.split()[-1]
         began = self._started.setdefault(stage, now)
         speed = done / max(now - began, 1e-9)
-        rate = f"{speed / 1e6:.1f} M {self._unit}/s"
+        rate = f"{speed / 1e6:.1f} M {unit}/s"
         if self._bar is not None:
             if stage not in self._tasks:
                 self._tasks[stage] = self._bar.add_task(stage, total=total or None, rate="")
             self._bar.update(self._tasks[stage], completed=done, total=total or None, rate=rate)  # type: ignore[arg-type]
         elif now - self._told >= _PLAIN_SECONDS:
             self._told = now
-            share = f"{100 * done / total:.0f} %, " if total else f"{done:,} {self._unit}, "
+            share = f"{100 * done / total:.0f} %, " if total else f"{done:,} {unit}, "
             left = f", {(total - done) / speed:.0f} s left" if total and speed > 0 else ""
             print(f"{stage}: {share}{rate}{left}", file=sys.stderr, flush=True)
 

@@ -1,23 +1,18 @@
 """Which reader an input is for, and what the user says about it."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
 
 from siafu.errors import BadInput
 from siafu.graph.readers import graphbolt, ogb
 from siafu.graph.readers.arrays import ArrayFile
-from siafu.graph.readers.blocks import SPLIT_CODES, EdgeSource, Rows, VertexData, VertexTable
+from siafu.graph.readers.blocks import EdgeSource, Rows, VertexData, VertexTable
 from siafu.graph.readers.columns import VertexColumns
-from siafu.graph.readers.npz import array_rows, read_npz
+from siafu.graph.readers.npz import array_rows, code_rows, read_npz
 from siafu.graph.readers.parquet import ParquetEdges, ParquetTable, ParquetVertices
 from siafu.graph.readers.text import BLOCK_BYTES, TextEdges, TextTable
-from siafu.graph.readers.vertex_text import TextVertices, number_rows, split_words
+from siafu.graph.readers.vertex_text import TextVertices, number_rows, split_rows
 from siafu.graph.store import is_store
 
 FORMATS = ("text", "parquet", "npz", "ogb", "graphbolt")
@@ -36,7 +31,7 @@ class InputOptions:
     src, dst, weight:        columns by name, or by position from 0; None: well-known names, else the first two
     delimiter, header:       of text; None: as the first lines look
     ids:                     "dense": as they are; "relabel": integers, to be numbered; "names": strings;
-                             "auto": strings if the first are, integers as they are if half of their range is used
+                             "auto": strings if the first row has them, integers as they are if half of their range is used
     vertices:                a table with a row for each vertex; `vertex_columns` says which columns it has
     features, labels, split: files with a row for each vertex, in order; `split` names an OGB folder's split, too
     """
@@ -141,31 +136,12 @@ def _add_files(data: VertexData, options: InputOptions, *, split_is_file: bool) 
     if options.labels is not None:
         data.labels = _rows(options.labels, "labels", wide=False)
     if options.split is not None and split_is_file:
-        data.split = _split_parts(Path(options.split))
+        path = Path(options.split)
+        data.split_ids = {}
+        data.split_codes = code_rows(ArrayFile(path)) if path.suffix == ".npy" else split_rows(path)
 
 
 def _rows(path: Path, what: str, *, wide: bool) -> Rows:
     if path.suffix == ".npy":
         return array_rows(ArrayFile(path), what)
     return number_rows(path, what, always_wide=wide)
-
-
-def _split_parts(path: Path) -> dict[str, Callable[[], Iterator[NDArray[np.int64]]]]:
-    """The parts that a file of splits has, a word or number for each vertex."""
-
-    def codes() -> Iterator[NDArray[np.uint8]]:
-        if path.suffix == ".npy":
-            yield from (
-                np.clip(block + 1, 0, 3).astype(np.uint8) for block in ArrayFile(path).blocks(1 << 23)
-            )
-        else:
-            yield from split_words(path)
-
-    def ids(code: int) -> Iterator[NDArray[np.int64]]:
-        start = 0
-        for block in codes():
-            yield start + np.flatnonzero(block == code)
-            start += len(block)
-
-    there = {int(code) for block in codes() for code in np.unique(block)} | {1}
-    return {SPLIT_CODES[code]: partial(ids, code) for code in sorted(there) if code}

@@ -127,6 +127,7 @@ class Relabeller:
             self._mentions.add(keys[kept], checks[kept], self._positions + kept, offsets, names.lengths)
             self._positions += len(keys)
         else:
+            ids = ids.astype(np.int64, copy=False)
             keys = _mixed(ids)
             kept = _first_seen(keys, None, *self._seen)
             new = ids[kept]

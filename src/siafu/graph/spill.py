@@ -111,8 +111,8 @@ class Spill:
         at = 0
         for bounds, begins in self._runs:
             first, last = int(bounds[bucket]), int(bounds[bucket + 1])
-            for values, begin in zip(out, begins, strict=True):
-                self._scratch.read_into(values[at : at + last - first], begin + first * values.itemsize)
+            for values, dtype, begin in zip(out, self.dtypes, begins, strict=True):
+                self._scratch.read_into(values[at : at + last - first], begin + first * dtype.itemsize)
             at += last - first
         return out
 

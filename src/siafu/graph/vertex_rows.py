@@ -1,7 +1,6 @@
 """Rows of a table of vertices, brought into the vertices' order on disk."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from siafu.errors import BadInput
-from siafu.graph.readers.blocks import SPLIT_CODES, Rows, VertexData, VertexTable
+from siafu.graph.readers.blocks import Rows, VertexData, VertexTable
 from siafu.graph.spill import Leaf, Spill, leaves
 
 _MOST_ROWS = 1 << 16  # of missing rows at a time
@@ -52,10 +51,7 @@ class VertexRows:
         if "labels" in self._spills:
             found.labels = self._rows("labels", (), missing=np.nan)
         if "split" in self._spills:
-            parts = {code for block in self._in_order("split", 0) for code in np.unique(block)}
-            found.split = {
-                SPLIT_CODES[code]: partial(self._with_code, code) for code in sorted(parts | {1}) if code
-            }
+            found.split_codes = self._rows("split", (), missing=0)
         return found
 
     def _rows(self, name: str, shape: tuple[int, ...], missing: float | None) -> Rows:
@@ -63,12 +59,6 @@ class VertexRows:
             return self._in_order(name, missing)
 
         return Rows(self._num_vertices, shape, f"{name} in {self._table.path}", blocks)
-
-    def _with_code(self, code: int) -> Iterator[NDArray[np.int64]]:
-        start = 0
-        for block in self._in_order("split", 0):
-            yield start + np.flatnonzero(block == code)
-            start += len(block)
 
     def _in_order(self, name: str, missing: float | None) -> Iterator[NDArray[Any]]:
         """A row for each vertex; `missing` is for those the table lacks, None if it may lack none."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ _UNSPLIT = 0
 
 def check_counts(data: VertexData, num_vertices: int) -> None:
     """Refuse rows of the wrong number before any work is done, where their number is known."""
-    for rows in (data.features, data.labels):
+    for rows in (data.features, data.labels, data.split_codes):
         if rows is not None and rows.count is not None:
             _check_count(rows, rows.count, num_vertices)
 
@@ -37,16 +38,15 @@ def write_vertices(
         _write_features(store, data.features, num_vertices, bf16=bf16, progress=progress)
     owner = _owners(data, num_vertices)
     classes = 0 if data.labels is None else _write_labels(store, data.labels, num_vertices, owner)
-    for code, part in enumerate(SPLIT_CODES[1:], start=1):
-        if part in data.split:
-            _write_ids(store.array(part, np.int64), owner, code)
-    if data.num_classes is not None and data.labels is not None:
-        if classes > data.num_classes:
-            raise BadInput(
-                f"{data.labels.what} have class {classes - 1}, but there are {data.num_classes} classes: classes go from 0 up"
-            )
-        classes = data.num_classes
-    return classes
+    if owner is not None:
+        _write_split(store, owner)
+    if data.num_classes is None or data.labels is None:
+        return classes
+    if classes > data.num_classes:
+        raise BadInput(
+            f"{data.labels.what} have class {classes - 1}, but there are {data.num_classes} classes: classes go from 0 up"
+        )
+    return data.num_classes
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def _check_count(rows: Rows, count: int, num_vertices: int) -> None:
         )
 
 
-def _counted(rows: Rows, num_vertices: int) -> Iterator[tuple[int, NDArray[np.generic]]]:
+def _counted(rows: Rows, num_vertices: int) -> Iterator[tuple[int, NDArray[Any]]]:
     """Blocks of rows with the vertex of each block's first; as many in all as there are vertices."""
     first = 0
     for block in rows.blocks(_BLOCK_BYTES):
@@ -87,20 +87,21 @@ def _write_features(
         with _naming(rows):
             check.finite_rows(values, first)
         x.append(to_bf16(values) if bf16 else values)
-        progress("writing features", first + len(block), num_vertices)
+        progress("writing vertices", first + len(block), num_vertices)
 
 
-def _owners(data: VertexData, num_vertices: int) -> NDArray[np.uint8]:
-    """For each vertex, the part of the split that it is in: a position in `SPLIT_CODES`."""
-    owner = np.full(num_vertices if data.split else 0, _UNSPLIT, np.uint8)
+def _owners(data: VertexData, num_vertices: int) -> NDArray[np.uint8] | None:
+    """For each vertex, the part of the split that it is in, a position in `SPLIT_CODES`; None without a split."""
+    if not data.split_ids and data.split_codes is None:
+        return None
+    owner = np.full(num_vertices, _UNSPLIT, np.uint8)
+    if data.split_codes is not None:
+        for first, block in _counted(data.split_codes, num_vertices):
+            owner[first : first + len(block)] = block[: max(0, num_vertices - first)]
     for code, part in enumerate(SPLIT_CODES[1:], start=1):
-        if part not in data.split:
-            continue
-        count = 0
-        for ids in data.split[part]():
+        for ids in data.split_ids[part]() if part in data.split_ids else ():
             _take(owner, code, check.vertex_ids(ids, num_vertices, part))
-            count += len(ids)
-        if count == 0:
+        if (part == "train" or part in data.split_ids) and not (owner == code).any():
             raise BadInput(f"{part} is empty: name at least one vertex, or leave the split out")
     return owner
 
@@ -119,7 +120,7 @@ def _take(owner: NDArray[np.uint8], code: int, ids: NDArray[np.int64]) -> None:
         raise BadInput(f"{SPLIT_CODES[code]} names a vertex twice: list each once")
 
 
-def _write_labels(store: StoreWriter, rows: Rows, num_vertices: int, owner: NDArray[np.uint8]) -> int:
+def _write_labels(store: StoreWriter, rows: Rows, num_vertices: int, owner: NDArray[np.uint8] | None) -> int:
     y: ArrayWriter | None = None
     highest = 0
     for first, block in _counted(rows, num_vertices):
@@ -128,7 +129,7 @@ def _write_labels(store: StoreWriter, rows: Rows, num_vertices: int, owner: NDAr
         assert labels is not None
         if y is None:
             y = store.array("y", labels.dtype, labels.shape[1:])
-        if labels.ndim == 1 and len(owner):
+        if labels.ndim == 1 and owner is not None:
             lost = (labels < 0) & (owner[first : first + len(labels)] != _UNSPLIT)
             if lost.any():
                 vertex = first + int(np.argmax(lost))
@@ -142,6 +143,10 @@ def _write_labels(store: StoreWriter, rows: Rows, num_vertices: int, owner: NDAr
     return highest
 
 
-def _write_ids(writer: ArrayWriter, owner: NDArray[np.uint8], code: int) -> None:
-    for start in range(0, len(owner), _BLOCK_BYTES):
-        writer.append(start + np.flatnonzero(owner[start : start + _BLOCK_BYTES] == code))
+def _write_split(store: StoreWriter, owner: NDArray[np.uint8]) -> None:
+    for code, part in enumerate(SPLIT_CODES[1:], start=1):
+        if not (owner == code).any():
+            continue
+        ids = store.array(part, np.int64)
+        for start in range(0, len(owner), _BLOCK_BYTES):
+            ids.append(start + np.flatnonzero(owner[start : start + _BLOCK_BYTES] == code))

@@ -85,18 +85,23 @@ class Rows:
     blocks: Callable[[int], Iterator[NDArray[Any]]]
 
 
+SPLIT_CODES = ("", "train", "val", "test")
+
+
 @dataclass(slots=True)
 class VertexData:
     """What an input says of its vertices, besides their edges.
 
     features, labels: a row for each vertex, or None
-    split:            for train, val and test, blocks of vertex ids; empty where there is no split
+    split_ids:        for train, val and test, blocks of vertex ids; empty where the split is not given so
+    split_codes:      a position in `SPLIT_CODES` for each vertex; None where the split is not given so
     num_classes:      None: as many as the labels show
     """
 
     features: Rows | None = None
     labels: Rows | None = None
-    split: dict[str, Callable[[], Iterator[NDArray[np.int64]]]] = field(default_factory=dict)
+    split_ids: dict[str, Callable[[], Iterator[NDArray[np.int64]]]] = field(default_factory=dict)
+    split_codes: Rows | None = None
     num_classes: int | None = None
 
 
@@ -114,8 +119,6 @@ class VertexBlock(NamedTuple):
     features: NDArray[np.float32]
 
 
-SPLIT_CODES = ("", "train", "val", "test")
-
 _SPLIT_WORDS = {
     **dict.fromkeys((b"", b"-", b"none", b"nan", b"-1"), 0),
     **dict.fromkeys((b"train", b"training", b"0"), 1),
@@ -124,7 +127,7 @@ _SPLIT_WORDS = {
 }
 
 
-def split_codes(words: Names, where: str) -> NDArray[np.uint8]:
+def codes_of(words: Names, where: str) -> NDArray[np.uint8]:
     """Positions in `SPLIT_CODES` for the words that people write."""
     codes = np.empty(words.size, np.uint8)
     for row in range(words.size):

@@ -59,7 +59,7 @@ class _Metadata:
         sets = {part: self._set(task, name) for part, name in _SETS.items()}
         for part, found in sets.items():
             if found is not None:
-                data.split[part] = id_blocks(found.seeds)
+                data.split_ids[part] = id_blocks(found.seeds)
         labelled = [found for found in sets.values() if found is not None and found.labels is not None]
         if labelled:
             data.labels = Rows(

@@ -9,7 +9,6 @@ A matrix's row is an edge's source, its column the destination.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from siafu.graph.readers.arrays import ArrayFile, members
 from siafu.graph.readers.blocks import EdgeSource, Rows, VertexData
 from siafu.graph.readers.edges import CompressedEdges, ListedEdges, weights_if_any_differ
 
-SPLIT_PARTS = ("train", "val", "test")
+_SPLIT_ARRAYS = {"train": ("train_idx",), "val": ("valid_idx", "val_idx"), "test": ("test_idx",)}
 
 
 class Archive:
@@ -72,16 +71,28 @@ def vertex_data(archive: Archive) -> VertexData:
     if labels := archive.first("labels", "y", "node_label"):
         data.labels = array_rows(labels, "labels")
     if codes := archive.first("split"):
-        data.split = {part: partial(_with_code, codes, code) for code, part in enumerate(SPLIT_PARTS)}
-    for part, name in zip(SPLIT_PARTS, ("train_idx", "valid_idx", "test_idx"), strict=True):
-        if ids := archive.first(name, name.replace("valid", "val")):
-            data.split[part] = id_blocks(ids)
+        data.split_codes = code_rows(codes)
+    for part, names in _SPLIT_ARRAYS.items():
+        if ids := archive.first(*names):
+            data.split_ids[part] = id_blocks(ids)
     return data
 
 
 def array_rows(array: ArrayFile, what: str) -> Rows:
     """An array's rows, as they are."""
     return Rows(len(array), array.row_shape, f"{what} in {array.where}", array.blocks)
+
+
+def code_rows(array: ArrayFile) -> Rows:
+    """Splits as numbers, 0 train, 1 val, 2 test and -1 none, as positions in `SPLIT_CODES`."""
+
+    def blocks(most_bytes: int) -> Iterator[NDArray[np.uint8]]:
+        for block in array.blocks(most_bytes):
+            if block.ndim != 1 or not np.isin(block, (-1, 0, 1, 2)).all():
+                raise BadInput(f"{array.where}: a split is 0 for train, 1 for val, 2 for test, -1 for none")
+            yield (block + 1).astype(np.uint8)
+
+    return Rows(len(array), array.row_shape, f"split in {array.where}", blocks)
 
 
 def id_blocks(array: ArrayFile) -> Callable[[], Iterator[NDArray[Any]]]:
@@ -155,10 +166,3 @@ def _sparse_rows(archive: Archive, prefix: str, width: int) -> Rows:
             yield rows
 
     return Rows(len(indptr) - 1, (width,), f"features in {indptr.where}", blocks)
-
-
-def _with_code(codes: ArrayFile, code: int) -> Iterator[NDArray[np.int64]]:
-    start = 0
-    for block in codes.blocks(1 << 23):
-        yield start + np.flatnonzero(block == code)
-        start += len(block)

@@ -39,7 +39,7 @@ def read_ogb(path: Path, split: str | None = None) -> tuple[EdgeSource, VertexDa
         edges, data = _text(raw)
     folder = _split_folder(path / "split", split)
     if folder is not None:
-        data.split = {
+        data.split_ids = {
             part: partial(integer_blocks, folder / f"{name}.csv.gz") for part, name in _PARTS.items()
         }
     return edges, data

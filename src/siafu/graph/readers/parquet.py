@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.errors import BadInput
-from siafu.graph.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, split_codes
+from siafu.graph.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
 from siafu.graph.readers.columns import VertexColumns, edge_columns
 
 _ROWS_AT_ONCE = 1 << 18
@@ -162,7 +162,7 @@ class ParquetVertices:
         others = [column for column in (label, split) if column is not None]
         for (first, *rest), _ in self._table.batches([ids, *others, *features]):
             labels = self._table.numbers(rest.pop(0)) if label is not None else None
-            codes = split_codes(self._table.words(rest.pop(0)), str(self.path)) if split is not None else None
+            codes = codes_of(self._table.words(rest.pop(0)), str(self.path)) if split is not None else None
             rows = np.empty((len(first), self.width), np.float32)
             for column, values in enumerate(rest):
                 rows[:, column] = self._table.numbers(values)

@@ -116,13 +116,15 @@ class TextTable:
 
     def _refuse(self, text: "_ParsedText", first_line: int, plan: "_Plan") -> NoReturn:
         wrong, lo, hi, column, lines = (int(part) for part in text.error)
+        if lo == hi:
+            wrong = parse.MISSING
         field = bytes(text.data[lo:hi]).decode(errors="replace")
         field = field if len(field) <= 40 else field[:40] + "…"
         name = repr(self.columns[column]) if self.columns and column < len(self.columns) else str(column)
         what = {
             parse.NOT_INTEGER: f"{field!r} in column {name} is not a whole number; if ids are names, give --ids names",
             parse.NOT_NUMBER: f"{field!r} in column {name} is not a number",
-            parse.NOT_FINITE: f"{field or 'nothing'!r} in column {name} is not a finite number",
+            parse.NOT_FINITE: f"{field!r} in column {name} is not a finite number",
             parse.MISSING: f"there is nothing in column {name}: expected at least {plan.num_columns} columns",
             parse.OUT_OF_RANGE: f"id {field} in column {name} is out of range: with {plan.id_stop} vertices, ids go from 0 to {plan.id_stop - 1}",
             parse.OPEN_QUOTE: f"a quote in column {name} is not closed before the line ends",
@@ -214,9 +216,9 @@ class TextEdges:
         self.named = self._has_names() if named is None else named
 
     def _has_names(self) -> bool:
-        last = max(self._src, self._dst)
-        rows = (row for row in self._table.sample if len(row) > last)
-        return any(not (is_integer(row[self._src]) and is_integer(row[self._dst])) for row in rows)
+        """As the first row has them: a later one that differs is more likely a mistake."""
+        ends = self._table.sample[0] if self._table.sample else []
+        return any(not is_integer(ends[end]) for end in (self._src, self._dst) if end < len(ends))
 
     def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
         ends = (self._src, self._dst)
@@ -273,11 +275,13 @@ def _delimiter_of(asked: str | None, lines: list[str]) -> str:
 
 
 def _looks_like_header(rows: list[Fields]) -> bool:
-    """Whether the first row names columns: words above a number, or two of the names that people use."""
+    """Whether the first row names columns: words above a number, or names that people use."""
     if any(is_number(name) for name in rows[0]):
         return False
     known = sum(name.lower() in KNOWN for name in rows[0])
-    return known >= 2 or any(is_number(value) for value in (rows[1] if len(rows) > 1 else []))
+    return known >= min(2, len(rows[0])) or any(
+        is_number(value) for value in (rows[1] if len(rows) > 1 else [])
+    )
 
 
 def is_number(field: str) -> bool:

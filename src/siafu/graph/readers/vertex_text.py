@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.errors import BadInput
-from siafu.graph.readers.blocks import Rows, VertexBlock, split_codes
+from siafu.graph.readers.blocks import Rows, VertexBlock, codes_of
 from siafu.graph.readers.columns import VertexColumns
 from siafu.graph.readers.text import TextTable, is_integer, is_number
 
@@ -43,7 +43,7 @@ class TextVertices:
             yield VertexBlock(
                 block.names[0] if self.named else block.integers[0],
                 block.numbers[:, -1] if labels else None,
-                split_codes(block.names[-1], str(self.path)) if splits else None,
+                codes_of(block.names[-1], str(self.path)) if splits else None,
                 block.numbers[:, : self.width],
             )
 
@@ -83,7 +83,12 @@ def first_integer(path: Path) -> int:
     raise BadInput(f"{path} is empty: it should hold a number")
 
 
-def split_words(path: Path) -> Iterator[NDArray[np.uint8]]:
-    """A split for each vertex, in order: the table's only column, a position in `SPLIT_CODES` each."""
-    for block in TextTable(path).blocks(words=[0]):
-        yield split_codes(block.names[0], str(path))
+def split_rows(path: Path) -> Rows:
+    """A split for each vertex, in order: a word in the table's first column."""
+    table = TextTable(path)
+
+    def blocks(most_bytes: int) -> Iterator[NDArray[np.uint8]]:
+        for block in table.blocks(words=[0]):
+            yield codes_of(block.names[0], str(path))
+
+    return Rows(None, (), f"split in {path}", blocks)

@@ -1,0 +1,167 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+from siafu.graph.readers import edges as edges_reader
+
+from .imports import edge_set, imported
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return tmp_path / "graph.npz"
+
+
+def random_matrix(seed: int = 0, size: int = 40) -> sp.csr_matrix:
+    matrix = sp.random(size, size, 0.1, format="csr", random_state=seed, dtype=np.float32)
+    matrix.sort_indices()
+    return matrix
+
+
+def same_edges(graph: Graph, matrix: sp.spmatrix) -> None:
+    """Row i, column j of the matrix is the edge from i to j: by destination, that is CSC."""
+    by_destination = matrix.tocsc()
+    by_destination.sort_indices()
+    assert np.array_equal(graph.indptr, by_destination.indptr)
+    assert np.array_equal(graph.indices, by_destination.indices)
+    if graph.edge_weight is not None:
+        assert np.array_equal(graph.edge_weight, by_destination.data)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_what_scipy_saves_is_read(source: Path, layout: str) -> None:
+    matrix = random_matrix()
+    sp.save_npz(source, matrix.asformat(layout))
+    graph = imported(source)
+    assert graph.edge_weight is not None
+    same_edges(graph, matrix)
+
+
+def test_a_matrix_of_ones_has_no_weights(source: Path) -> None:
+    matrix = random_matrix()
+    matrix.data[:] = 1
+    sp.save_npz(source, matrix)
+    graph = imported(source)
+    assert graph.edge_weight is None
+    same_edges(graph, matrix)
+
+
+def test_the_gnn_benchmark_layout_is_read(source: Path) -> None:
+    adjacency, attributes = random_matrix(), random_matrix(1)
+    labels = np.arange(40) % 5
+    np.savez_compressed(
+        source,
+        adj_data=adjacency.data,
+        adj_indices=adjacency.indices,
+        adj_indptr=adjacency.indptr,
+        adj_shape=adjacency.shape,
+        attr_data=attributes.data,
+        attr_indices=attributes.indices,
+        attr_indptr=attributes.indptr,
+        attr_shape=attributes.shape,
+        labels=labels,
+    )
+    graph = imported(source)
+    same_edges(graph, adjacency)
+    assert np.array_equal(graph.x, attributes.toarray())
+    assert np.array_equal(graph.y, labels)
+    assert graph.num_classes == 5
+
+
+def test_a_dense_attr_matrix_is_read(source: Path) -> None:
+    matrix = random_matrix()
+    rows = np.random.default_rng(0).random((40, 3))
+    np.savez(source, adj_indices=matrix.indices, adj_indptr=matrix.indptr, attr_matrix=rows)
+    graph = imported(source)
+    assert np.array_equal(graph.x, rows.astype(np.float32))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_edges_in_one_array_are_rows_or_columns(source: Path, turned: bool) -> None:
+    pairs = np.array([[0, 1, 2, 2], [1, 2, 0, 1]])
+    np.savez(source, edge_index=pairs.T.copy() if turned else pairs, num_nodes=5)
+    graph = imported(source)
+    assert edge_set(graph) == [(0, 1), (1, 2), (2, 0), (2, 1)]
+    assert graph.num_vertices == 5
+
+
+def test_an_edge_list_with_split_and_sparse_features_is_read(shared_data: Path, tmp_path: Path) -> None:
+    source = tmp_path / "cora.npz"
+    source.symlink_to(shared_data / "graphs" / "cora.npz")
+    graph = imported(source, undirected=True, bf16=True)
+    with np.load(source, allow_pickle=False) as arrays:
+        features = sp.csr_matrix(
+            (np.ones(len(arrays["x_indices"])), arrays["x_indices"].astype(np.int32), arrays["x_indptr"]),
+            shape=(2708, int(arrays["x_dim"])),
+        )
+        expected = Graph.from_edges(
+            arrays["src"],
+            arrays["dst"],
+            num_vertices=2708,
+            undirected=True,
+            x=features.toarray(),
+            y=arrays["y"],
+            train=arrays["split"] == 0,
+            val=arrays["split"] == 1,
+            test=arrays["split"] == 2,
+        ).with_bf16_features()
+    for name in ("indptr", "indices", "x", "y", "train", "val", "test"):
+        assert np.array_equal(getattr(graph, name), getattr(expected, name)), name
+    assert graph.is_symmetric
+    assert (graph.num_classes, graph.name) == (7, "cora")
+
+
+def test_blocks_are_cut_anywhere_in_a_matrix(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edges_reader, "EDGES_AT_ONCE", 7)
+    matrix = random_matrix()
+    sp.save_npz(source, matrix)
+    same_edges(imported(source), matrix)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"a": np.zeros(3)}, "has the arrays a: siafu reads adj_indptr"),
+        ({"src": [0, 9], "dst": [1, 1], "num_nodes": 3}, "entry 1: id 9 is out of range: with 3 vertices"),
+        ({"src": [0, 1], "dst": [1, 1, 2]}, "edges are two lists of one length"),
+        ({"src": [0.5], "dst": [1.0], "num_nodes": 3}, "holds float64: vertex ids are whole numbers"),
+        ({"indptr": [0, 2, 1], "indices": [0, 1]}, "indptr] falls, or points past"),
+        ({"indptr": [0, 1, 1], "indices": [0, 1]}, "ends at 1, but there are 2 entries"),
+        (
+            {"src": [0], "dst": [1], "num_nodes": 2, "y": [0, 1, 1]},
+            "there are 3 rows; give one for each of the 2",
+        ),
+        ({"src": [0], "dst": [1], "num_nodes": 2, "x": [[1.0], [np.nan]]}, "feature 0 of vertex 1 is NaN"),
+        ({"src": [0], "dst": [1], "num_nodes": 2, "x": [1.0, 2.0]}, "give a row of numbers"),
+        ({"src": [0], "dst": [1], "num_nodes": 2, "split": [1, 2]}, "train is empty"),
+        ({"src": [0], "dst": [1], "train_idx": [0], "valid_idx": [0]}, "vertex 0 is in both train and val"),
+        ({"src": [0], "dst": [1], "train_idx": [0, 0]}, "train names a vertex twice"),
+        ({"src": [0], "dst": [1], "train_idx": [7]}, "train[0] is 7: with 2 vertices"),
+        ({"src": [0], "dst": [1], "train_idx": [0], "y": [-1, 0]}, "vertex 0 is in train but has no label"),
+        ({"src": [0], "dst": [1], "edge_weight": [np.inf]}, "entry 0: the weight is not a finite number"),
+        ({"src": [0], "dst": [1], "edge_weight": [1, 2]}, "give one number for each of 1 edges"),
+    ],
+)
+def test_arrays_that_make_no_graph_are_refused(source: Path, arrays: dict[str, object], message: str) -> None:
+    np.savez(source, **arrays)  # type: ignore[arg-type]
+    with pytest.raises(BadInput) as error:
+        imported(source)
+    assert message in str(error.value)
+    assert sorted(path.name for path in source.parent.iterdir()) == ["graph.npz"]
+
+
+def test_python_objects_are_refused(source: Path) -> None:
+    np.savez(source, src=np.array([{}], dtype=object), dst=np.array([0]))
+    with pytest.raises(BadInput, match="holds Python objects, which only pickle reads"):
+        imported(source)
+
+
+def test_a_cut_off_archive_is_refused(source: Path) -> None:
+    np.savez(source, src=np.zeros(1000, np.int64), dst=np.zeros(1000, np.int64))
+    source.write_bytes(source.read_bytes()[:5000])
+    with pytest.raises(BadInput, match=r"is not an \.npz archive, or is cut off"):
+        imported(source)
