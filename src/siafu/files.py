@@ -120,7 +120,9 @@ class NewDirectory:
     def discard(self) -> None:
         """Forget everything that was written. Does nothing after `publish`."""
         for file in self._files.values():
-            file.close()
+            # Closing writes what is buffered, and fails on a full disk: what is thrown away need not be there.
+            with suppress(OSError):
+                file.close()
         if self._named is not None:
             shutil.rmtree(self._named, ignore_errors=True)
             self._named = None

@@ -65,6 +65,11 @@ class Opened:
             raise BadInput(f"no file {path}: check the name") from error
         except OSError as error:
             raise BadInput(f"cannot read {path}: {error.strerror}") from error
+        if not self._raw.seekable():
+            self._raw.close()
+            raise BadInput(
+                f"{path} is a pipe, and siafu reads its input more than once: save it to a file first"
+            )
         self._size = max(1, os.fstat(self._raw.fileno()).st_size)
         gzipped = self._raw.read(2) == _GZIP_MAGIC
         self._raw.seek(0)

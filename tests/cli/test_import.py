@@ -1,0 +1,179 @@
+import gzip
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from siafu.cli import main
+from siafu.graph import read_store
+
+_SIAFU = [sys.executable, "-c", "from siafu.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "edges.csv").write_text("src,dst,strength\n0,1,2\n1,2,3\n2,0,4\n")
+    return tmp_path
+
+
+def siafu(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run the command in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["siafu", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_an_import_says_what_it_wrote(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--weight-column", "strength", "--undirected", "--memory-limit", "4GB", "--name", "ring"]
+    assert siafu("import", "edges.csv", *options, monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("wrote edges: 3 vertices, 6 edges in ")
+    assert "M edges/s), peak memory " in said
+    graph = read_store(here / "edges")
+    assert (graph.name, graph.num_edges, graph.is_symmetric) == ("ring", 6, True)
+
+
+def test_all_of_a_vertex_tables_columns_can_be_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "people.csv").write_text("who,kind,part,a,b\n0,1,train,5,7\n1,0,val,6,8\n2,1,test,7,9\n")
+    columns = [
+        "--id-column",
+        "who",
+        "--label-column",
+        "kind",
+        "--split-column",
+        "part",
+        "--feature-columns",
+        "b",
+    ]
+    options = ["-o", "store", "--vertices", "people.csv", *columns, "--features-dtype", "bf16"]
+    assert siafu("import", "edges.csv", *options, monkeypatch=monkeypatch) == 0
+    graph = read_store(here / "store")
+    assert graph.x is not None and graph.y is not None
+    assert (graph.x.shape, graph.x.dtype) == ((3, 1), np.uint16)
+    assert graph.y.tolist() == [1, 0, 1]
+
+
+_BAD = {
+    "missing file": (["nothing.csv"], "no file or folder nothing.csv: check the name"),
+    "unknown column": (
+        ["edges.csv", "--src-column", "from"],
+        "edges.csv has no column 'from': it has src, dst, strength",
+    ),
+    "id out of range": (
+        ["edges.csv", "--num-vertices", "2"],
+        "edges.csv, line 3: id 2 in column 'dst' is out of range",
+    ),
+    "NaN features": (["edges.csv", "--features", "nan.npy"], "feature 1 of vertex 2 is NaN or infinite"),
+    "wrong number of labels": (
+        ["edges.csv", "--labels", "five.npy"],
+        "there are 5 rows; give one for each of the 3",
+    ),
+    "overlapping splits": (["overlap.npz"], "vertex 1 is in both train and test"),
+    "empty split": (["edges.csv", "--split", "empty.csv"], "train is empty"),
+    "truncated gzip": (["cut.csv.gz"], "cut.csv.gz is cut off: its gzip data ends too early"),
+    "bad number": (["bad.csv"], "bad.csv, line 4: 'x' in column 1 is not a whole number"),
+    "too little memory": (["edges.csv", "--memory-limit", "1MB"], "a memory limit of 1 MB is too small"),
+    "not a size": (["edges.csv", "--memory-limit", "much"], "'much' is not a size"),
+    "existing store": (
+        ["edges.csv", "-o", "there"],
+        "there exists already: choose another name, or overwrite",
+    ),
+    "unknown format": (["edges.csv", "--format", "xml"], "'xml'"),
+    "unknown option": (["edges.csv", "--colour"], "No such option: --colour"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), _BAD.values(), ids=_BAD.keys())
+def test_bad_input_is_one_line_and_exit_code_2(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    np.save(here / "nan.npy", np.array([[1, 2], [3, 4], [5, np.nan]]))
+    np.save(here / "five.npy", np.arange(5))
+    np.savez(here / "overlap.npz", src=[0, 1], dst=[1, 2], train_idx=[0, 1], test_idx=[1, 2])
+    (here / "empty.csv").write_text("val\nval\ntest\n")
+    (here / "cut.csv.gz").write_bytes(gzip.compress(os.urandom(9999).hex().encode())[:-100])
+    (here / "bad.csv").write_text("0,1\n# note\n1,2\n2,x\n")
+    (here / "there").mkdir()
+    before = sorted(here.iterdir())
+    assert siafu("import", *arguments, monkeypatch=monkeypatch) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("siafu: ")
+    assert message in lines[0]
+    assert sorted(here.iterdir()) == before
+
+
+@pytest.fixture
+def small_disk(here: Path) -> Iterator[Path]:
+    """A directory on a disk of 1 MB."""
+    disk = here / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "siafu-test", disk], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_full_disk_is_one_line_and_exit_code_2(
+    here: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(here / "large.npz", src=np.arange(10**6) % 1000, dst=np.arange(10**6) % 999, num_nodes=1000)
+    assert siafu("import", "large.npz", "-o", str(small_disk / "store"), monkeypatch=monkeypatch) == 2
+    assert "no space left on the disk" in capsys.readouterr().err
+    assert list(small_disk.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_import_leaves_nothing_behind(here: Path, how: signal.Signals) -> None:
+    (here / "edges.txt").write_bytes(b"123456 654321\n" * 8_000_000)
+    out = here / "out"
+    out.mkdir()
+    arguments = ["import", "edges.txt", "-o", str(out / "store")]
+    child = subprocess.Popen([*_SIAFU, *arguments], stderr=subprocess.PIPE)
+    while not open_scratch_files(child.pid, out):
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=0.01)
+        assert child.returncode is None, "the import ended before it could be killed"
+    child.send_signal(how)
+    child.communicate(timeout=60)
+    assert child.returncode != 0
+    assert list(out.iterdir()) == []
+
+
+def open_scratch_files(process: int, directory: Path) -> list[Path]:
+    """Files with content but without a name that the process has open in the directory."""
+    found = []
+    for link in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            target = link.readlink()
+            if target.is_relative_to(directory) and target.name.endswith("(deleted)") and link.stat().st_size:
+                found.append(target)
+    return found
+
+
+def test_a_pipe_is_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"0,1\n")
+    os.close(writing)
+    assert siafu("import", f"/dev/fd/{reading}", "--format", "text", "-o", "s", monkeypatch=monkeypatch) == 2
+    assert "is a pipe" in capsys.readouterr().err
+    os.close(reading)
