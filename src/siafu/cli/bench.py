@@ -1,8 +1,97 @@
+"""`siafu bench`: speed, side by side with others in one run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
-app = typer.Typer(help="Measure speed, side by side with others.")
+if TYPE_CHECKING:
+    from siafu.bench.timing import Timing
+    from siafu.graph import Graph
+
+app = typer.Typer(help="Measure speed, side by side with others.", no_args_is_help=True)
+
+Dataset = Annotated[str, typer.Argument(help="A store, or a dataset that `siafu datasets` lists.")]
+Repeat = Annotated[int, typer.Option(min=1, help="Repetitions; the best counts.")]
+Peers = Annotated[
+    Path | None, typer.Option(help="The Python of an environment with DGL and PyG (docs/performance.md).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 
 
 @app.command("gather")
-def gather() -> None:
-    raise NotImplementedError
+def gather(
+    dataset: Dataset = "reddit-small",
+    width: Annotated[int, typer.Option(min=1, help="Columns of the gathered rows.")] = 128,
+    repeat: Repeat = 5,
+    peers: Peers = None,
+    json: Json = False,
+) -> None:
+    """The sum gather: against torch CSR, a hand-written C kernel, DGL, and the memory's bandwidth."""
+    from siafu.bench.gather import bench_gather
+
+    graph, store = _graph(dataset)
+    timings, memory = bench_gather(graph, store, width, repeat, peers)
+    _table(f"sum gather, {width} wide, {graph!r}", timings)
+    rate = memory["bytes_read"] / timings[0].best
+    share = rate / memory["read_bandwidth"]
+    typer.echo(
+        f"The fp32 gather reads {rate / 1e9:.1f} GB/s of rows and ids: {share:.0%} of the {memory['read_bandwidth'] / 1e9:.1f} GB/s "
+        "at which this machine reads memory in order (above 100 %: caches help)."
+    )
+    _json(json, {"bench": "gather", "width": width, **memory}, graph, timings)
+
+
+@app.command("epoch")
+def epoch(
+    dataset: Dataset = "reddit-small",
+    model: Annotated[str, typer.Option(help="gcn or gat.")] = "gcn",
+    hidden: Annotated[int | None, typer.Option(min=1, help="Width between the layers.")] = None,
+    repeat: Repeat = 3,
+    peers: Peers = None,
+    json: Json = False,
+) -> None:
+    """One epoch of two layers, forward and backward: against DGL and PyG."""
+    from siafu.bench.epoch import bench_epoch
+    from siafu.errors import BadInput
+
+    if model not in ("gcn", "gat"):
+        raise BadInput(f"no model {model!r} to measure: choose gcn or gat")
+    graph, store = _graph(dataset)
+    wide = hidden or (128 if model == "gcn" else 64)
+    timings = bench_epoch(graph, store, model, wide, repeat, peers)  # type: ignore[arg-type]
+    _table(f"one epoch, {model} {graph.num_features}-{wide}-{graph.num_classes}, {graph!r}", timings)
+    _json(json, {"bench": "epoch", "model": model, "hidden": wide}, graph, timings)
+
+
+def _graph(dataset: str) -> "tuple[Graph, Path]":
+    from siafu.errors import BadInput
+    from siafu.graph import is_store, read_store
+    from siafu.graph.datasets import cached_store, load
+
+    store = next((path for path in (Path(dataset), cached_store(dataset)) if is_store(path)), None)
+    if store is not None:
+        return read_store(store, verify=False), store
+    graph = load(dataset)
+    if not is_store(cached_store(dataset)):
+        raise BadInput(f"{dataset} is not a store, which the peers read: save it as one with 'siafu import'")
+    return graph, cached_store(dataset)
+
+
+def _table(title: str, timings: "list[Timing]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "best s", "all s", "siafu fp32 is … × as fast", title=title, title_justify="left")
+    for timing in timings:
+        every = " ".join(f"{seconds:.2f}" for seconds in timing.seconds)
+        table.add_row(timing.who, f"{timing.best:.3f}", every, f"{timing.best / timings[0].best:.2f}")
+    Console().print(table)
+
+
+def _json(wanted: bool, setting: dict[str, Any], graph: "Graph", timings: "list[Timing]") -> None:
+    if wanted:
+        from siafu.bench.timing import as_json
+
+        counts = {"vertices": graph.num_vertices, "edges": graph.num_edges, "features": graph.num_features}
+        typer.echo(as_json(setting | counts, timings))

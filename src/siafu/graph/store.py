@@ -43,7 +43,8 @@ class ArrayWriter:
         self._checksums: list[int] = []
         self._crc = 0
         self._in_block = 0
-        self._file.write(b"\0" * _HEADER)
+        with disk_errors(where):
+            self._file.write(b"\0" * _HEADER)
 
     def append(self, rows: NDArray[Any]) -> None:
         """Add rows at the end."""

@@ -1,0 +1,148 @@
+"""Graph: what it holds, how it is made, what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+
+import siafu
+from siafu.errors import BadInput
+from siafu.graph import Graph
+
+
+def triangle(**data: object) -> Graph:
+    return Graph.from_edges([0, 1, 2], [1, 2, 0], num_vertices=4, **data)
+
+
+def test_in_edges_are_by_destination() -> None:
+    graph = triangle()
+    np.testing.assert_array_equal(graph.indptr, [0, 1, 2, 3, 3])
+    np.testing.assert_array_equal(graph.indices, [2, 0, 1])
+    assert graph.indptr.dtype == np.int64
+    assert graph.indices.dtype == np.int32
+
+
+def test_the_transpose_is_made_when_first_needed_and_shared_if_symmetric() -> None:
+    directed = triangle()
+    assert not directed.is_symmetric
+    np.testing.assert_array_equal(directed.out_edges.indices, [1, 2, 0])
+    undirected = Graph.from_edges([0, 1, 2], [1, 2, 0], undirected=True)
+    assert undirected.is_symmetric
+    assert undirected.out_edges.indices is undirected.indices
+
+
+def test_undirected_adds_no_second_self_loop() -> None:
+    graph = Graph.from_edges([0, 1], [0, 0], num_vertices=2, undirected=True)
+    assert graph.num_edges == 3
+    assert graph.num_self_loops == 1
+
+
+def test_rows_given_out_of_order_are_sorted_with_their_weights() -> None:
+    graph = Graph.from_csr([0, 3, 3, 3], [2, 0, 1], edge_weight=[0.2, 0.0, 0.1])
+    np.testing.assert_array_equal(graph.indices, [0, 1, 2])
+    np.testing.assert_allclose(graph.edge_weight, [0.0, 0.1, 0.2], rtol=1e-6)
+
+
+def test_arrays_that_fit_are_not_copied() -> None:
+    indptr, indices = np.array([0, 1, 2], np.int64), np.array([1, 0], np.int32)
+    x = np.ones((2, 3), np.float32)
+    graph = Graph.from_csr(indptr, indices, x=x)
+    assert np.shares_memory(graph.indices, indices)
+    assert np.shares_memory(graph.x, x)
+
+
+def test_torch_tensors_and_masks_are_taken() -> None:
+    graph = triangle(
+        x=torch.ones(4, 2), y=torch.tensor([0, 1, 0, -1]), train=torch.tensor([True, False, True, False])
+    )
+    np.testing.assert_array_equal(graph.train, [0, 2])
+    assert graph.num_classes == 2
+    assert "2 classes" in repr(graph) and "2 features (fp32)" in repr(graph)
+
+
+def test_bfloat16_tensors_stay_bfloat16() -> None:
+    graph = triangle(x=torch.full((4, 2), 1.5, dtype=torch.bfloat16))
+    assert graph.x.dtype == np.uint16
+    assert "bf16" in repr(graph)
+
+
+def test_labels_of_many_columns_are_multi_label() -> None:
+    graph = triangle(y=np.eye(4))
+    assert graph.multi_label and graph.num_classes == 4
+    assert "4 labels" in repr(graph)
+
+
+def test_a_column_of_labels_with_nan_is_single_label() -> None:
+    graph = triangle(y=np.array([[0.0], [1.0], [np.nan], [2.0]]))
+    np.testing.assert_array_equal(graph.y, [0, 1, -1, 2])
+
+
+@pytest.mark.parametrize(
+    "data,message",
+    [
+        ({"x": np.ones((3, 2))}, "one row of features for each of the 4 vertices"),
+        ({"x": np.array([[1.0], [np.nan], [1.0], [1.0]])}, "feature 0 of vertex 1 is NaN"),
+        ({"x": np.array([[1], [0x7F80], [1], [1]], np.uint16)}, "feature 0 of vertex 1 is NaN or infinite"),
+        ({"y": [0, 1, 2]}, "y has 3 labels: give one for each of the 4"),
+        ({"y": [0, 1, 2, -2]}, "y has class -2"),
+        ({"y": [0, 1, 2, 0.5]}, "fractions"),
+        ({"y": np.full((4, 2), 2)}, "zeros and ones"),
+        ({"y": [0, 1, 2, 3], "num_classes": 3}, "class 3 but num_classes is 3"),
+        ({"train": [0, 1], "val": [1]}, "vertex 1 is in both train and val"),
+        ({"train": []}, "train is empty"),
+        ({"train": [0, 9]}, r"train\[1\] is 9: with 4 vertices"),
+        ({"train": [0, 0]}, "names a vertex twice"),
+        ({"train": np.ones(3, bool)}, "one boolean for each of the 4"),
+        ({"y": [0, -1, 0, 0], "train": [1]}, "vertex 1 is in train but has no label"),
+        ({"edge_weight": [1.0]}, "edge_weight has shape"),
+        ({"edge_weight": [1.0, np.inf, 0.0]}, r"edge_weight\[1\] is not finite"),
+        ({"ids": [1, 2]}, "one integer or name for each of the 4"),
+        ({"x": [["a", "b"]] * 4}, "give numbers"),
+    ],
+)
+def test_bad_data_is_refused_in_one_line(data: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=message) as caught:
+        triangle(**data)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "make,message",
+    [
+        (
+            lambda: Graph.from_edges([0, 5], [1, 1], num_vertices=3),
+            r"src\[1\] is 5: with 3 vertices, ids go from 0 to 2",
+        ),
+        (lambda: Graph.from_edges([0, -1], [1, 1]), r"src\[1\] is -1"),
+        (lambda: Graph.from_edges([0], [1, 1]), "two lists of one length"),
+        (lambda: Graph.from_edges([0.5], [1.0]), "whole numbers"),
+        (lambda: Graph.from_csr([0, 2, 1], [0, 0]), "indptr falls after vertex 1"),
+        (lambda: Graph.from_csr([1, 2], [0, 0]), "starts at 0"),
+        (lambda: Graph.from_csr([0, 3], [0]), "indptr ends at 3 but indices has 1"),
+        (lambda: Graph.from_csr([0, 1], [[0], [1, 2]]), "not an array of numbers"),
+    ],
+)
+def test_bad_edges_are_refused_in_one_line(make: object, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_graph_is_a_graph() -> None:
+    graph = Graph.from_edges([], [], num_vertices=0)
+    assert graph.num_vertices == graph.num_edges == 0
+    assert graph.is_symmetric
+
+
+def test_public_names_load_lazily() -> None:
+    assert siafu.Graph is Graph
+    assert "train" in dir(siafu)
+    with pytest.raises(AttributeError, match="no attribute 'nodes'"):
+        _ = siafu.nodes
+
+
+def test_importing_siafu_brings_in_neither_torch_nor_numba() -> None:
+    import subprocess
+    import sys
+
+    program = "import sys, siafu; sys.exit(bool({'torch', 'numba', 'numpy', 'rich'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,208 @@
+"""Stores: whole or absent, and never read wrongly."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from siafu import files
+from siafu.errors import BadInput, NoSpace, StoreError
+from siafu.graph import Graph, StoreWriter, read_store, store, write_store
+
+
+def some_graph() -> Graph:
+    rng = np.random.default_rng(0)
+    return Graph.from_edges(
+        rng.integers(0, 50, 300),
+        rng.integers(0, 50, 300),
+        num_vertices=50,
+        edge_weight=rng.random(300),
+        x=rng.standard_normal((50, 7)),
+        y=rng.integers(0, 3, 50),
+        train=range(20),
+        val=range(20, 30),
+        test=range(30, 50),
+        ids=np.array([f"vertex {k}" for k in range(50)], dtype="S"),
+        name="some",
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "some.store"
+    write_store(some_graph(), path)
+    return path
+
+
+ARRAYS = ("indptr", "indices", "edge_weight", "x", "y", "train", "val", "test", "ids")
+
+
+def test_what_was_written_is_read(saved: Path) -> None:
+    graph, again = some_graph(), read_store(saved)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(again, name), getattr(graph, name))
+        assert getattr(again, name).dtype == getattr(graph, name).dtype
+    assert (again.name, again.num_classes, again.is_symmetric) == ("some", 3, False)
+
+
+def test_arrays_are_plain_npy_files_aligned_to_cache_lines(saved: Path) -> None:
+    for name in ARRAYS:
+        mapped = np.load(saved / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        assert mapped.offset % 64 == 0
+        np.testing.assert_array_equal(mapped, getattr(some_graph(), name))
+
+
+def test_a_loaded_graph_is_mapped_and_writing_to_it_changes_no_file(saved: Path) -> None:
+    graph = read_store(saved)
+    before = (saved / "x.npy").read_bytes()
+    graph.x[0, 0] = 99
+    assert (saved / "x.npy").read_bytes() == before
+
+
+def test_a_graph_without_edges_or_data_is_stored(tmp_path: Path) -> None:
+    write_store(Graph.from_edges([], [], num_vertices=3), tmp_path / "s")
+    assert read_store(tmp_path / "s").num_vertices == 3
+
+
+def test_a_truncated_array_is_refused(saved: Path) -> None:
+    os.truncate(saved / "x.npy", 500)
+    with pytest.raises(StoreError, match=r"x\.npy has 500 bytes instead of 1528: it is truncated"):
+        read_store(saved)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_one_flipped_bit_is_found(saved: Path, name: str) -> None:
+    file = saved / f"{name}.npy"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(StoreError, match=f"{name}.npy is corrupted: the checksum"):
+        read_store(saved)
+
+
+def test_a_changed_header_is_found_even_without_checksums(saved: Path) -> None:
+    file = saved / "y.npy"
+    data = bytearray(file.read_bytes())
+    data[20] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(StoreError, match=r"y\.npy is corrupted: its header"):
+        read_store(saved, verify=False)
+
+
+def test_checksums_cover_every_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_BLOCK", 256)
+    path = tmp_path / "s"
+    write_store(some_graph(), path)
+    read_store(path)
+    file = path / "x.npy"
+    data = bytearray(file.read_bytes())
+    data[128 + 600] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(StoreError, match="block 2 is wrong"):
+        read_store(path)
+
+
+def test_a_missing_array_is_refused(saved: Path) -> None:
+    (saved / "indices.npy").unlink()
+    with pytest.raises(StoreError, match=r"indices\.npy is missing"):
+        read_store(saved)
+
+
+def _edit(saved: Path, **changes: object) -> None:
+    manifest = json.loads((saved / "graph.json").read_text())
+    (saved / "graph.json").write_text(json.dumps(manifest | changes))
+
+
+def test_a_newer_version_is_refused_with_the_way_out(saved: Path) -> None:
+    _edit(saved, version=2)
+    with pytest.raises(StoreError, match=r"version 2, this siafu reads up to 1: upgrade"):
+        read_store(saved)
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        ({"format": "other"}, "does not describe a siafu graph"),
+        ({"num_edges": 7}, "counts other vertices or edges"),
+        ({"arrays": {"indptr": {}}}, "lacks or misnames a field"),
+        ({"arrays": {"indptr": {"file": "../x.npy", "dtype": "<i8", "shape": [1]}}}, "outside of the store"),
+        ({"version": "1"}, "version 1"),
+    ],
+)
+def test_a_wrong_manifest_is_refused(saved: Path, change: dict[str, object], message: str) -> None:
+    _edit(saved, **change)
+    with pytest.raises(StoreError, match=message) as caught:
+        read_store(saved)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store at"):
+        read_store(tmp_path / "absent")
+    with pytest.raises(StoreError, match=r"has no graph\.json"):
+        read_store(tmp_path)
+    (tmp_path / "graph.json").write_text("{")
+    with pytest.raises(StoreError, match="not readable JSON"):
+        read_store(tmp_path)
+
+
+def test_an_existing_store_stays_unless_overwritten(saved: Path) -> None:
+    with pytest.raises(BadInput, match="exists already"):
+        write_store(some_graph(), saved)
+    write_store(some_graph().replace(name="other"), saved, overwrite=True)
+    assert read_store(saved).name == "other"
+    assert [path.name for path in saved.parent.iterdir()] == ["some.store"]
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_a_writer_that_fails_leaves_nothing(
+    tmp_path: Path, nameless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not nameless:
+        monkeypatch.setattr(files.NewDirectory, "_anonymous", lambda self: None)
+    with pytest.raises(RuntimeError), StoreWriter(tmp_path / "s") as writer:
+        writer.array("indptr", np.int64).append(np.zeros(1000, np.int64))
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_systems_without_nameless_files_write_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files.NewDirectory, "_anonymous", lambda self: None)
+    write_store(some_graph(), tmp_path / "s")
+    np.testing.assert_array_equal(read_store(tmp_path / "s").x, some_graph().x)
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files.NewDirectory, "open", lambda self, name: open("/dev/full", "wb", buffering=0))  # noqa: SIM115, PTH123
+    with pytest.raises(NoSpace, match="no space left on the disk") as caught:
+        write_store(some_graph(), tmp_path / "s")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_another_shape_are_a_mistake_of_ours(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "s") as writer:
+        array = writer.array("x", np.float32, (3,))
+        with pytest.raises(ValueError, match="rows of shape"):
+            array.append(np.zeros((2, 4), np.float32))
+        with pytest.raises(ValueError, match="unknown, or was started"):
+            writer.array("x", np.float32)
+
+
+def test_replacing_a_file_keeps_the_old_one_until_the_new_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"old")
+    with pytest.raises(RuntimeError), files.replacing(file) as new:
+        new.write(b"half")
+        raise RuntimeError
+    assert file.read_bytes() == b"old"
+    with files.replacing(file) as new:
+        new.write(b"new")
+    assert file.read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
