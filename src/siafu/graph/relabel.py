@@ -99,6 +99,7 @@ class Relabeller:
         total = len(self._edges)
         by_destination = self._spill([np.int64, *self._edges.dtypes[2:]])
         done = 0
+        progress("relabelling edges", 0, 2 * total)
         for src, keys, *weights in self._joined(self._edges):
             by_destination.add(keys, src, *weights)
             done += len(src)
@@ -157,6 +158,7 @@ class Relabeller:
             self._directory, max(1, span.bit_length()), [np.uint64, *places], memory=self._memory // 4
         )
         done, total = 0, len(self._mentions)
+        progress("numbering vertices", 0, total)
         for leaf in leaves(self._mentions, self._fits, self._memory // 2):
             keys, *columns = leaf.read_sorted()
             done += len(keys)
