@@ -227,6 +227,12 @@ def test_a_file_without_edges_is_a_graph_without_edges(source: Path) -> None:
     assert graph.num_edges == 0
 
 
+@pytest.mark.parametrize("ids", ["auto", "dense", "relabel", "names"])
+def test_a_file_with_nothing_in_it_is_a_graph_without_vertices(source: Path, ids: str) -> None:
+    source.write_text("src,dst\n")
+    assert imported(source, ids=ids).num_vertices == 0
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no file or folder .*nothing\.csv: check the name"):
         imported(tmp_path / "nothing.csv")

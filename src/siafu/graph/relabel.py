@@ -152,7 +152,7 @@ class Relabeller:
 
     def _ranked(self, progress: Progress) -> Spill:
         """Each key once, bucketed by what decides the order of ids."""
-        span = self._positions if self._named else self._highest - self._lowest
+        span = self._positions if self._named else max(0, self._highest - self._lowest)
         places: list[DTypeLike] = [np.int64, np.int32] if self._named else []
         ranked = Spill(
             self._directory, max(1, span.bit_length()), [np.uint64, *places], memory=self._memory // 4
