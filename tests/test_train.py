@@ -327,6 +327,33 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     assert [json.loads(line)["epoch"] for line in lines] == list(range(1, 31))
 
 
+def test_a_best_epoch_before_the_interruption_is_still_the_best(tmp_path: Path) -> None:
+    graph = toy_graph()
+    straight = siafu.train(graph, gcn(graph), epochs=40, lr=0.1)
+    best = straight.summary()["best_epoch"]
+    assert best < 38
+    options: dict[str, Any] = {"epochs": 40, "lr": 0.1, "out": tmp_path / "run"}
+    with pytest.raises(Interrupted):
+        siafu.train(graph, gcn(graph), progress=StopAt(best + 2), **options)
+    resumed = siafu.train(graph, gcn(graph), resume=True, **options)
+    assert same_weights(resumed.model, straight.model)
+
+
+def test_attention_dropout_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    graph = toy_graph()
+    config = {"in_channels": 8, "hidden_channels": 8, "num_layers": 2, "out_channels": 3, "heads": 2}
+
+    def gat() -> nn.Module:
+        torch.manual_seed(0)
+        return siafu.nn.build("gat", {**config, "dropout": 0.6, "input_dropout": 0.6})
+
+    straight = siafu.train(graph, gat(), epochs=9)
+    with pytest.raises(Interrupted):
+        siafu.train(graph, gat(), epochs=9, out=tmp_path / "run", progress=StopAt(4))
+    resumed = siafu.train(graph, gat(), epochs=9, out=tmp_path / "run", resume=True)
+    assert timeless(resumed.history) == timeless(straight.history)
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 def test_every_optimizer_goes_on_as_it_was(tmp_path: Path, optimizer: str) -> None:
     graph = toy_graph()

@@ -82,7 +82,7 @@ def test_an_existing_store_is_not_overwritten_unless_asked(
         (("demo", "--scale", "0"), "--scale"),
         (("demo", "--features-dtype", "fp16"), "fp32 or bf16"),
         (("demo", "--memory-limit", "lots"), "not a size"),
-        (("demo", "--memory-limit", "1MB"), "give at least"),
+        (("demo", "--memory-limit", "1MB"), "too small"),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_2(

@@ -91,14 +91,17 @@ def train(
             "hidden_channels": hidden,
             "num_layers": layers,
             "dropout": dropout,
+            "input_dropout": input_dropout,
             "norm": norm,
             "residual": residual,
+            "precision": precision,
         },
-        {"heads": heads, "aggr": aggr},
+        {"act": act, "heads": heads, "out_heads": out_heads, "aggr": aggr},
     )
     recipe.check()
 
     import siafu
+    from siafu.graph.store import is_store
 
     graph = siafu.load(dataset)
     _say(_describe_graph(graph))
@@ -114,7 +117,7 @@ def train(
         "normalize_features": normalize_features,
         "overwrite": overwrite,
         "checkpoint_every": checkpoint_every,
-        "dataset": str(Path(dataset).resolve()) if Path(dataset).exists() else dataset,
+        "dataset": str(Path(dataset).resolve()) if is_store(Path(dataset)) else dataset,
     }
     try:
         if runs == 1:

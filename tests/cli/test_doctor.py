@@ -1,0 +1,56 @@
+"""`siafu doctor`."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from siafu.report import machine
+from tests.cli.command import Siafu
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure for a moment only: the figure itself is not under test."""
+    monkeypatch.setattr(machine, "_MEASURED_SECONDS", 0.0)
+    monkeypatch.setattr(machine, "_MEASURED_BYTES", 1 << 24)
+
+
+def test_the_machine_is_described(siafu: Siafu) -> None:
+    found = siafu("doctor", json=True).json()
+    assert found["cores"] >= 1
+    assert found["threads"]["siafu"] >= 1
+    assert 1e8 < found["read_bandwidth_bytes_per_second"] < 1e13
+    assert found["versions"]["torch"].startswith("2.")
+    assert "store" not in found
+
+
+def test_people_get_a_line_for_each_matter(siafu: Siafu) -> None:
+    ended = siafu("doctor")
+    assert ended.code == 0
+    for matter in ("system", "processor", "threads", "memory", "bandwidth", "versions", "cache", "extra"):
+        assert any(line.startswith(matter) for line in ended.out.splitlines())
+
+
+def test_a_missing_extra_says_how_to_get_it(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("siafu.cli.doctor.find_spec", lambda module: None)
+    assert "pip install 'siafu[parquet]'" in siafu("doctor").out
+
+
+def test_a_whole_store_is_verified(siafu: Siafu, store: Path) -> None:
+    assert siafu("doctor", store, json=True).json()["store"]["vertices"] == 210
+    assert "is whole" in siafu("doctor", store).out
+
+
+def test_a_corrupted_store_is_one_clear_line(siafu: Siafu, store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(store, copy)
+    data = bytearray((copy / "x.npy").read_bytes())
+    data[-1] ^= 1
+    (copy / "x.npy").write_bytes(data)
+    assert "corrupted" in siafu.refused("doctor", copy)
+
+
+def test_a_cache_that_cannot_be_written_is_told(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("siafu.cli.doctor.os.access", lambda path, mode: False)
+    assert "set SIAFU_CACHE" in siafu("doctor").out

@@ -1,0 +1,50 @@
+"""`siafu evaluate`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Siafu
+from tests.toys import toy_graph
+
+
+def test_a_saved_run_is_as_good_as_it_said(siafu: Siafu, store: Path) -> None:
+    trained = siafu("train", store, epochs=5, out="run", json=True).json()
+    found = siafu("evaluate", "run", json=True).json()
+    for split in ("train", "val", "test"):
+        assert found[f"{split}_accuracy"] == trained[f"{split}_accuracy"]
+    assert found["test_rows"] == 126
+
+
+def test_people_get_a_line_for_each_split(siafu: Siafu, store: Path) -> None:
+    siafu("train", store, epochs=2, out="run")
+    lines = siafu("evaluate", "run").out.splitlines()
+    assert [line.split(":")[0].strip() for line in lines[1:]] == ["train", "val", "test"]
+
+
+def test_a_run_is_evaluated_on_another_graph(siafu: Siafu, store: Path, tmp_path: Path) -> None:
+    trained = siafu("train", store, epochs=5, out="run", json=True).json()
+    toy_graph(seed=7, name="other").save(tmp_path / "other")
+    found = siafu("evaluate", "run", "other", json=True).json()
+    assert found["dataset"] == "other"
+    assert found["test_accuracy"] != trained["test_accuracy"]
+
+
+def test_a_graph_of_other_width_is_one_clear_line(siafu: Siafu, store: Path, tmp_path: Path) -> None:
+    siafu("train", store, epochs=2, out="run")
+    graph = toy_graph()
+    graph.replace(x=graph.x[:, :3].copy()).save(tmp_path / "narrow")
+    assert "3 features" in siafu.refused("evaluate", "run", "narrow")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_no_run_is_one_clear_line(siafu: Siafu, command: str) -> None:
+    assert "no run at nowhere" in siafu.refused(command, "nowhere")
+
+
+def test_a_run_of_a_graph_in_memory_needs_a_dataset(siafu: Siafu) -> None:
+    import siafu as package
+
+    graph = toy_graph()
+    package.train(graph, package.nn.GCN(8, 4, 2, 3), epochs=1, out="run")
+    assert "name the dataset" in siafu.refused("evaluate", "run")

@@ -1,0 +1,229 @@
+"""`siafu train` as people use it."""
+
+import json
+import random
+import shlex
+import signal
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.cli.command import Finished, Siafu, spawn
+from tests.toys import multi_label_graph, toy_graph
+
+PROMISED = {  # DESIGN §9, what exists now
+    "dataset",
+    "model",
+    "seed",
+    "epochs",
+    "best_epoch",
+    "train_loss",
+    "train_accuracy",
+    "val_accuracy",
+    "test_accuracy",
+    "seconds_total",
+    "seconds_per_epoch",
+    "peak_rss_bytes",
+}
+
+
+def epochs_in(path: Path) -> list[dict[str, Any]]:
+    """The metrics of each epoch, but for the times they took."""
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if "seconds" not in name} for line in lines]
+
+
+def wait_for_epoch(process: subprocess.Popen[str], metrics: Path, epoch: int) -> None:
+    """Return when the run has written this epoch; fail if it ends before."""
+    while not metrics.exists() or metrics.read_bytes().count(b"\n") < epoch:
+        try:
+            process.wait(timeout=0.005)
+        except subprocess.TimeoutExpired:
+            continue
+        pytest.fail(f"the run ended early: {process.communicate()}")
+
+
+def stop_at(epoch: int, number: signal.Signals, store: Path, out: Path, **options: object) -> Finished:
+    """Start a run that would never end, and send it a signal."""
+    process = spawn("train", store, epochs=10**6, hidden=8, out=out, **options)
+    wait_for_epoch(process, out / "metrics.jsonl", epoch)
+    process.send_signal(number)
+    written, said = process.communicate()
+    return Finished(process.returncode, written, said)
+
+
+def test_training_a_store_just_works(siafu: Siafu, store: Path, tmp_path: Path) -> None:
+    ended = siafu("train", store, epochs=3)
+    assert ended.code == 0
+    assert ended.out == ""
+    assert "210 vertices" in ended.err
+    assert "parameters" in ended.err
+    assert "epoch 1/3" in ended.err
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("toy-gcn-")
+    assert f"siafu evaluate runs/{run.name}" in ended.err
+    assert f"siafu predict runs/{run.name}" in ended.err
+    expected = ["checkpoint.safetensors", "config.json", "metrics.jsonl", "model.safetensors", "summary.json"]
+    assert sorted(entry.name for entry in run.iterdir()) == expected
+
+
+def test_json_is_the_last_line_and_has_what_was_promised(siafu: Siafu, store: Path) -> None:
+    ended = siafu("train", store, epochs=3, out="run", json=True)
+    summary = ended.json()
+    assert summary.keys() >= PROMISED
+    assert summary["dataset"] == "toy"
+    assert summary["epochs"] == 3
+    assert summary["peak_rss_bytes"] > 10**7
+    assert summary == json.loads(Path("run/summary.json").read_text())
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat", "sage", "gin"])
+def test_every_model_trains(siafu: Siafu, store: Path, model: str) -> None:
+    summary = siafu("train", store, model=model, hidden=16, epochs=3, out="run", json=True).json()
+    assert summary["model"] == model
+
+
+def test_options_reach_the_model(siafu: Siafu, store: Path) -> None:
+    siafu(
+        "train",
+        store,
+        model="sage",
+        aggr="max",
+        layers=3,
+        norm="layer_norm",
+        residual=True,
+        epochs=1,
+        out="run",
+    )
+    config = json.loads(Path("run/config.json").read_text())["model"]["config"]
+    asked = {"aggr": "max", "num_layers": 3, "norm": "layer_norm", "residual": True}
+    assert asked.items() <= config.items()
+
+
+def test_several_seeds_give_mean_and_deviation(siafu: Siafu, store: Path) -> None:
+    found = siafu("train", store, epochs=4, hidden=4, runs=3, seed=5, out="many", json=True).json()
+    scores = [json.loads(Path(f"many/seed-{k}/summary.json").read_text())["test_accuracy"] for k in (5, 6, 7)]
+    assert found["seeds"] == [5, 6, 7]
+    assert found["test_accuracy"] == pytest.approx(statistics.mean(scores))
+    assert found["test_accuracy_std"] == pytest.approx(statistics.stdev(scores))
+    assert [run["seed"] for run in found["runs"]] == [5, 6, 7]
+
+
+def test_several_seeds_resume_where_they_stopped(siafu: Siafu, store: Path) -> None:
+    options: dict[str, object] = {"epochs": 3, "out": "many", "json": True}
+    first = siafu("train", store, runs=2, **options).json()
+    more = siafu("train", store, runs=3, resume=True, **options).json()
+    assert more["runs"][:2] == first["runs"]
+    assert len(more["runs"]) == 3
+
+
+def test_several_labels_report_micro_f1(siafu: Siafu, tmp_path: Path) -> None:
+    multi_label_graph().save(tmp_path / "labels")
+    ended = siafu("train", "labels", epochs=3, out="run", json=True)
+    assert ended.json()["metric"] == "micro_f1"
+    assert "micro-f1" in ended.err
+
+
+def test_a_killed_run_resumes_bit_for_bit(siafu: Siafu, store: Path, tmp_path: Path) -> None:
+    chosen = random.randint(1, 60)
+    killed = stop_at(chosen, signal.SIGKILL, store, tmp_path / "killed", checkpoint_every=0.01)
+    assert killed.code == -signal.SIGKILL
+    epochs = len((tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()) + 20
+
+    assert siafu("train", store, epochs=epochs, hidden=8, out="killed", resume=True).code == 0
+    assert siafu("train", store, epochs=epochs, hidden=8, out="straight").code == 0
+    assert [line["epoch"] for line in epochs_in(Path("killed"))] == list(range(1, epochs + 1))
+    assert epochs_in(Path("killed")) == epochs_in(Path("straight"))
+    ours, theirs = (load_file(f"{run}/model.safetensors") for run in ("killed", "straight"))
+    assert all(ours[name].equal(theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_says_how_to_go_on(
+    siafu: Siafu, store: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    stopped = stop_at(5, number, store, tmp_path / "run")
+    assert stopped.code == code
+    last = stopped.err.splitlines()[-1]
+    assert f"stopped by {number.name}" in last
+
+    words = shlex.split(last[last.index("siafu train") :])
+    done = len(epochs_in(tmp_path / "run"))
+    words[words.index("--epochs") + 1] = str(done + 2)
+    ended = siafu(*words[1:])
+    assert ended.code == 0, ended.err
+    assert [line["epoch"] for line in epochs_in(tmp_path / "run")] == list(range(1, done + 3))
+
+
+def test_a_finished_run_is_replaced_only_if_asked(siafu: Siafu, store: Path) -> None:
+    siafu("train", store, epochs=2, out="run")
+    assert "--overwrite" in siafu.refused("train", store, epochs=3, out="run")
+    assert siafu("train", store, epochs=3, out="run", overwrite=True).code == 0
+    assert len(epochs_in(Path("run"))) == 3
+
+
+def test_resuming_with_another_model_is_refused(siafu: Siafu, store: Path) -> None:
+    siafu("train", store, epochs=2, out="run")
+    said = siafu.refused("train", store, epochs=2, hidden=32, out="run", resume=True)
+    assert "hidden_channels was 64, now 32" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"model": "transformer"}, "gcn, gat, sage, gin"),
+        ({"layers": 0}, "--layers"),
+        ({"hidden": -1}, "--hidden"),
+        ({"epochs": 0}, "--epochs"),
+        ({"runs": 0}, "--runs"),
+        ({"seed": -1}, "--seed"),
+        ({"lr": -0.1}, "lr is -0.1"),
+        ({"lr": "nan"}, "lr is nan"),
+        ({"lr": "fast"}, "--lr"),
+        ({"dropout": 1.5}, "dropout"),
+        ({"weight_decay": -1}, "weight_decay"),
+        ({"decay": "some"}, "decay"),
+        ({"optimizer": "magic"}, "optimizer"),
+        ({"precision": "fp8"}, "precision"),
+        ({"norm": "batch"}, "norm"),
+        ({"act": "step"}, "act"),
+        ({"heads": 2}, "--heads is for --model gat"),
+        ({"out_heads": 2}, "--out-heads is for --model gat"),
+        ({"model": "gat", "aggr": "max"}, "--aggr is for --model sage"),
+        ({"model": "sage", "aggr": "median"}, "aggr"),
+        ({"model": "gat", "hidden": 30, "heads": 8}, "heads"),
+        ({"resume": True}, "--resume needs --out"),
+        ({"resume": True, "overwrite": True, "out": "run"}, "choose one"),
+        ({"resume": True, "out": "run"}, "no run to resume"),
+        ({"mood": "good"}, "--mood"),
+    ],
+)
+def test_a_bad_option_is_one_clear_line(
+    siafu: Siafu, store: Path, options: dict[str, Any], named: str
+) -> None:
+    assert named in siafu.refused("train", store, **options)
+
+
+def test_an_unknown_dataset_is_one_clear_line(siafu: Siafu) -> None:
+    assert "moonbase" in siafu.refused("train", "moonbase")
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"), [("x", "no features"), ("y", "no labels"), ("train", "no training split")]
+)
+def test_data_that_cannot_be_trained_on_is_one_clear_line(
+    siafu: Siafu, tmp_path: Path, missing: str, said: str
+) -> None:
+    toy_graph().replace(**{missing: None}).save(tmp_path / "toy")
+    assert said in siafu.refused("train", "toy")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_diverges_says_so_and_ends_with_code_1(siafu: Siafu, store: Path) -> None:
+    ended = siafu("train", store, lr=1e30, epochs=20)
+    assert ended.code == 1
+    assert "learning rate" in ended.err.splitlines()[-1]
