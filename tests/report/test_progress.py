@@ -17,7 +17,7 @@ def test_without_a_terminal_lines_are_plain_and_few(capsys: pytest.CaptureFixtur
         for epoch in range(1, 101):
             progress.epoch_ended(metrics(epoch))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "epoch 1/100  loss 0.2500  validation accuracy 50.00 % (best 50.00 %)  30.0 ms/epoch"
+    assert line == "epoch 1/100  loss 0.2500  validation accuracy 50.00 % (best 50.00 %)  30.0 ms"
 
 
 def test_without_validation_the_training_score_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

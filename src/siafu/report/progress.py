@@ -26,15 +26,11 @@ class Progress:
 
 
 class ProgressLine(Progress):
-    """Progress on stderr, for people. Use it as a context manager.
+    """Progress on stderr, for people. Use it as a context manager."""
 
-    label: what the run is, at the line's start
-    """
-
-    def __init__(self, epochs: int, *, metric: str = "accuracy", label: str = "") -> None:
+    def __init__(self, epochs: int, *, metric: str = "accuracy") -> None:
         self._epochs = epochs
         self._metric = metric.replace("_", "-")
-        self._label = f"{label}: " if label else ""
         self._told = time.monotonic()
         self._best = 0.0
         self._live = None
@@ -70,7 +66,7 @@ class ProgressLine(Progress):
             self._live.stop()
 
     def _line(self, metrics: EpochMetrics) -> Text:
-        line = Text(f"{self._label}epoch ")
+        line = Text("epoch ", no_wrap=True, overflow="ellipsis")
         line.append(f"{metrics.epoch}/{self._epochs}", style="bold")
         line.append(f"  loss {metrics.train_loss:.4f}")
         if metrics.val_accuracy is not None:
@@ -79,7 +75,7 @@ class ProgressLine(Progress):
         elif metrics.train_accuracy is not None:
             line.append(f"  training {self._metric} {100 * metrics.train_accuracy:.2f} %", style="green")
         spent = metrics.seconds + (metrics.evaluate_seconds or 0.0)
-        line.append(f"  {duration(spent)}/epoch", style="dim")
+        line.append(f"  {duration(spent)}", style="dim")
         return line
 
 
