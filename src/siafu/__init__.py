@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from siafu.errors import SiafuError as SiafuError
     from siafu.graph import Graph as Graph
     from siafu.graph.datasets import load as load
-    from siafu.train import Run as Run
-    from siafu.train import train as train
+    from siafu.training import Run as Run
+    from siafu.training import train as train
 
 __version__ = "0.1.0"
 __all__ = ["Graph", "Run", "SiafuError", "load", "nn", "train"]
 
 _HOMES = {
     "Graph": "siafu.graph",
-    "Run": "siafu.train",
+    "Run": "siafu.training",
     "SiafuError": "siafu.errors",
     "load": "siafu.graph.datasets",
     "nn": "siafu.nn",
-    "train": "siafu.train",
+    "train": "siafu.training",
 }
 
 

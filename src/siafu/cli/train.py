@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from siafu.graph import Graph
-    from siafu.train import Run
+    from siafu.training import Run
 
 _ONLY_FOR = {"heads": "gat", "out_heads": "gat", "aggr": "sage"}
 _DEFAULTS: dict[str, dict[str, Any]] = {"gat": {"act": "elu", "heads": 8, "out_heads": 1}}

@@ -2,11 +2,9 @@
 
 import json
 import statistics
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -304,13 +302,3 @@ def _build(description: dict[str, Any], where: Path) -> nn.Module:
 def _median_after_first(values: list[float]) -> float | None:
     # The first epoch compiles, maps and warms up.
     return statistics.median(values[1:] or values) if values else None
-
-
-class _CallableModule(ModuleType):
-    """`siafu.train` names this module once it is imported: it can be called as the function, too."""
-
-    def __call__(self, *arguments: Any, **options: Any) -> Run:
-        return train(*arguments, **options)
-
-
-sys.modules[__name__].__class__ = _CallableModule

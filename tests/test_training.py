@@ -1,7 +1,6 @@
 """siafu.train: what it computes, what it saves, and how it goes on."""
 
 import dataclasses
-import importlib
 import json
 import signal
 from pathlib import Path
@@ -18,7 +17,7 @@ from siafu.errors import BadInput, Diverged, Interrupted
 from siafu.graph import Graph
 from siafu.report.metrics import EpochMetrics
 from siafu.report.progress import Progress
-from siafu.train import Run
+from siafu.training import Run
 from tests.toys import multi_label_graph, toy_graph
 
 TIMES = {"seconds": 0.0, "evaluate_seconds": 0.0}
@@ -212,12 +211,6 @@ def test_probabilities_of_classes_sum_to_one_and_agree_with_predictions() -> Non
     chances = run.probabilities(graph)
     assert torch.allclose(chances.sum(dim=1), torch.ones(graph.num_vertices))
     assert torch.equal(chances.argmax(dim=1), run.predict(graph))
-
-
-def test_the_module_of_the_name_can_be_called_as_the_function() -> None:
-    module = importlib.import_module("siafu.train")
-    graph = toy_graph()
-    assert isinstance(module(graph, gcn(graph), epochs=1), Run)
 
 
 @pytest.mark.parametrize(
