@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siafu.graph.csr import Csr, from_coo, transpose
-from siafu.kernels import equal_chunks, gather_sum, pack, sum_range
+from siafu.kernels import block_size, blocking, equal_chunks, gather_sum, pack, split_rows, sum_range
 from siafu.kernels.rows import empty_table
 
 
@@ -138,3 +138,34 @@ def test_rows_start_on_cache_lines() -> None:
         table = empty_table(9, width, dtype)
         assert table.shape[1] >= width
         assert table.ctypes.data % 64 == 0 and table.strides[0] % 64 == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(csr=graphs(), size=st.sampled_from([1, 4, 16, 64]), own=st.booleans(), bf16=st.booleans())
+def test_going_block_by_block_changes_no_bit(csr: Csr, size: int, own: bool, bf16: bool) -> None:
+    rng = np.random.default_rng(size)
+    vertices = len(csr.indptr) - 1
+    x = rng.standard_normal((vertices, 21)).astype(np.float32)
+    rows = pack(x, None, np.uint16 if bf16 else np.float32)
+    factors = {name: rng.random(vertices, np.float32) if own else None for name in ("self_weight", "scale")}
+    plain = gather_sum(csr.indptr, csr.indices, csr.weights, rows, **factors)
+    blocks = split_rows(csr.indptr, csr.indices, size)
+    blocked = gather_sum(csr.indptr, csr.indices, csr.weights, rows, blocks=blocks, **factors)
+    np.testing.assert_array_equal(blocked, plain)
+
+
+def test_blocks_are_for_dense_graphs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking, "near_cache_bytes", lambda: 2 << 20)
+    reddit = block_size(232_965, 114_600_000, 512)
+    assert reddit == 4096
+    assert block_size(232_965, 114_600_000, 256) == 4096
+    assert block_size(9_200_000, 313_900_000, 256) is None
+    assert block_size(2_708, 10_556, 64) is None
+
+
+def test_long_rows_have_wide_splits() -> None:
+    csr = from_coo(np.zeros(70_000, np.int64), np.zeros(70_000, np.int64), None, 3)
+    assert split_rows(csr.indptr, csr.indices, 1).splits.dtype == np.uint32
+    rows = pack(np.ones((3, 1), np.float32), None, np.float32)
+    blocks = split_rows(csr.indptr, csr.indices, 1)
+    assert gather_sum(csr.indptr, csr.indices, None, rows, blocks=blocks)[0, 0] == 70_000

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from siafu.jit import kernel
 from siafu.threads import run_all, thread_count
 
-_CHUNKS_PER_THREAD = 8  # so that a thread that lost the core for a while does not hold up the rest
+_CHUNKS_PER_THREAD = 4  # so that a thread that lost the core for a while does not hold up the rest
 _WORK_AT_LEAST = 1 << 17  # numbers to read: less is done at once by the calling thread
 
 

@@ -8,7 +8,8 @@ from numba import types
 from numba.core import cgutils
 from numba.np import arrayobj
 
-LANES = 8  # of one vector: a head's columns are padded to this
+LANES = 8  # of a vector that has a weight of its own: a head's columns are padded to this
+WIDE_LANES = 16  # of a vector that has none: one register with AVX-512, two without
 TILE_STEP = 16  # columns: tables and tiles come in multiples of it
 MAX_TILE = 128  # columns: what fits sixteen 8-lane registers
 
@@ -26,33 +27,34 @@ Value = Any
 class TableCode:
     """An array inside a kernel: where its rows start and how to read a vector of one. A list is a table of one row."""
 
-    def __init__(self, context: Any, builder: Builder, kind: Any, value: Value) -> None:
+    def __init__(self, context: Any, builder: Builder, kind: Any, value: Value, lanes: int = LANES) -> None:
         array = arrayobj.make_array(kind)(context, builder, value)
         self.stride = I64(0) if kind.ndim == 1 else cgutils.unpack_tuple(builder, array.strides, 2)[0]
         self.base = builder.bitcast(array.data, _BYTES)
         self.kind = kind.dtype
         self.item = kind.dtype.bitwidth // 8
         self.number = ir.DoubleType() if kind.dtype == types.float64 else ir.FloatType()
-        self.vector = ir.VectorType(self.number, LANES)
+        self.lanes = lanes
+        self.vector = ir.VectorType(self.number, lanes)
 
     def address(self, builder: Builder, row: Value, column: Value) -> Value:
         offset = builder.add(builder.mul(row, self.stride), builder.mul(column, I64(self.item)))
         return builder.gep(self.base, [offset])
 
     def load(self, builder: Builder, address: Value, vector: int) -> Value:
-        at = builder.gep(address, [I64(vector * LANES * self.item)])
+        at = builder.gep(address, [I64(vector * self.lanes * self.item)])
         if self.kind == types.uint16:
-            bits = builder.load(builder.bitcast(at, ir.VectorType(I16, LANES).as_pointer()))
+            bits = builder.load(builder.bitcast(at, ir.VectorType(I16, self.lanes).as_pointer()))
             bits.align = 2
-            wide = ir.VectorType(I32, LANES)
-            shifted = builder.shl(builder.zext(bits, wide), ir.Constant(wide, [16] * LANES))
+            wide = ir.VectorType(I32, self.lanes)
+            shifted = builder.shl(builder.zext(bits, wide), ir.Constant(wide, [16] * self.lanes))
             return builder.bitcast(shifted, self.vector)
         value = builder.load(builder.bitcast(at, self.vector.as_pointer()))
         value.align = self.item
         return value
 
     def store(self, builder: Builder, value: Value, address: Value, vector: int) -> None:
-        at = builder.gep(address, [I64(vector * LANES * self.item)])
+        at = builder.gep(address, [I64(vector * self.lanes * self.item)])
         builder.store(value, builder.bitcast(at, self.vector.as_pointer())).align = self.item
 
 
@@ -123,10 +125,10 @@ def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
 
 
-def for_tile(builder: Builder, columns: Value, emit: Callable[[range], None]) -> None:
+def for_tile(builder: Builder, columns: Value, emit: Callable[[int], None]) -> None:
     """Emit the code for every width a tile can have, and a jump to the one that `columns` asks for.
 
-    `emit` gets the numbers of the tile's vectors.
+    `emit` gets the width.
     """
     done = builder.function.append_basic_block("tile.done")
     widest = builder.function.append_basic_block("tile.widest")
@@ -138,7 +140,7 @@ def for_tile(builder: Builder, columns: Value, emit: Callable[[range], None]) ->
             block = builder.function.append_basic_block(f"tile.{width}")
             jump.add_case(I64(width), block)
             builder.position_at_end(block)
-        emit(range(width // LANES))
+        emit(width)
         builder.branch(done)
     builder.position_at_end(done)
 

@@ -6,12 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.jit import kernel
+from siafu.kernels.blocking import Blocks
 from siafu.kernels.chunks import over_rows
 from siafu.kernels.emit import MAX_TILE
 from siafu.kernels.rows import Table, empty_table
-from siafu.kernels.tiles import accumulate, value_of
+from siafu.kernels.tiles import accumulate, accumulate_near, ask_for, ask_for_entry, value_of
 
 _ONE_HEAD = 1 << 30  # vectors: more than any row has, so that each has the edge's one weight
+_SOON = 8  # rows: how early a visit's edges are asked for
+_NEXT = 4  # rows: how early its sums are
 
 
 def gather_sum(
@@ -22,6 +25,7 @@ def gather_sum(
     *,
     self_weight: NDArray[Any] | None = None,
     scale: NDArray[Any] | None = None,
+    blocks: Blocks | None = None,
     out: Table | None = None,
 ) -> Table:
     """Row i of the result is scale[i] · (self_weight[i] · rows[i] + Σ weights[e] · rows[indices[e]]) over i's edges.
@@ -30,17 +34,20 @@ def gather_sum(
     self_weight: [V]; with it each vertex has exactly one self-loop of that weight, and stored ones are left out;
                  None: the stored edges, as they are
     scale:       [V]; None: 1
+    blocks:      go through the sources block by block; the result is the same to the last bit; None: row by row
     out:         where the result goes; None: a new table
     The result is float32 for float32 and bfloat16 rows, float64 for float64.
     """
-    if out is None:
-        out = empty_table(len(indptr) - 1, rows.shape[1], sum_dtype(rows))
-    over_rows(
-        indptr,
-        rows.shape[1],
-        lambda first, last: sum_range(indptr, indices, weights, rows, self_weight, scale, out, first, last),
-    )
-    return out
+    result = empty_table(len(indptr) - 1, rows.shape[1], sum_dtype(rows)) if out is None else out
+
+    def work(first: int, last: int) -> None:
+        if blocks is None:
+            sum_range(indptr, indices, weights, rows, self_weight, scale, result, first, last)
+        else:
+            sum_blocks_range(indptr, indices, weights, rows, self_weight, scale, *blocks, result, first, last)
+
+    over_rows(indptr, rows.shape[1], work)
+    return result
 
 
 def sum_dtype(rows: Table) -> type[np.float32] | type[np.float64]:
@@ -65,23 +72,69 @@ def sum_range(
     for i in range(first, last):
         lo, hi = indptr[i], indptr[i + 1]
         skip_lo, skip_hi = -1, -1
-        if self_weight is None:
-            for c in range(columns):
-                out[i, c] = 0
-        else:
-            for c in range(columns):
-                out[i, c] = self_weight[i] * value_of(rows, i, c)
-            skip_lo, skip_hi = own_edges(indices, lo, hi, i)
+        if self_weight is not None:
+            skip_lo, skip_hi = _own_edges(indices, lo, hi, i)
+        _start(rows, self_weight, out, i)
         for c in range(0, columns, MAX_TILE):
             tile = min(columns - c, MAX_TILE)
             accumulate(out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, _ONE_HEAD)
-        if scale is not None:
-            for c in range(columns):
-                out[i, c] *= scale[i]
+        _finish(scale, out, i)
 
 
 @kernel
-def own_edges(indices: Any, lo: int, hi: int, vertex: int) -> tuple[int, int]:
+def sum_blocks_range(
+    indptr: Any,
+    indices: Any,
+    weights: Any,
+    rows: Any,
+    self_weight: Any,
+    scale: Any,
+    size: int,
+    splits: Any,
+    out: Any,
+    first: int,
+    last: int,
+) -> None:
+    """`sum_range`, one block of sources after the other (`Blocks`): their rows stay in the core's own cache."""
+    columns = out.shape[1]
+    for b in range(splits.shape[0] - 1):
+        for i in range(first, last):
+            if b == 0:
+                _start(rows, self_weight, out, i)
+            if i + _SOON < last:
+                ask_for_entry(indices, indptr[i + _SOON] + splits[b, i + _SOON])
+                ask_for(out, i + _NEXT, columns)
+            lo, hi = indptr[i] + splits[b, i], indptr[i] + splits[b + 1, i]
+            skip_lo, skip_hi = -1, -1
+            if self_weight is not None and i // size == b:
+                skip_lo, skip_hi = _own_edges(indices, lo, hi, i)
+            for c in range(0, columns, MAX_TILE):
+                tile = min(columns - c, MAX_TILE)
+                accumulate_near(
+                    out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, _ONE_HEAD
+                )
+    for i in range(first, last):
+        _finish(scale, out, i)
+
+
+@kernel
+def _start(rows: Any, self_weight: Any, out: Any, i: int) -> None:
+    for c in range(out.shape[1]):
+        if self_weight is None:
+            out[i, c] = 0
+        else:
+            out[i, c] = self_weight[i] * value_of(rows, i, c)
+
+
+@kernel
+def _finish(scale: Any, out: Any, i: int) -> None:
+    if scale is not None:
+        for c in range(out.shape[1]):
+            out[i, c] *= scale[i]
+
+
+@kernel
+def _own_edges(indices: Any, lo: int, hi: int, vertex: int) -> tuple[int, int]:
     """Where `vertex` stands among its own sources, which ascend; (-1, -1) if it does not."""
     left, right = lo, hi
     while left < right:

@@ -6,6 +6,8 @@ float32, float64 into float64. Nothing here checks a bound: every table's stride
 for, rounded up to `TILE_STEP`.
 """
 
+from typing import Any
+
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -18,6 +20,7 @@ from siafu.kernels.emit import (
     LANES,
     LINE,
     NONE,
+    WIDE_LANES,
     TableCode,
     edge_loop,
     fma,
@@ -52,12 +55,38 @@ def accumulate(  # type: ignore[no-untyped-def]
     weights: None, or a list in which edge e's weight for head h is weights[h * head_stride + e]
     per_head: how many 8-lane vectors of columns a head has
     """
+    return _accumulate(out, rows, ids, weights, far=True)
+
+
+@intrinsic
+def accumulate_near(  # type: ignore[no-untyped-def]
+    typing_context,
+    out,
+    row,
+    rows,
+    ids,
+    lo,
+    skip_lo,
+    skip_hi,
+    hi,
+    column,
+    tile,
+    weights,
+    head_stride,
+    per_head,
+):
+    """`accumulate` for rows that are in a near cache already: none is asked for early."""
+    return _accumulate(out, rows, ids, weights, far=False)
+
+
+def _accumulate(out: Any, rows: Any, ids: Any, weights: Any, *, far: bool) -> Any:
     weighted = not isinstance(weights, types.NoneType)
+    lanes = LANES if weighted else WIDE_LANES
     signature = types.void(out, types.int64, rows, ids, *[types.int64] * 6, weights, types.int64, types.int64)
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        result = TableCode(context, builder, signature.args[0], args[0])
-        table = TableCode(context, builder, signature.args[2], args[2])
+        result = TableCode(context, builder, signature.args[0], args[0], lanes)
+        table = TableCode(context, builder, signature.args[2], args[2], lanes)
         name = list_entry(context, builder, signature.args[3], args[3])
         lo, skip_lo, skip_hi, hi, column, tile = args[4:10]
         target = result.address(builder, args[1], column)
@@ -67,16 +96,17 @@ def accumulate(  # type: ignore[no-untyped-def]
             head_stride, per_head = args[11:13]
             first = builder.sdiv(column, I64(LANES))
 
-        def emit(vectors):  # type: ignore[no-untyped-def]
+        def emit(width):  # type: ignore[no-untyped-def]
+            vectors = range(width // lanes)
             if weighted:
                 heads = [builder.sdiv(builder.add(first, I64(v)), per_head) for v in vectors]
                 starts = [builder.mul(head, head_stride) for head in heads]
 
             def body(edge, sums):  # type: ignore[no-untyped-def]
                 source = table.address(builder, name(edge), column)
-                ahead = smaller(builder, builder.add(edge, I64(AHEAD)), last)
-                soon = table.address(builder, name(ahead), column)
-                prefetch(builder, soon, len(vectors) * LANES * table.item)
+                if far:
+                    ahead = smaller(builder, builder.add(edge, I64(AHEAD)), last)
+                    prefetch(builder, table.address(builder, name(ahead), column), width * table.item)
                 values = [table.load(builder, source, v) for v in vectors]
                 if not weighted:
                     return [builder.fadd(total, value) for total, value in zip(sums, values, strict=True)]
@@ -118,12 +148,14 @@ def maximise(typing_context, out, ties, row, rows, ids, lo, hi, column, tile):  
         last = builder.sub(hi, I64(1))
         one = ir.Constant(result.vector, [1.0] * LANES)
 
-        def emit(vectors):  # type: ignore[no-untyped-def]
+        def emit(width):  # type: ignore[no-untyped-def]
+            vectors = range(width // LANES)
+
             def body(edge, state):  # type: ignore[no-untyped-def]
                 source = table.address(builder, name(edge), column)
                 ahead = smaller(builder, builder.add(edge, I64(AHEAD)), last)
                 soon = table.address(builder, name(ahead), column)
-                prefetch(builder, soon, len(vectors) * LANES * table.item)
+                prefetch(builder, soon, width * table.item)
                 bests, tied = [], []
                 for v in vectors:
                     value, best, count = table.load(builder, source, v), state[v], state[len(vectors) + v]
@@ -165,16 +197,15 @@ def add_where_equal(typing_context, out, row, own, maxima, shares, ids, lo, hi, 
         last = builder.sub(hi, I64(1))
         zero = ir.Constant(result.vector, [0.0] * LANES)
 
-        def emit(vectors):  # type: ignore[no-untyped-def]
+        def emit(width):  # type: ignore[no-untyped-def]
+            vectors = range(width // LANES)
             own_values = [mine.load(builder, mine_at, v) for v in vectors]
 
             def body(edge, sums):  # type: ignore[no-untyped-def]
                 end = name(edge)
                 ahead = name(smaller(builder, builder.add(edge, I64(AHEAD)), last))
                 for table in (greatest, given):
-                    prefetch(
-                        builder, table.address(builder, ahead, column), len(vectors) * LANES * table.item
-                    )
+                    prefetch(builder, table.address(builder, ahead, column), width * table.item)
                 maxima_at = greatest.address(builder, end, column)
                 shares_at = given.address(builder, end, column)
                 new = []
@@ -250,6 +281,19 @@ def put(typing_context, rows, row, column, value):  # type: ignore[no-untyped-de
         nan = builder.fcmp_unordered("uno", args[3], args[3])
         kept = builder.select(nan, I32(0x7FC0), rounded)
         builder.store(builder.trunc(kept, I16), builder.bitcast(at, I16.as_pointer()))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def ask_for_entry(typing_context, values, position):  # type: ignore[no-untyped-def]
+    """Bring values[position] and what follows it on its cache line, and on the next, towards the core."""
+    signature = types.void(values, types.int64)
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        table = TableCode(context, builder, signature.args[0], args[0])
+        prefetch(builder, table.address(builder, I64(0), args[1]), 2 * LINE)
         return context.get_dummy_value()
 
     return signature, generate

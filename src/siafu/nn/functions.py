@@ -1,6 +1,7 @@
 """The gathers as autograd functions: kernels forth over in-edges, their adjoints back over out-edges."""
 
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -11,7 +12,9 @@ from siafu.kernels import (
     LANES,
     MAX_TILE,
     Attention,
+    Blocks,
     Table,
+    block_size,
     empty_table,
     gather_attention,
     gather_attention_adjoint,
@@ -20,6 +23,7 @@ from siafu.kernels import (
     gather_sum,
     pack,
     pack_heads,
+    split_rows,
 )
 from siafu.nn.tensors import Precision, as_rows, as_tensor, storage
 
@@ -40,15 +44,13 @@ class SumFunction(torch.autograd.Function):
         ctx: Any, x: torch.Tensor, graph: Graph, weighted: bool, scaling: "Scaling", precision: Precision
     ) -> torch.Tensor:
         ctx.settings = graph, weighted, scaling, precision
-        edges = graph.in_edges
-        return _sum(x, edges if weighted else _unweighted(edges), scaling, precision)
+        return _sum(x, graph, graph.in_edges, weighted, scaling, precision)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         graph, weighted, scaling, precision = ctx.settings
-        edges = graph.out_edges
         swapped = scaling._replace(pre=scaling.post, post=scaling.pre)
-        back = _sum(gradients[0], edges if weighted else _unweighted(edges), swapped, precision)
+        back = _sum(gradients[0], graph, graph.out_edges, weighted, swapped, precision)
         return back, None, None, None, None
 
 
@@ -128,10 +130,13 @@ class AttentionFunction(torch.autograd.Function):
         )
 
 
-def _sum(x: torch.Tensor, edges: Csr, scaling: "Scaling", precision: Precision) -> torch.Tensor:
+def _sum(
+    x: torch.Tensor, graph: Graph, edges: Csr, weighted: bool, scaling: "Scaling", precision: Precision
+) -> torch.Tensor:
     values = as_rows(x)
     kind = storage(values, precision)
-    weights = None if edges.weights is None else edges.weights.astype(values.dtype, copy=False)
+    counted = edges.weights if weighted else None
+    weights = None if counted is None else counted.astype(values.dtype, copy=False)
     out = empty_table(len(values), values.shape[1], values.dtype)
     # A slab of columns at a time: the packed copy of a wide table stays small.
     for c in range(0, values.shape[1], MAX_TILE):
@@ -143,13 +148,25 @@ def _sum(x: torch.Tensor, edges: Csr, scaling: "Scaling", precision: Precision) 
             rows,
             self_weight=scaling.self_weight,
             scale=scaling.post,
+            blocks=_blocks(graph, edges, rows),
             out=out[:, c : c + rows.shape[1]],
         )
     return as_tensor(out, x.shape[1])
 
 
-def _unweighted(edges: Csr) -> Csr:
-    return edges._replace(weights=None)
+_known_blocks: WeakKeyDictionary[Graph, dict[tuple[bool, int], Blocks]] = WeakKeyDictionary()
+
+
+def _blocks(graph: Graph, edges: Csr, rows: Table) -> Blocks | None:
+    """The blocks in which to go through `edges` for rows this wide; found once for a graph."""
+    size = block_size(graph.num_vertices, graph.num_edges, rows.strides[0])
+    if size is None:
+        return None
+    known = _known_blocks.setdefault(graph, {})
+    key = edges.indices is graph.indices, size
+    if key not in known:
+        known[key] = split_rows(edges.indptr, edges.indices, size)
+    return known[key]
 
 
 def _join_heads(table: Table, how: Attention, columns: int) -> torch.Tensor:
