@@ -53,6 +53,22 @@ class TableCode:
         value.align = self.item
         return value
 
+    def load_apart(self, builder: Builder, address: Value, vectors: range) -> list[Value]:
+        """Vectors as `apart` orders them. Two of bfloat16 come out of one load: one shift, one mask, no shuffle."""
+        if self.kind != types.uint16:
+            return apart(builder, [self.load(builder, address, v) for v in vectors])
+        words = ir.VectorType(I32, self.lanes)
+        shift = ir.Constant(words, [16] * self.lanes)
+        upper = ir.Constant(words, [0xFFFF0000] * self.lanes)
+        found = []
+        for v in vectors[: len(vectors) // 2 * 2 : 2]:
+            at = builder.gep(address, [I64(v * self.lanes * self.item)])
+            bits = builder.load(builder.bitcast(at, words.as_pointer()))
+            bits.align = 2
+            found.append(builder.bitcast(builder.shl(bits, shift), self.vector))
+            found.append(builder.bitcast(builder.and_(bits, upper), self.vector))
+        return found + [self.load(builder, address, v) for v in vectors[len(found) :]]
+
     def store(self, builder: Builder, value: Value, address: Value, vector: int) -> None:
         at = builder.gep(address, [I64(vector * self.lanes * self.item)])
         builder.store(value, builder.bitcast(at, self.vector.as_pointer())).align = self.item
@@ -123,6 +139,30 @@ def splat(builder: Builder, value: Value, vector: Any) -> Value:
 def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     """a · b + c, in one instruction where the CPU has it."""
     return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
+
+
+def apart(builder: Builder, vectors: list[Value]) -> list[Value]:
+    """Of each two vectors, the even columns in one and the odd ones in the other; a last single one stays."""
+    found = []
+    for a, b in zip(vectors[::2], vectors[1::2], strict=False):
+        lanes = a.type.count
+        found += [_shuffle(builder, a, b, list(range(first, 2 * lanes, 2))) for first in (0, 1)]
+    return found + vectors[len(found) :]
+
+
+def together(builder: Builder, vectors: list[Value]) -> list[Value]:
+    """What `apart` took apart."""
+    found = []
+    for even, odd in zip(vectors[::2], vectors[1::2], strict=False):
+        lanes = even.type.count
+        order = [lane // 2 + (lanes if lane % 2 else 0) for lane in range(2 * lanes)]
+        found.append(_shuffle(builder, even, odd, order[:lanes]))
+        found.append(_shuffle(builder, even, odd, order[lanes:]))
+    return found + vectors[len(found) :]
+
+
+def _shuffle(builder: Builder, a: Value, b: Value, order: list[int]) -> Value:
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(order)), order))
 
 
 def for_tile(builder: Builder, columns: Value, emit: Callable[[int], None]) -> None:
