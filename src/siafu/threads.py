@@ -30,6 +30,10 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_count(), thread_name_prefix="siafu")
 
 
+# A forked child has none of its parent's threads: it must start a pool of its own.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 def run_all(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """`work` on every item, over the pool; results in the items' order, the first error raised.
 

@@ -1,0 +1,88 @@
+"""`siafu bench`: what it measures, against peers that run under another interpreter."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from siafu.bench import handwritten
+from siafu.bench.timing import measure_peer
+from siafu.cli import app
+from siafu.errors import BadInput, SiafuError
+from siafu.graph import Graph
+from siafu.kernels import empty_table, gather_sum, pack
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(
+        rng.integers(0, 80, 600),
+        rng.integers(0, 80, 600),
+        num_vertices=80,
+        undirected=True,
+        x=rng.standard_normal((80, 10)),
+        y=rng.integers(0, 3, 80),
+        train=range(40),
+    )
+    graph.save(tmp_path / "some.store")
+    return tmp_path / "some.store"
+
+
+def last_json(arguments: list[str]) -> dict[str, object]:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    found: dict[str, object] = json.loads(result.stdout.strip().splitlines()[-1])
+    return found
+
+
+def test_the_gather_is_measured_beside_torch(store: Path) -> None:
+    found = last_json(["bench", "gather", str(store), "--width", "128", "--repeat", "1", "--json"])
+    names = {timing["who"] for timing in found["timings"]}
+    assert {"siafu fp32", "siafu bf16", "torch CSR"} <= names
+    assert found["bytes_read"] == found["edges"] * (128 * 4 + 4)
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_an_epoch_is_measured_in_both_precisions(store: Path, model: str) -> None:
+    found = last_json(["bench", "epoch", str(store), "--model", model, "--repeat", "1", "--json"])
+    assert [timing["who"] for timing in found["timings"]] == ["siafu fp32", "siafu bf16"]
+    assert all(timing["best"] > 0 for timing in found["timings"])
+
+
+def test_a_peer_runs_under_its_own_interpreter(store: Path) -> None:
+    timing = measure_peer(Path(sys.executable), "PyG", ["pyg", "epoch", str(store), "16", "gcn"], 2)
+    assert len(timing.seconds) == 2
+    assert timing.peak_rss_bytes > 0
+    assert measure_peer(Path(sys.executable), "torch", ["torch", "gather", str(store), "16"], 1).best > 0
+
+
+def test_a_peer_that_is_not_there_or_fails_is_one_line(store: Path) -> None:
+    with pytest.raises(BadInput, match="no interpreter at"):
+        measure_peer(Path("absent"), "DGL", ["dgl", "gather", str(store), "16"], 1)
+    with pytest.raises(SiafuError, match="DGL failed"):
+        measure_peer(Path(sys.executable), "DGL", ["dgl", "gather", str(store), "16"], 1)
+
+
+def test_the_c_kernel_gives_what_ours_gives() -> None:
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(rng.integers(0, 50, 900), rng.integers(0, 50, 900), num_vertices=50)
+    rows = pack(rng.standard_normal((50, handwritten.COLUMNS)).astype(np.float32), None, np.float32)
+    out = empty_table(50, handwritten.COLUMNS, np.float32)
+    by_hand = handwritten.c_gather(graph.indptr, graph.indices, rows, out)
+    if by_hand is None:
+        pytest.skip("no C compiler, or one that does not know this processor's vectors")
+    by_hand()
+    np.testing.assert_allclose(out, gather_sum(graph.indptr, graph.indices, None, rows), rtol=1e-5, atol=1e-5)
+
+
+def test_what_cannot_be_measured_is_refused(store: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+    refused = runner.invoke(app, ["bench", "epoch", str(store), "--model", "mlp"])
+    assert isinstance(refused.exception, BadInput)
+    Graph.from_edges([0], [1]).save(tmp_path / "bare.store")
+    unlabelled = runner.invoke(app, ["bench", "epoch", str(tmp_path / "bare.store")])
+    assert isinstance(unlabelled.exception, BadInput)
