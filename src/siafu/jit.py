@@ -24,7 +24,7 @@ _PACKAGE = Path(__file__).resolve().parent
 @cache
 def _stamp() -> str:
     digest = hashlib.sha256()
-    for path in [_PACKAGE / "jit.py", *sorted((_PACKAGE / "kernels").glob("*.py"))]:
+    for path in [_PACKAGE / "jit.py", _PACKAGE / "hashing.py", *sorted((_PACKAGE / "kernels").glob("*.py"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

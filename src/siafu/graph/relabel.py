@@ -21,6 +21,7 @@ from siafu.graph.readers.blocks import Ids, Names
 from siafu.graph.scratch import Scratch
 from siafu.graph.spill import Columns, Leaf, Spill, leaves, sort_records
 from siafu.graph.store import ArrayWriter, StoreWriter
+from siafu.hashing import GOLDEN, mix
 from siafu.jit import kernel
 
 _SEEN = 1 << 19  # keys remembered while reading, so that repeated mentions are dropped early
@@ -239,17 +240,9 @@ def _look_up(known: Keys, ids: NDArray[np.int64], keys: Keys, bits: int) -> NDAr
 
 
 @kernel
-def _mix(value: Any) -> Any:
-    """SplitMix64's finaliser: a bijection of 64 bits without a visible pattern."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-@kernel
 def _mix_all(ids: NDArray[np.int64], keys: Keys) -> None:
     for i in range(len(ids)):
-        keys[i] = _mix(np.uint64(ids[i]) + np.uint64(0x9E3779B97F4A7C15))
+        keys[i] = mix(np.uint64(ids[i]) + GOLDEN)
 
 
 @kernel
@@ -262,14 +255,14 @@ def _hash_names(
     checks: Keys,
 ) -> None:
     for i in range(len(starts)):
-        key = _mix(seed + np.uint64(0x9E3779B97F4A7C15))
-        check = _mix(seed + np.uint64(0xD6E8FEB86659FD93))
+        key = mix(seed + GOLDEN)
+        check = mix(seed + np.uint64(0xD6E8FEB86659FD93))
         for at in range(starts[i], starts[i] + lengths[i]):
             key = (key ^ np.uint64(data[at])) * np.uint64(0x100000001B3)
             check = (check + np.uint64(data[at])) * np.uint64(0xFF51AFD7ED558CCD)
             check ^= check >> np.uint64(29)
-        keys[i] = _mix(key + np.uint64(lengths[i]))
-        checks[i] = _mix(check)
+        keys[i] = mix(key + np.uint64(lengths[i]))
+        checks[i] = mix(check)
 
 
 @kernel

@@ -12,6 +12,7 @@ from siafu.graph.csr import IntArray, Weights, id_dtype
 from siafu.graph.progress import Progress, silent
 from siafu.graph.spill import Leaf, Spill, leaves, run_leaves
 from siafu.graph.store import ArrayWriter, StoreWriter
+from siafu.hashing import GOLDEN, mix
 from siafu.jit import kernel
 
 _MOST_VERTICES = 1 << 32
@@ -231,14 +232,6 @@ def _merge(keys: Any, weights: Weights) -> int:
 
 
 @kernel
-def _mix(value: Any) -> Any:
-    """SplitMix64's finaliser: a bijection of 64 bits without a visible pattern."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-@kernel
 def _unpack(
     keys: Any,
     first_key: np.uint64,
@@ -265,15 +258,15 @@ def _unpack(
         indices[e] = src
         forth = (dst << np.uint64(32)) | src
         back = (src << np.uint64(32)) | dst
-        salt = np.uint64(0x9E3779B97F4A7C15)
+        salt = GOLDEN
         if bit_view is not None:
-            salt += _mix(np.uint64(bit_view[e]))
-        forth = _mix(forth + salt)
-        back = _mix(back + salt)
+            salt += mix(np.uint64(bit_view[e]))
+        forth = mix(forth + salt)
+        back = mix(back + salt)
         forth0 += forth
         back0 += back
-        forth1 += _mix(forth ^ np.uint64(0xD6E8FEB86659FD93))
-        back1 += _mix(back ^ np.uint64(0xD6E8FEB86659FD93))
+        forth1 += mix(forth ^ np.uint64(0xD6E8FEB86659FD93))
+        back1 += mix(back ^ np.uint64(0xD6E8FEB86659FD93))
     sums[0] += forth0
     sums[1] += forth1
     sums[2] += back0

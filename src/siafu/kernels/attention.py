@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.hashing import GOLDEN, mix, uniform
 from siafu.jit import kernel
 from siafu.kernels.blocks import match_rows, soften, weigh, weigh_back
 from siafu.kernels.chunks import over_rows
@@ -308,11 +309,7 @@ def _next_edges(
 @kernel
 def _keep(seed: Any, i: int, j: int, head: int, dropout: float) -> float:
     """0 with probability `dropout`, else what makes the mean 1: a hash, so any pass finds the same."""
-    mixed = seed + np.uint64(i) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(j) * np.uint64(0xD1B54A32D192ED03)
-    mixed += np.uint64(head) * np.uint64(0x8CB92BA72F3D8DD7)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    if np.float64(mixed >> np.uint64(11)) * 2.0**-53 < dropout:
+    edge = np.uint64(i) * GOLDEN + np.uint64(j) * np.uint64(0xD1B54A32D192ED03)
+    if uniform(mix(seed + edge + np.uint64(head) * np.uint64(0x8CB92BA72F3D8DD7))) < dropout:
         return 0.0
     return 1.0 / (1.0 - dropout)

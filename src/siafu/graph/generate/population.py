@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from siafu.graph.csr import IntArray
 from siafu.graph.generate import sampling
 from siafu.graph.generate.shapes import Shape
+from siafu.hashing import GOLDEN, mix
 
 BYTES_A_VERTEX = 24  # what a Population holds, and what making it needs for a while
 _HALVINGS = 80
@@ -19,7 +20,7 @@ def stream(seed: int, name: str) -> np.uint64:
     key = np.uint64(seed & (2**64 - 1))
     with np.errstate(over="ignore"):
         for byte in name.encode():
-            key = sampling.mix(np.uint64((key ^ np.uint64(byte)) + sampling.GOLDEN))
+            key = mix(np.uint64((key ^ np.uint64(byte)) + GOLDEN))
     return np.uint64(key)
 
 

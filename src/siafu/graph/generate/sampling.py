@@ -1,7 +1,7 @@
 """Random draws as pure functions of (seed, stream, index), so that no thread or block size can change them.
 
-Every kernel of the generator stands in this one file: Numba's cache looks at the file a function is in, and a
-cached kernel that calls a changed one elsewhere would go unnoticed.
+Every kernel of the generator stands in this one file: the cache of compiled kernels looks at the file a function
+is in (and at `siafu.hashing`), so that a kernel which calls a changed one elsewhere would go unnoticed.
 """
 
 import math
@@ -11,38 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.graph.csr import IntArray
+from siafu.hashing import GOLDEN, mix, uniform
 from siafu.jit import kernel
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: SplitMix64's step
-_STEP = GOLDEN
 _ENVELOPE = 0.9  # how far a row's edge probability may fall before its logarithm is taken again
 _NOISE_SCALE = math.sqrt(3.0) / 2**16  # a sum of four 16-bit integers has deviation 2**16 / sqrt(3)
 
 
 @kernel
-def mix(z: Any) -> Any:
-    """SplitMix64's finaliser: every output bit depends on every input bit."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@kernel
 def _at(key: Any, index: int) -> Any:
-    return mix(key + _STEP * np.uint64(index + 1))
-
-
-@kernel
-def _uniform(bits: Any) -> float:
-    """In [0, 1)."""
-    return np.float64(bits >> np.uint64(11)) * 2.0**-53
+    return mix(key + GOLDEN * np.uint64(index + 1))
 
 
 @kernel
 def shuffled(key: Any, ids: IntArray) -> None:
     """Fisher and Yates: `ids` in an order in which every permutation is equally likely."""
     for i in range(len(ids) - 1, 0, -1):
-        j = int(_uniform(_at(key, i)) * (i + 1))
+        j = int(uniform(_at(key, i)) * (i + 1))
         ids[i], ids[j] = ids[j], ids[i]
 
 
@@ -50,7 +35,7 @@ def shuffled(key: Any, ids: IntArray) -> None:
 def choose(key: Any, first: int, until: IntArray, out: IntArray) -> None:
     """out[i] = k where draw `first + i` falls between until[k - 1] and until[k]; `until` ends at 1."""
     for i in range(len(out)):
-        draw = _uniform(_at(key, first + i))
+        draw = uniform(_at(key, first + i))
         k = 0
         while k < len(until) - 1 and draw >= until[k]:
             k += 1
@@ -61,7 +46,7 @@ def choose(key: Any, first: int, until: IntArray, out: IntArray) -> None:
 def relabel(key: Any, first: int, share: float, num_classes: int, labels: IntArray) -> None:
     """Give a `share` of the labels another class, each of the others alike."""
     for i in range(len(labels)):
-        draw = _uniform(_at(key, first + i))
+        draw = uniform(_at(key, first + i))
         if draw < share:
             step = 1 + int(draw / share * (num_classes - 1))
             labels[i] = (labels[i] + step) % num_classes
@@ -77,10 +62,10 @@ def fill_noise(key: Any, first: int, centre: NDArray[np.float32], which: IntArra
     width = rows.shape[1]
     low = np.uint64(0x0000FFFF0000FFFF)
     for i in range(len(rows)):
-        base = key + _STEP * np.uint64((first + i) * width + 1)
+        base = key + GOLDEN * np.uint64((first + i) * width + 1)
         about = centre[which[i]]
         for j in range(width):
-            bits = mix(base + _STEP * np.uint64(j))
+            bits = mix(base + GOLDEN * np.uint64(j))
             pairs = (bits & low) + ((bits >> np.uint64(16)) & low)
             total = np.int32(pairs >> np.uint64(32)) + np.int32(pairs & np.uint64(0xFFFFFFFF))
             rows[i, j] = about[j] + np.float32((total - 131070) * _NOISE_SCALE)
@@ -128,7 +113,7 @@ def draw_edges(
         per_log = 1.0 / math.log1p(-p) if p < 1.0 else 0.0
         state = _at(key, row)
         while True:
-            state += _STEP
+            state += GOLDEN
             bits = mix(state)
             if p < 1.0:
                 skip = math.log((np.float64(bits >> np.uint64(24)) + 0.5) * 2.0**-40) * per_log
