@@ -13,9 +13,6 @@ import typer
 _PACKAGES = ("siafu", "torch", "numpy", "numba", "llvmlite", "pyzmq", "safetensors")
 _EXTRAS = {
     "parquet": ("pyarrow", "read and write Parquet"),
-    "aws": ("boto3", "run Lambdas on AWS"),
-    "cluster": ("ray", "train on several machines"),
-    "dashboard": ("uvicorn", "watch runs in a browser"),
 }
 
 
