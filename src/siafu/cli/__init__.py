@@ -1,15 +1,16 @@
 """The `siafu` command: one file a subcommand; what they share is here and in `common`."""
 
 import sys
+from typing import Annotated
 
 import typer
 
-from siafu.cli import bench, datasets, doctor, evaluate, generate, import_, predict, train
+from siafu import __version__
+from siafu.cli import bench, datasets, doctor, evaluate, generate, import_, partition, predict, train
 from siafu.errors import SiafuError
 
 app = typer.Typer(
     name="siafu",
-    help="Train graph neural networks on whole graphs, on CPUs.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -19,6 +20,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("import")(import_.import_)
 app.command("generate")(generate.generate)
+app.command("partition")(partition.partition)
 app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")
@@ -27,6 +29,22 @@ app.add_typer(bench.app, name="bench")
 _WRONG_COMMAND_LINE: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"siafu {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Train graph neural networks on whole graphs, on CPUs."""
 
 
 def main() -> None:

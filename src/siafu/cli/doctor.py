@@ -13,6 +13,7 @@ import typer
 _PACKAGES = ("siafu", "torch", "numpy", "numba", "llvmlite", "pyzmq", "safetensors")
 _EXTRAS = {
     "parquet": ("pyarrow", "read and write Parquet"),
+    "partition": ("pymetis", "partition with METIS"),
 }
 
 

@@ -1,0 +1,32 @@
+"""Partitions: a graph's vertices shared out among servers, the ghosts that follow, and intervals within a server."""
+
+from siafu.graph.partition.ghosts import ByServer, GhostTable, LocalGraph, local_graph
+from siafu.graph.partition.intervals import auto_interval_count, intervals
+from siafu.graph.partition.memory import ServerMemory, memory_before, memory_per_server, server_memory
+from siafu.graph.partition.methods import METHODS, check_parts, chosen_method, make_partition
+from siafu.graph.partition.partition import Partition
+from siafu.graph.partition.quality import PartitionQuality, measure
+from siafu.graph.partition.saved import partition_path, read_partition, save_partition
+
+__all__ = [
+    "METHODS",
+    "ByServer",
+    "GhostTable",
+    "LocalGraph",
+    "Partition",
+    "PartitionQuality",
+    "ServerMemory",
+    "auto_interval_count",
+    "check_parts",
+    "chosen_method",
+    "intervals",
+    "local_graph",
+    "make_partition",
+    "measure",
+    "memory_before",
+    "memory_per_server",
+    "partition_path",
+    "read_partition",
+    "save_partition",
+    "server_memory",
+]

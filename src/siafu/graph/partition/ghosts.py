@@ -1,0 +1,187 @@
+"""Ghost tables: one server's edges over its own vertices and the remote ones they need, and who sends what to whom."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.graph.csr import Csr, IntArray, Weights
+from siafu.graph.graph import Graph
+from siafu.graph.partition.partition import Owners, Partition
+from siafu.jit import kernel
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByServer:
+    """A list of numbers for each server, end to end.
+
+    starts: [parts + 1]; server s's are values[starts[s]:starts[s + 1]]
+    values: ascending within a server
+    """
+
+    starts: Ids
+    values: Ids
+
+    def __getitem__(self, server: int) -> Ids:
+        return self.values[self.starts[server] : self.starts[server + 1]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GhostTable:
+    """One direction of a server's edges: in-edges to gather rows forward, out-edges to gather gradients backward.
+
+    The gathered table has the server's own rows first, in the order of its vertices, then the ghosts' rows.
+
+    edges:   rows are the server's vertices, columns (int32) are rows of the gathered table, ascending within a row
+    ghosts:  [G] global ids of the remote vertices that the edges need, ascending
+    receive: from each server, which ghosts (0 to G - 1) it fills
+    send:    to each server, which of this server's rows it needs
+
+    What s sends to t, in s's order, is what t receives from s, in t's order: rows travel without ids.
+    """
+
+    edges: Csr
+    ghosts: Ids
+    receive: ByServer
+    send: ByServer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalGraph:
+    """What one server knows of the graph.
+
+    server:   its number
+    vertices: global ids of its vertices, ascending; an interval is a range of these
+    forward:  its in-edges; remote rows come from the sources
+    backward: its out-edges; remote gradients come from the destinations; the very same table if symmetric
+    """
+
+    server: int
+    vertices: Ids
+    forward: GhostTable
+    backward: GhostTable
+
+
+def local_graph(graph: Graph, partition: Partition, server: int) -> LocalGraph:
+    """The part of `graph` that is `server`'s, with its ghosts. Holds a few numbers a vertex of the whole graph."""
+    vertices = partition.vertices_of(server)
+    incoming = _rows(graph.in_edges, vertices)
+    outgoing = incoming if graph.is_symmetric else _rows(graph.out_edges, vertices)
+    forward = _table(incoming, outgoing, vertices, partition, server)
+    backward = forward if graph.is_symmetric else _table(outgoing, incoming, vertices, partition, server)
+    return LocalGraph(server, vertices, forward, backward)
+
+
+def _rows(edges: Csr, vertices: Ids) -> Csr:
+    """The rows of `vertices`; columns are still global."""
+    indptr = np.zeros(len(vertices) + 1, np.int64)
+    np.cumsum(edges.indptr[vertices + 1] - edges.indptr[vertices], out=indptr[1:])
+    indices = np.empty(indptr[-1], edges.indices.dtype)
+    weights = None if edges.weights is None else np.empty(indptr[-1], np.float32)
+    _copy_rows(edges.indptr, edges.indices, edges.weights, vertices, indptr, indices, weights)
+    return Csr(indptr, indices, weights)
+
+
+def _table(needs: Csr, offers: Csr, vertices: Ids, partition: Partition, server: int) -> GhostTable:
+    """Ghosts are the remote ends of `needs`; the ends of `offers` are who needs this server's rows."""
+    owner = partition.owner
+    remote = np.zeros(len(owner), np.bool_)
+    remote[needs.indices] = True
+    remote[vertices] = False
+    ghosts = np.flatnonzero(remote)
+    column = np.empty(len(owner), np.int32)
+    column[vertices] = np.arange(len(vertices))
+    column[ghosts] = np.arange(len(vertices), len(vertices) + len(ghosts))
+    return GhostTable(
+        edges=_with_local_columns(needs, column, len(vertices)),
+        ghosts=ghosts,
+        receive=_grouped(owner[ghosts], partition.parts),
+        send=_readers(offers, owner, server, partition.parts),
+    )
+
+
+def _with_local_columns(edges: Csr, column: NDArray[np.int32], own: int) -> Csr:
+    indices = np.empty(len(edges.indices), np.int32)
+    weights = None if edges.weights is None else np.empty_like(edges.weights)
+    _renumber(edges.indptr, edges.indices, edges.weights, column, own, indices, weights)
+    return Csr(edges.indptr, indices, weights)
+
+
+def _grouped(servers: Owners, parts: int) -> ByServer:
+    """Positions in `servers`, by the server that stands there."""
+    return ByServer(_starts(np.bincount(servers, minlength=parts)), np.argsort(servers, kind="stable"))
+
+
+def _readers(edges: Csr, owner: Owners, server: int, parts: int) -> ByServer:
+    """Rows of `edges`, by every other server that owns a column of theirs."""
+    counts = np.zeros(parts, np.int64)
+    _visit_readers(edges.indptr, edges.indices, owner, server, np.full(parts, -1), counts, None)
+    starts = _starts(counts)
+    values = np.empty(starts[-1], np.int64)
+    _visit_readers(edges.indptr, edges.indices, owner, server, np.full(parts, -1), starts[:-1].copy(), values)
+    return ByServer(starts, values)
+
+
+def _starts(counts: Ids) -> Ids:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+@kernel
+def _copy_rows(
+    indptr: Ids,
+    indices: IntArray,
+    weights: Weights,
+    rows: Ids,
+    new_indptr: Ids,
+    out: IntArray,
+    out_weights: Any,
+) -> None:
+    for k in range(len(rows)):
+        lo, hi = indptr[rows[k]], indptr[rows[k] + 1]
+        out[new_indptr[k] : new_indptr[k + 1]] = indices[lo:hi]
+        if weights is not None:
+            out_weights[new_indptr[k] : new_indptr[k + 1]] = weights[lo:hi]
+
+
+@kernel
+def _renumber(
+    indptr: Ids,
+    indices: IntArray,
+    weights: Weights,
+    column: IntArray,
+    own: int,
+    out: IntArray,
+    out_weights: Any,
+) -> None:
+    """Local columns, a row's own vertices before its ghosts: both ascend as they did, so the row does too."""
+    for i in range(len(indptr) - 1):
+        at = indptr[i]
+        for ghosts in range(2):
+            for e in range(indptr[i], indptr[i + 1]):
+                j = column[indices[e]]
+                if (j >= own) == (ghosts == 1):
+                    out[at] = j
+                    if weights is not None:
+                        out_weights[at] = weights[e]
+                    at += 1
+
+
+@kernel
+def _visit_readers(
+    indptr: Ids, indices: IntArray, owner: Owners, server: int, last_row: Ids, cursor: Ids, values: Any
+) -> None:
+    """Move cursor[s] on by one for each row that server s reads; with `values`, write the row there first.
+
+    last_row: [parts] the last row that was found to be read by the server
+    """
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            reader = owner[indices[e]]
+            if reader != server and last_row[reader] != i:
+                last_row[reader] = i
+                if values is not None:
+                    values[cursor[reader]] = i
+                cursor[reader] += 1

@@ -1,0 +1,25 @@
+"""The hash partition: knows nothing of edges, and what it gives a vertex depends on nothing but its id and the seed."""
+
+from typing import Any
+
+import numpy as np
+
+from siafu.graph.partition.partition import Owners, owner_dtype
+from siafu.hashing import GOLDEN, mix
+from siafu.jit import kernel
+
+
+def hash_owners(num_vertices: int, parts: int, seed: int) -> Owners:
+    """Each vertex to the server that the hash of (seed, vertex) falls on; all servers are equally likely."""
+    owner = np.empty(num_vertices, owner_dtype(parts))
+    _draw(np.uint64(seed), np.uint64(parts), owner)
+    return owner
+
+
+@kernel
+def _draw(seed: Any, parts: Any, owner: Owners) -> None:
+    key = mix(seed + GOLDEN)
+    for v in range(len(owner)):
+        draw = mix(key + GOLDEN * np.uint64(v + 1))
+        # The high 32 bits times `parts`, over 2**32: as even as a remainder, and it never overflows.
+        owner[v] = ((draw >> np.uint64(32)) * parts) >> np.uint64(32)

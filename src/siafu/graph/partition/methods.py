@@ -1,0 +1,51 @@
+"""Partitioning by the name of a method."""
+
+from siafu.errors import BadInput
+from siafu.graph.graph import Graph
+from siafu.graph.partition.contiguous import contiguous_owners
+from siafu.graph.partition.hashed import hash_owners
+from siafu.graph.partition.metis import memory_for_metis, metis_installed, metis_memory, metis_owners
+from siafu.graph.partition.partition import Owners, Partition
+from siafu.graph.partition.stream import stream_owners
+from siafu.graph.progress import Progress, silent
+
+METHODS = ("auto", "metis", "stream", "contiguous", "hash")
+
+
+def make_partition(
+    graph: Graph, parts: int, *, method: str = "auto", seed: int = 0, progress: Progress = silent
+) -> Partition:
+    """Give the vertices of `graph` to `parts` servers.
+
+    method: metis, stream, contiguous or hash; auto: metis where it is installed and fits into memory, else stream
+    """
+    check_parts(graph, parts)
+    chosen = chosen_method(graph, method)
+    return Partition(chosen, parts, _owners(graph, parts, chosen, seed, progress), seed)
+
+
+def chosen_method(graph: Graph, method: str) -> str:
+    """The method that `method` stands for on this machine."""
+    if method not in METHODS:
+        raise BadInput(f"no partition method {method!r}: choose one of {', '.join(METHODS)}")
+    if method != "auto":
+        return method
+    return "metis" if metis_installed() and metis_memory(graph) <= memory_for_metis() else "stream"
+
+
+def check_parts(graph: Graph, parts: int) -> None:
+    """Refuse what would leave servers without vertices."""
+    if not 1 <= parts <= graph.num_vertices:
+        raise BadInput(
+            f"{graph.name} has {graph.num_vertices:,} vertices and cannot have {parts:,} parts: ask for 1 to {graph.num_vertices:,}"
+        )
+
+
+def _owners(graph: Graph, parts: int, method: str, seed: int, progress: Progress) -> Owners:
+    if method == "metis":
+        return metis_owners(graph, parts, seed, progress)
+    if method == "stream":
+        return stream_owners(graph, parts, progress)
+    if method == "contiguous":
+        return contiguous_owners(graph, parts)
+    return hash_owners(graph.num_vertices, parts, seed)

@@ -1,0 +1,123 @@
+"""Partitions in a store, beside the graph they belong to.
+
+    STORE/partitions/<method>-<parts>-<seed>/partition.json    version, method, parts, seed, the graph's fingerprint
+    STORE/partitions/<method>-<parts>-<seed>/owner.npy         the owner of each vertex
+
+One is written under another name and renamed, so that it is whole or absent; the store's own files never change.
+"""
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from siafu.errors import StoreError
+from siafu.files import NewDirectory, disk_errors
+from siafu.graph.fingerprint import fingerprint
+from siafu.graph.graph import Graph
+from siafu.graph.partition.partition import Owners, Partition, owner_dtype
+
+VERSION = 1
+MANIFEST = "partition.json"
+OWNER = "owner.npy"
+
+_FORMAT = "siafu partition"
+_AGAIN = "make it again with 'siafu partition --overwrite'"
+_FIELDS = {"method": str, "parts": int, "seed": int, "graph": str, "crc32": int}
+
+
+def partition_path(store: Path, method: str, parts: int, seed: int) -> Path:
+    """Where a store keeps the partition that `method` makes of it."""
+    return store / "partitions" / f"{method}-{parts}-{seed}"
+
+
+def save_partition(
+    store: Path, partition: Partition, graph_fingerprint: str, *, overwrite: bool = False
+) -> Path:
+    """Add a partition to the store of the graph with this fingerprint; where it is now."""
+    path = partition_path(store, partition.method, partition.parts, partition.seed)
+    owner = np.ascontiguousarray(partition.owner)
+    manifest = {
+        "format": _FORMAT,
+        "version": VERSION,
+        "method": partition.method,
+        "parts": partition.parts,
+        "seed": partition.seed,
+        "graph": graph_fingerprint,
+        "crc32": _checksum(owner),
+    }
+    directory = NewDirectory(path, overwrite=overwrite)
+    try:
+        with disk_errors(path):
+            file = directory.open(OWNER)
+            npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(owner))
+            file.write(owner.data)
+            directory.open(MANIFEST).write(json.dumps(manifest, indent=1).encode())
+        directory.publish()
+    finally:
+        directory.discard()
+    return path
+
+
+def read_partition(path: Path, graph: Graph, graph_fingerprint: str | None = None) -> Partition:
+    """The partition at `path`, if it is whole and of this very graph.
+
+    graph_fingerprint: where it is known already; None: it is taken, which reads the graph once
+    """
+    manifest = _read_manifest(path)
+    if manifest["graph"] != (graph_fingerprint or fingerprint(graph)):
+        raise StoreError(f"{path} is a partition of another graph than {graph.name}: {_AGAIN}")
+    parts = manifest["parts"]
+    owner = _read_owner(path / OWNER)
+    if owner.dtype != owner_dtype(parts) or owner.shape != (graph.num_vertices,):
+        raise StoreError(
+            f"{path / OWNER} holds {owner.dtype} of shape {owner.shape} instead of an owner for each of {graph.num_vertices:,} vertices: {_AGAIN}"
+        )
+    if _checksum(owner) != manifest["crc32"]:
+        raise StoreError(f"{path / OWNER} is corrupted: its checksum is wrong; {_AGAIN}")
+    if len(owner) and not 0 <= int(owner.min()) <= int(owner.max()) < parts:
+        vertex = int(np.argmax((owner < 0) | (owner >= parts)))
+        raise StoreError(
+            f"{path / OWNER} gives vertex {vertex} to server {owner[vertex]} of {parts}, which is not one: {_AGAIN}"
+        )
+    return Partition(manifest["method"], parts, owner, manifest["seed"])
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StoreError(
+            f"no partition at {path}: make one with 'siafu partition', or give the directory of one"
+        ) from error
+    except (ValueError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path / MANIFEST} is not readable JSON ({error}): {_AGAIN}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+        raise StoreError(f"{path / MANIFEST} does not describe a siafu partition: {_AGAIN}")
+    version = manifest.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise StoreError(
+            f"{path} is a partition of version {version}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
+        )
+    for field, kind in _FIELDS.items():
+        if not isinstance(manifest.get(field), kind):
+            raise StoreError(f"{path / MANIFEST} lacks or misnames {field!r}: {_AGAIN}")
+    return manifest
+
+
+def _read_owner(file: Path) -> Owners:
+    try:
+        with file.open("rb") as opened:
+            owner: Owners = npy.read_array(opened, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise StoreError(f"{file} is missing: the store was not copied whole; {_AGAIN}") from error
+    except (ValueError, EOFError, OSError) as error:
+        raise StoreError(f"{file} is truncated or not an array ({error}): {_AGAIN}") from error
+    return owner
+
+
+def _checksum(owner: Owners) -> int:
+    return zlib.crc32(np.ascontiguousarray(owner).view(np.uint8).data)
