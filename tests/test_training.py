@@ -437,3 +437,25 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a" / "checkpoint.safetensors").replace(tmp_path / "b" / "checkpoint.safetensors")
     with pytest.raises(BadInput, match="another model"):
         siafu.train(graph, gcn(graph, norm="layer_norm"), epochs=9, out=tmp_path / "b", resume=True)
+
+
+def test_a_graph_of_another_library_is_refused_with_the_way_in() -> None:
+    graph = toy_graph()
+    with pytest.raises(
+        BadInput, match=r"train takes a siafu\.Graph, not dict: make one with Graph\.from_pyg"
+    ):
+        siafu.train({}, gcn(graph))
+
+
+def test_a_run_shows_itself_in_one_line() -> None:
+    graph = toy_graph()
+    shown = repr(siafu.train(graph, gcn(graph), epochs=2))
+    assert "\n" not in shown
+    assert "2 epochs, test accuracy" in shown
+
+
+def test_a_run_from_python_knows_where_its_graph_came_from(tmp_path: Path) -> None:
+    toy_graph().save(tmp_path / "toy.store")
+    graph = siafu.load(tmp_path / "toy.store")
+    run = siafu.train(graph, gcn(graph), epochs=1)
+    assert run.config["dataset"] == str((tmp_path / "toy.store").resolve())

@@ -3,6 +3,7 @@
 Names are loaded when first used, so that `import siafu` does not wait for PyTorch and Numba.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from siafu.graph.datasets import load as load
     from siafu.training import Run as Run
     from siafu.training import train as train
+
+# PyTorch's threads spin while they wait for each other, on cores that our kernels or other processes could use:
+# on a busy machine an epoch then takes many times as long. Read when PyTorch is first imported; yours if you set it.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
 __all__ = ["Graph", "Run", "SiafuError", "load", "nn", "train"]

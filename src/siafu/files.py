@@ -87,7 +87,9 @@ class NewDirectory:
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         if path.exists() and not overwrite:
-            raise BadInput(f"{path} exists already: choose another name, or overwrite it with --overwrite")
+            raise BadInput(
+                f"{path} exists already: choose another name, or overwrite it (on the command line --overwrite)"
+            )
         self.path = path
         self._files: dict[str, IO[bytes]] = {}
         self._named: Path | None = None

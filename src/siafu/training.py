@@ -60,11 +60,16 @@ def train(
     resume:             go on with the run in `out` from its last checkpoint, as if it had never stopped
     overwrite:          replace the run that is in `out`
     checkpoint_every:   seconds from one checkpoint to the next; 0: after every epoch
-    dataset:            what `siafu.load` takes to get `graph` again; kept for `siafu evaluate` and `predict`
+    dataset:            what `siafu.load` takes to get `graph` again, kept for `siafu evaluate` and `predict`; None:
+                        what it was loaded from
     progress:           told of every epoch
 
     With `out`, SIGINT and SIGTERM save a checkpoint at the end of the epoch and raise `Interrupted`.
     """
+    if not isinstance(graph, Graph):
+        raise BadInput(
+            f"train takes a siafu.Graph, not {type(graph).__name__}: make one with Graph.from_pyg, from_dgl or from_edges"
+        )
     options = Options(
         epochs, lr, weight_decay, decay, optimizer, seed, patience, normalize_features, evaluate_every
     )
@@ -108,6 +113,12 @@ class Run:
     seconds_total: float
     peak_rss_bytes: int
     path: Path | None = None
+
+    def __repr__(self) -> str:
+        scores = self.summary()
+        found = scores["test_accuracy"] if scores["test_accuracy"] is not None else scores["train_accuracy"]
+        split = "test" if scores["test_accuracy"] is not None else "train"
+        return f"Run({scores['model']} on {scores['dataset']}, {len(self.history)} epochs, {split} {scores['metric']} {found:.4f})"
 
     @classmethod
     def load(cls, path: str | Path, model: nn.Module | None = None) -> "Run":
@@ -262,7 +273,7 @@ def _config(graph: Graph, model: nn.Module, options: Options, dataset: str | Non
     config = {
         "siafu": __version__,
         "torch": torch.__version__,
-        "dataset": dataset,
+        "dataset": dataset or graph.source,
         "graph": {
             "name": graph.name,
             "vertices": graph.num_vertices,

@@ -35,7 +35,7 @@ def test_the_estimate_comes_first_and_the_table_has_a_line_a_server(siafu: Siafu
     ended = siafu("partition", fresh, parts=3, method="hash", widths="8,16,3")
     assert ended.code == 0
     assert ended.err.startswith("toy: 210 vertices,")
-    assert "on 3 servers, widths 8-16-3: at most about" in ended.err
+    assert "on 3 servers, widths 8-16-3: an even server needs at most about" in ended.err
     header, *rest = ended.out.splitlines()
     assert header.split()[:3] == ["server", "vertices", "in-edges"]
     assert [line.split()[0] for line in rest[:3]] == ["0", "1", "2"]

@@ -146,3 +146,10 @@ def test_importing_siafu_brings_in_neither_torch_nor_numba() -> None:
 
     program = "import sys, siafu; sys.exit(bool({'torch', 'numba', 'numpy', 'rich'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_changing_a_field_keeps_what_is_known_of_the_edges() -> None:
+    graph = triangle()
+    turned = graph.out_edges
+    assert graph.replace(name="other").out_edges is turned
+    assert graph.replace(edge_weight=np.ones(3, np.float32)).out_edges is not turned

@@ -38,6 +38,7 @@ def test_a_config_builds_the_same_model_again(name: str) -> None:
 @pytest.mark.parametrize("name", nn.MODELS)
 @pytest.mark.parametrize("options", [{}, {"norm": "layer_norm"}, {"residual": True}])
 def test_every_parameter_gets_a_gradient(name: str, options: dict[str, object]) -> None:
+    torch.manual_seed(0)  # by chance all logits of a layer have one sign, and the targets' gradient is 0
     model = nn.MODELS[name](12, 8, 3, 4, **options)
     model(some_graph()).square().sum().backward()
     silent = [key for key, value in model.named_parameters() if value.grad is None or not value.grad.any()]
@@ -148,3 +149,11 @@ def test_a_graph_without_features_or_with_others_is_refused() -> None:
         model(some_graph(x=None))
     with pytest.raises(BadInput, match="takes 5 features but the rows have 12"):
         model(some_graph())
+
+
+def test_calls_in_pygs_order_say_what_to_do() -> None:
+    x, edges = torch.ones(3, 5), torch.zeros(2, 1, dtype=torch.int64)
+    with pytest.raises(BadInput, match="model\\(graph\\) or model\\(graph, x\\), not with Tensor"):
+        nn.GCN(5, 8, 2, 3)(x, edges)
+    with pytest.raises(BadInput, match="layer\\(graph, x\\), not with Tensor first"):
+        nn.GCNConv(5, 8)(x, edges)

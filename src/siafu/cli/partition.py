@@ -105,7 +105,7 @@ def _estimate(graph: "Graph", parts: int, widths: list[int], memory: "ServerMemo
     )
     return (
         f"{graph.name}: {graph.num_vertices:,} vertices, {graph.num_edges:,} edges on {parts} servers, "
-        f"widths {'-'.join(map(str, widths))}: at most about {_size(memory.total)} a server ({shares})"
+        f"widths {'-'.join(map(str, widths))}: an even server needs at most about {_size(memory.total)} ({shares})"
     )
 
 

@@ -48,7 +48,7 @@ def train(
         int | None, typer.Option(min=1, help="Attention heads of the last layer (gat). [default: 1]")
     ] = None,
     aggr: Annotated[
-        str | None, typer.Option(help="How neighbours are gathered: mean or max (sage). [default: mean]")
+        str | None, typer.Option(help="How neighbours are gathered: mean, max or sum (sage). [default: mean]")
     ] = None,
     norm: Annotated[str | None, typer.Option(help="Normalisation between layers: layer_norm.")] = None,
     residual: Annotated[

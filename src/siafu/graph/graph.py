@@ -28,7 +28,9 @@ class Graph:
     ids:         [V] the vertices' names in the source, int64 or UTF-8 bytes; None: 0 to V - 1
     num_classes: how many classes `y` tells apart; 0 without labels
     name:        what to call the graph in reports
+    source:      what `siafu.load` takes to get it again; None: it was not loaded
 
+    Arrays are NumPy's; `torch.from_numpy` shares their memory.
     Self-loops that a layer wants (GCN, GAT) are the gather's matter: they are not stored here.
     Make one with `from_csr`, `from_edges`, `from_pyg`, `from_dgl` or `siafu.load`, which check what they get.
     """
@@ -44,6 +46,7 @@ class Graph:
     ids: NDArray[Any] | None = None
     num_classes: int = 0
     name: str = "graph"
+    source: str | None = None
 
     @classmethod
     def from_csr(
@@ -160,7 +163,12 @@ class Graph:
     def replace(self, **changes: Any) -> "Graph":
         """A graph with these fields changed, as they are: nothing is checked again."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return Graph(**(fields | changes))
+        graph = Graph(**(fields | changes))
+        if not changes.keys() & {"indptr", "indices", "edge_weight"}:
+            # What was found out about the edges still holds.
+            known = {name: value for name, value in self.__dict__.items() if name not in fields}
+            graph.__dict__.update(known)
+        return graph
 
     @property
     def num_vertices(self) -> int:

@@ -153,7 +153,9 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
     """
     manifest = _read_manifest(path)
     try:
-        arrays = {name: _map(path, entry, verify=verify) for name, entry in manifest["arrays"].items()}
+        arrays: dict[str, Any] = {
+            name: _map(path, entry, verify=verify) for name, entry in manifest["arrays"].items()
+        }
         graph = Graph(**arrays, num_classes=manifest["num_classes"], name=manifest["name"])
         counts = (manifest["num_vertices"], manifest["num_edges"])
         symmetric = bool(manifest["symmetric"])

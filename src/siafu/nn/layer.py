@@ -37,6 +37,8 @@ class Layer(nn.Module):
         return gathered
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        if not isinstance(graph, Graph):
+            raise BadInput(f"a layer is called as layer(graph, x), not with {type(graph).__name__} first")
         if len(x) != graph.num_vertices:
             raise BadInput(f"x has {len(x)} rows but the graph has {graph.num_vertices} vertices")
         return self.apply_vertex(self.propagate(graph, self.transform(x)), x)

@@ -124,6 +124,10 @@ class GNN(nn.Module):
             reset_parameters(module)
 
     def forward(self, graph: Graph, x: torch.Tensor | None = None) -> torch.Tensor:
+        if not isinstance(graph, Graph):
+            raise BadInput(
+                f"a model is called with a siafu.Graph, model(graph) or model(graph, x), not with {type(graph).__name__}"
+            )
         rows = features(graph) if x is None else x
         if rows.ndim != 2 or rows.shape[1] != self._config["in_channels"]:
             raise BadInput(

@@ -138,11 +138,11 @@ class RunDirectory:
             )
         if self.finished and not overwrite:
             raise BadInput(
-                f"{self.path} holds a finished run: choose another --out, or replace it with --overwrite"
+                f"{self.path} holds a finished run: choose another out, or overwrite it (on the command line --out, --overwrite)"
             )
         if self.exists and not overwrite:
             raise BadInput(
-                f"{self.path} holds a run that has not finished: go on with --resume, or replace it with --overwrite"
+                f"{self.path} holds a run that has not finished: resume or overwrite it (on the command line --resume, --overwrite)"
             )
 
 

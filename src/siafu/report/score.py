@@ -26,7 +26,9 @@ class Target:
     @classmethod
     def of(cls, graph: Graph) -> "Target":
         if graph.y is None:
-            raise BadInput(f"graph {graph.name!r} has no labels: give it y, or import it with labels")
+            raise BadInput(
+                f"graph {graph.name!r} has no labels: give it y, or import it with labels (--vertices or --labels)"
+            )
         return cls(torch.from_numpy(graph.y), graph.num_classes)
 
     @property

@@ -27,6 +27,12 @@ def load(name_or_path: str | Path, *, verify: bool = True) -> Graph:
 
     verify: compare a store's checksums, which reads it once
     """
+    graph = _load(name_or_path, verify=verify)
+    path = Path(name_or_path).expanduser()
+    return graph.replace(source=str(path.resolve()) if is_store(path) else str(name_or_path))
+
+
+def _load(name_or_path: str | Path, *, verify: bool) -> Graph:
     path = Path(name_or_path).expanduser()
     name = str(name_or_path)
     if is_store(path):

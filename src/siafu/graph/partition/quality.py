@@ -64,6 +64,7 @@ def measure(graph: Graph, partition: Partition, progress: Progress = silent) -> 
     edges, cut, forward = (np.zeros(parts, np.int64) for _ in range(3))
     needed_by = np.full(graph.num_vertices, -1, np.int32)
     done = 0
+    progress("measuring edges", 0, graph.num_edges)
     for server in range(parts):
         mine = by_server[starts[server] : starts[server + 1]]
         edges[server], cut[server], forward[server] = _count_sources(

@@ -47,6 +47,7 @@ def stream_owners(graph: Graph, parts: int, progress: Progress = silent) -> Owne
         candidate, votes = np.zeros_like(owner), np.zeros(graph.num_vertices, np.int32)
     seen, touched = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
     steps = max(1, min(graph.num_vertices, graph.num_edges // _EDGES_AT_ONCE))
+    progress("placing edges", 0, graph.num_edges)
     for first, last in intervals(graph.indptr, steps):
         _place(
             graph.indptr, graph.indices, costs, first, last, full, price, owner, load, seen, touched, candidate, votes
