@@ -12,6 +12,7 @@ from typing import IO
 from siafu.errors import BadInput, NoSpace
 
 _NO_ANONYMOUS_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
+_TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}  # what a rename says of a place that is not free
 
 
 def cache_directory() -> Path:
@@ -32,11 +33,18 @@ def disk_errors(where: Path) -> Iterator[None]:
             raise NoSpace(
                 f"no space left on the disk of {where}: nothing was written; free some or choose another place"
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise BadInput(
-                f"cannot write {where}: {error.strerror}; choose a place you may write to"
-            ) from error
-        raise
+        if not _is_of_the_disk(error):
+            raise
+        cause = (
+            error.strerror if error.filename in (None, str(where)) else f"{error.strerror}: {error.filename}"
+        )
+        raise BadInput(f"cannot write {where} ({cause}): choose a place you may write to") from error
+
+
+def _is_of_the_disk(error: OSError) -> bool:
+    """Whether a file is at fault: libraries raise kinds of OSError of their own, and so does the network."""
+    of_the_network = isinstance(error, ConnectionError | TimeoutError)
+    return error.errno is not None and type(error).__module__ == "builtins" and not of_the_network
 
 
 @contextmanager
@@ -83,17 +91,22 @@ class NewDirectory:
 
     Files are opened without a name where the system can (so that even a killed process leaves nothing
     behind), get their names in a temporary directory when `publish` is called, and one rename shows them.
+
+    kind:      what the directory is, in the words of an error
+    mark:      the file by which a directory of that kind is known
+    overwrite: replace one of that kind, or an empty directory; anything else is never touched
     """
 
-    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        if path.exists() and not overwrite:
-            raise BadInput(
-                f"{path} exists already: choose another name, or overwrite it (on the command line --overwrite)"
-            )
+    def __init__(self, path: Path, *, kind: str, mark: str, overwrite: bool = False) -> None:
         self.path = path
+        self._kind = kind
+        self._mark = mark
+        self._overwrite = overwrite
         self._files: dict[str, IO[bytes]] = {}
         self._named: Path | None = None
         with disk_errors(path):
+            if os.path.lexists(path):
+                self._refuse_to_replace()
             path.parent.mkdir(parents=True, exist_ok=True)
 
     def open(self, name: str) -> IO[bytes]:
@@ -130,13 +143,34 @@ class NewDirectory:
             self._named = None
 
     def _take_place(self, partial: Path) -> None:
-        if not self.path.exists():
-            partial.rename(self.path)
-            return
+        try:
+            if not os.path.lexists(self.path):
+                partial.rename(self.path)
+                return
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+        # Somebody may have put something there since we looked at the start.
+        self._refuse_to_replace()
         old = Path(tempfile.mkdtemp(prefix=f".{self.path.name}.", suffix=".old", dir=self.path.parent))
         self.path.rename(old / "replaced")
-        partial.rename(self.path)
-        shutil.rmtree(old, ignore_errors=True)
+        try:
+            partial.rename(self.path)
+        except OSError:
+            with suppress(OSError):
+                (old / "replaced").rename(self.path)
+            raise
+        finally:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def _refuse_to_replace(self) -> None:
+        if not self._overwrite:
+            raise BadInput(
+                f"{self.path} exists already: choose another name, or overwrite it (on the command line --overwrite)"
+            )
+        if (self.path / self._mark).is_file() or (self.path.is_dir() and not any(self.path.iterdir())):
+            return
+        raise BadInput(f"{self.path} is not a {self._kind}, so it is not overwritten: choose another name")
 
     def _anonymous(self) -> IO[bytes] | None:
         if not hasattr(os, "O_TMPFILE") or not Path("/proc/self/fd").exists():

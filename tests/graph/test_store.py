@@ -156,6 +156,92 @@ def test_an_existing_store_stays_unless_overwritten(saved: Path) -> None:
     assert [path.name for path in saved.parent.iterdir()] == ["some.store"]
 
 
+@pytest.mark.parametrize("what", ["directory", "file", "dangling link"])
+def test_what_is_no_store_is_never_overwritten(tmp_path: Path, what: str) -> None:
+    target = tmp_path / "mine"
+    if what == "directory":
+        target.mkdir()
+        (target / "thesis.txt").write_text("years of work")
+    elif what == "file":
+        target.write_text("years of work")
+    else:
+        target.symlink_to(tmp_path / "nowhere")
+    before = target.lstat()
+    with pytest.raises(BadInput, match="mine is not a store, so it is not overwritten"):
+        write_store(some_graph(), target, overwrite=True)
+    assert target.lstat() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_empty_directory_may_be_overwritten(tmp_path: Path) -> None:
+    write_store(some_graph(), tmp_path, overwrite=True)
+    assert read_store(tmp_path).name == "some"
+
+
+def _writer(path: Path, *, overwrite: bool = False) -> StoreWriter:
+    writer = StoreWriter(path, overwrite=overwrite)
+    writer.array("indptr", np.int64).append(np.zeros(1, np.int64))
+    writer.array("indices", np.int32)
+    return writer
+
+
+def _commit(writer: StoreWriter, name: str) -> None:
+    with writer:
+        writer.commit(name=name, num_classes=0, symmetric=True)
+
+
+def test_of_two_writers_to_one_path_the_first_to_finish_wins(tmp_path: Path) -> None:
+    first, second = _writer(tmp_path / "s"), _writer(tmp_path / "s")
+    _commit(first, "first")
+    with pytest.raises(BadInput, match="exists already"):
+        _commit(second, "second")
+    assert read_store(tmp_path / "s").name == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+def test_a_place_taken_between_the_look_and_the_rename_is_refused(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = _writer(saved.parent / "s")
+    saved.rename(saved.parent / "s")
+    there = iter([False])
+    monkeypatch.setattr(os.path, "lexists", lambda path: next(there, True))
+    with pytest.raises(BadInput, match="exists already"):
+        _commit(writer, "late")
+    assert read_store(saved.parent / "s").name == "some"
+
+
+def test_what_became_something_else_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    writer = _writer(tmp_path / "s", overwrite=True)
+    (tmp_path / "s").write_text("years of work")
+    with pytest.raises(BadInput, match="not a store"):
+        _commit(writer, "late")
+    assert (tmp_path / "s").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("file/s", "File exists|Not a directory"),
+        ("a" * 300, "File name too long"),
+        ("file/b/s", "Not a directory"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path, path: str, message: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=message) as caught:
+        write_store(some_graph(), tmp_path / path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadInput, match=message), files.replacing(tmp_path / path):
+        pass
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), TimeoutError("timed out")])
+def test_a_network_error_is_not_blamed_on_the_disk(tmp_path: Path, error: OSError) -> None:
+    with pytest.raises(type(error)), files.replacing(tmp_path / "f"):
+        raise error
+
+
 @pytest.mark.parametrize("nameless", [True, False])
 def test_a_writer_that_fails_leaves_nothing(
     tmp_path: Path, nameless: bool, monkeypatch: pytest.MonkeyPatch

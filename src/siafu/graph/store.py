@@ -70,7 +70,7 @@ class ArrayWriter:
         shape = (self.rows, *self.row_shape)
         with disk_errors(self._where):
             self._file.seek(0)
-            self._file.write(_npy_header(self.dtype, shape))
+            self._file.write(npy_header(self.dtype, shape))
             self._file.flush()
         return {"dtype": self.dtype.str, "shape": list(shape), "crc32": self._checksums}
 
@@ -92,7 +92,7 @@ class StoreWriter:
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self.path = path
-        self._directory = NewDirectory(path, overwrite=overwrite)
+        self._directory = NewDirectory(path, kind="store", mark=MANIFEST, overwrite=overwrite)
         self._arrays: dict[str, ArrayWriter] = {}
 
     def array(self, name: str, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> ArrayWriter:
@@ -215,7 +215,7 @@ def _map(path: Path, entry: dict[str, Any], *, verify: bool) -> NDArray[Any]:
         raise StoreError(
             f"{file} has {actual} bytes instead of {_HEADER + size}: it is truncated; copy or import it again"
         )
-    if header != _npy_header(dtype, shape):
+    if header != npy_header(dtype, shape):
         raise StoreError(
             f"{file} is corrupted: its header is not what {MANIFEST} says; copy or import it again"
         )
@@ -238,7 +238,7 @@ def _verify(file: Path, mapped: NDArray[Any], expected: list[int]) -> None:
         )
 
 
-def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """NumPy's own header, padded to a fixed size so that it can be written last."""
     description = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     text = str(description).encode("latin1")

@@ -7,18 +7,19 @@ One is written under another name and renamed, so that it is whole or absent; th
 """
 
 import json
+import os
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 
 from siafu.errors import StoreError
 from siafu.files import NewDirectory, disk_errors
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.graph import Graph
 from siafu.graph.partition.partition import Owners, Partition, owner_dtype
+from siafu.graph.store import npy_header
 
 VERSION = 1
 MANIFEST = "partition.json"
@@ -49,11 +50,11 @@ def save_partition(
         "graph": graph_fingerprint,
         "crc32": _checksum(owner),
     }
-    directory = NewDirectory(path, overwrite=overwrite)
+    directory = NewDirectory(path, kind="partition", mark=MANIFEST, overwrite=overwrite)
     try:
         with disk_errors(path):
             file = directory.open(OWNER)
-            npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(owner))
+            file.write(npy_header(owner.dtype, owner.shape))
             file.write(owner.data)
             directory.open(MANIFEST).write(json.dumps(manifest, indent=1).encode())
         directory.publish()
@@ -71,11 +72,7 @@ def read_partition(path: Path, graph: Graph, graph_fingerprint: str | None = Non
     if manifest["graph"] != (graph_fingerprint or fingerprint(graph)):
         raise StoreError(f"{path} is a partition of another graph than {graph.name}: {_AGAIN}")
     parts = manifest["parts"]
-    owner = _read_owner(path / OWNER)
-    if owner.dtype != owner_dtype(parts) or owner.shape != (graph.num_vertices,):
-        raise StoreError(
-            f"{path / OWNER} holds {owner.dtype} of shape {owner.shape} instead of an owner for each of {graph.num_vertices:,} vertices: {_AGAIN}"
-        )
+    owner = _read_owner(path / OWNER, parts, graph.num_vertices)
     if _checksum(owner) != manifest["crc32"]:
         raise StoreError(f"{path / OWNER} is corrupted: its checksum is wrong; {_AGAIN}")
     if len(owner) and not 0 <= int(owner.min()) <= int(owner.max()) < parts:
@@ -108,15 +105,24 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _read_owner(file: Path) -> Owners:
+def _read_owner(file: Path, parts: int, num_vertices: int) -> Owners:
+    dtype = np.dtype(owner_dtype(parts))
+    # Compared, never parsed: a damaged header can do no harm.
+    expected = npy_header(dtype, (num_vertices,))
+    size = len(expected) + num_vertices * dtype.itemsize
     try:
         with file.open("rb") as opened:
-            owner: Owners = npy.read_array(opened, allow_pickle=False)
+            header = opened.read(len(expected))
+            found = opened.seek(0, os.SEEK_END)
     except FileNotFoundError as error:
         raise StoreError(f"{file} is missing: the store was not copied whole; {_AGAIN}") from error
-    except (ValueError, EOFError, OSError) as error:
-        raise StoreError(f"{file} is truncated or not an array ({error}): {_AGAIN}") from error
-    return owner
+    if found != size:
+        raise StoreError(
+            f"{file} has {found} bytes instead of {size} for {num_vertices:,} vertices: it is truncated or not this graph's; {_AGAIN}"
+        )
+    if header != expected:
+        raise StoreError(f"{file} is corrupted: its header is not that of {num_vertices:,} owners; {_AGAIN}")
+    return np.fromfile(file, dtype, offset=len(expected))
 
 
 def _checksum(owner: Owners) -> int:
