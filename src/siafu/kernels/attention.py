@@ -170,7 +170,9 @@ def attend_range(
                     if positive is not None:
                         positive_share[i, h] *= shrink
                         _scale_head(positive, i, h, head_columns, shrink)
-                whole, part = weigh(logits, weights, above, h * _BLOCK, vectors, highest[h])
+                # If all logits so far are -inf, no edge counts yet; any finite shift gives weights of 0.
+                shift = highest[h] if highest[h] > -np.inf else kind(0)
+                whole, part = weigh(logits, weights, above, h * _BLOCK, vectors, shift)
                 total[h] += whole
                 if positive is not None:
                     positive_share[i, h] += part
@@ -187,8 +189,9 @@ def attend_range(
                     accumulate(positive, i, rows, near, 0, -1, -1, count, c, tile, above, _BLOCK, per_head)
             at, count = _next_edges(indices, at, indptr[i + 1], i, self_loops, near, False)
         for h in range(heads):
-            share = kind(1) / total[h] if total[h] > 0 else kind(0)
-            log_sum[i, h] = highest[h] + math.log(total[h]) if total[h] > 0 else kind(0)
+            # Written so that a sum that is not a number stays one: a divergence must be seen.
+            share = kind(0) if total[h] == 0 else kind(1) / total[h]
+            log_sum[i, h] = kind(0) if total[h] == 0 else highest[h] + math.log(total[h])
             _scale_head(out, i, h, head_columns, share)
             if positive is not None:
                 positive_share[i, h] *= share

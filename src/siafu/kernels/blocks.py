@@ -40,7 +40,9 @@ def soften(typing_context, logits, start, count, added, slope):  # type: ignore[
         def body(vector, state):  # type: ignore[no-untyped-def]
             at = _vector_at(builder, table, args[1], vector)
             z = builder.fadd(table.load(builder, at, 0), added)
-            z = builder.select(builder.fcmp_ordered(">", z, zero), z, builder.fmul(z, slope))
+            # An infinite logit stays so with a slope of 0, too: spare lanes and edges that count for nothing have one.
+            bent = builder.select(builder.fcmp_ordered("==", z, lowest), lowest, builder.fmul(z, slope))
+            z = builder.select(builder.fcmp_ordered(">", z, zero), z, bent)
             table.store(builder, z, at, 0)
             return [builder.select(builder.fcmp_ordered(">", z, state[0]), z, state[0])]
 
@@ -95,7 +97,7 @@ def weigh_back(typing_context, logits, log_sums, means, matches, keeps, start, c
             for kind, value in zip(signature.args[: 5 if dropping else 4], args, strict=False)
         ]
         added, slope = (splat(builder, value, codes[0].vector) for value in args[7:9])
-        zero, one = _constant(codes[0], 0.0), _constant(codes[0], 1.0)
+        zero, one, lowest = (_constant(codes[0], value) for value in (0.0, 1.0, float("-inf")))
 
         def body(vector, state):  # type: ignore[no-untyped-def]
             places = [_vector_at(builder, code, args[5], vector) for code in codes]
@@ -104,7 +106,8 @@ def weigh_back(typing_context, logits, log_sums, means, matches, keeps, start, c
             )
             z = builder.fadd(z, added)
             steep = builder.select(builder.fcmp_ordered(">", z, zero), one, slope)
-            weight = _exp(builder, codes[0], builder.fsub(builder.fmul(z, steep), log_sum))
+            bent = builder.select(builder.fcmp_ordered("==", z, lowest), lowest, builder.fmul(z, steep))
+            weight = _exp(builder, codes[0], builder.fsub(bent, log_sum))
             if keep:
                 match = builder.fmul(match, keep[0])
             pull = builder.fmul(builder.fmul(weight, builder.fsub(match, mean)), steep)
@@ -218,8 +221,9 @@ def _exp(builder: Builder, code: TableCode, x: Value) -> Value:
     if code.number == ir.DoubleType():
         return _unary(builder, code, "exp", x)
     lowest = _constant(code, _LOWEST)
-    enough = builder.fcmp_ordered(">", x, lowest)
-    x = builder.select(enough, x, lowest)
+    # Not a number is not below either: it goes through, so that a divergence is seen.
+    too_low = builder.fcmp_ordered("<=", x, lowest)
+    x = builder.select(too_low, lowest, x)
     scaled = fma(builder, x, _constant(code, 1.44269504088896341), _constant(code, 0.5))
     n = _unary(builder, code, "floor", scaled)
     r = fma(builder, n, _constant(code, -0.693359375), x)
@@ -231,4 +235,4 @@ def _exp(builder: Builder, code: TableCode, x: Value) -> Value:
     whole = ir.VectorType(I32, LANES)
     exponent = builder.add(builder.fptosi(n, whole), ir.Constant(whole, [127] * LANES))
     power = builder.bitcast(builder.shl(exponent, ir.Constant(whole, [23] * LANES)), code.vector)
-    return builder.select(enough, builder.fmul(p, power), _constant(code, 0.0))
+    return builder.select(too_low, _constant(code, 0.0), builder.fmul(p, power))

@@ -37,6 +37,7 @@ def is_table(values: NDArray[Any], columns: int) -> bool:
     return (
         values.ctypes.data % _LINE == 0
         and values.strides[0] % _LINE == 0
+        and values.strides[0] >= columns * values.itemsize
         and values.strides[1] == values.itemsize
         and columns % TILE_STEP == 0
     )

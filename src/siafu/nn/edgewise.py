@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd.function import once_differentiable
 
 from siafu.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.functions import call
 from siafu.nn.gather import Gather, Max, Mean, Sum
+from siafu.nn.tensors import check_rows
 
 _EDGES_AT_ONCE = 1 << 18
 
@@ -23,6 +25,7 @@ def gather_messages(
 
     The backward pass runs `apply_edge` again, a block of edges at a time, instead of keeping what it made.
     """
+    check_rows("x", x, graph)
     if type(gather) not in (Sum, Mean, Max):
         raise BadInput(f"apply_edge goes with Sum, Mean or Max, not {type(gather).__name__}")
     return call(_EdgeFunction, graph, apply_edge, gather, x, *parameters)
@@ -38,20 +41,31 @@ class _EdgeFunction(torch.autograd.Function):
         x: torch.Tensor,
         *parameters: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.settings = graph, apply_edge, gather
+        # Dropout must draw the same numbers when the backward pass makes the messages again.
+        ctx.settings = graph, apply_edge, gather, torch.get_rng_state()
         ctx.save_for_backward(x, *parameters)
         parts = [
             _reduce(graph, gather, first, last, apply_edge(*_ends(graph, x, first, last)))
             for first, last in _blocks(graph)
         ]
-        return torch.cat(parts)
+        return torch.cat(parts) if parts else x.new_zeros((0, x.shape[1]))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        graph, apply_edge, gather = ctx.settings
+        graph, apply_edge, gather, random = ctx.settings
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(random)
+            return _EdgeFunction._backward(ctx, graph, apply_edge, gather, gradients[0])
+
+    @staticmethod
+    def _backward(
+        ctx: Any, graph: Graph, apply_edge: EdgeFunction, gather: Gather, gradient: torch.Tensor
+    ) -> Any:
         x, *parameters = ctx.saved_tensors
         of_x = torch.zeros_like(x)
-        of_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        learnt = [parameter for parameter in parameters if parameter.requires_grad]
+        of_learnt = [torch.zeros_like(parameter) for parameter in learnt]
         for first, last in _blocks(graph):
             lo, hi = int(graph.indptr[first]), int(graph.indptr[last])
             if lo == hi:
@@ -60,15 +74,17 @@ class _EdgeFunction(torch.autograd.Function):
                 source, target = (rows.detach().requires_grad_() for rows in _ends(graph, x, first, last))
                 out = _reduce(graph, gather, first, last, apply_edge(source, target))
             found = torch.autograd.grad(
-                out, [source, target, *parameters], gradients[0][first:last], allow_unused=True
+                out, [source, target, *learnt], gradient[first:last], allow_unused=True
             )
             for ids, rows in zip(_edge_ids(graph, first, last), found[:2], strict=True):
                 if rows is not None:
                     of_x.index_add_(0, ids, rows)
-            for total, part in zip(of_parameters, found[2:], strict=True):
+            for total, part in zip(of_learnt, found[2:], strict=True):
                 if part is not None:
                     total += part
-        return None, None, None, of_x, *of_parameters
+        found_gradients = iter(of_learnt)
+        back = (next(found_gradients) if parameter.requires_grad else None for parameter in parameters)
+        return None, None, None, of_x, *back
 
 
 def _blocks(graph: Graph) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.autograd.function import once_differentiable
 
 from siafu.graph import Csr, Graph
 from siafu.kernels import (
@@ -47,6 +48,7 @@ class SumFunction(torch.autograd.Function):
         return _sum(x, graph, graph.in_edges, weighted, scaling, precision)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         graph, weighted, scaling, precision = ctx.settings
         swapped = scaling._replace(pre=scaling.post, post=scaling.pre)
@@ -63,11 +65,14 @@ class MaxFunction(torch.autograd.Function):
         rows = pack(values, None, storage(values, precision))
         out, ties = gather_max(graph.indptr, graph.indices, rows)
         ctx.settings = graph, rows, out, ties
-        return as_tensor(out, x.shape[1])
+        result = as_tensor(out, x.shape[1])
+        _watch(ctx, (x, rows), (result, out))
+        return result
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        graph, rows, maxima, ties = ctx.settings
+        graph, rows, maxima, ties = _unchanged(ctx)
         gradient = as_rows(gradients[0])
         columns = gradient.shape[1]
         shares = empty_table(len(gradient), columns, maxima.dtype)
@@ -103,11 +108,14 @@ class AttentionFunction(torch.autograd.Function):
             graph.indptr, graph.indices, rows, *logits, how, adjoint_follows=any(ctx.needs_input_grad)
         )
         ctx.settings = graph, rows, logits, attended, how, columns
-        return _join_heads(attended.out, how, columns)
+        result = _join_heads(attended.out, how, columns)
+        _watch(ctx, (x, rows), (source, logits[0]), (target, logits[1]), (result, attended.out))
+        return result
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        graph, rows, (source, target), attended, how, columns = ctx.settings
+        graph, rows, (source, target), attended, how, columns = _unchanged(ctx)
         given = as_rows(gradients[0])
         exact = pack_heads(given, how.heads, how.head_columns, given.dtype)
         packed = exact if rows.dtype == exact.dtype else pack(exact, None, rows.dtype)
@@ -128,6 +136,19 @@ class AttentionFunction(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _watch(ctx: Any, *kept: tuple[torch.Tensor, NDArray[Any]]) -> None:
+    """Let PyTorch watch the tensors whose memory the backward pass will read: a change in between is an error."""
+    ctx.save_for_backward(
+        *(tensor for tensor, array in kept if np.may_share_memory(tensor.detach().numpy(), array))
+    )
+
+
+def _unchanged(ctx: Any) -> Any:
+    """What forward kept, after PyTorch has made sure that nobody changed it since."""
+    _ = ctx.saved_tensors
+    return ctx.settings
 
 
 def _sum(
@@ -171,7 +192,7 @@ def _blocks(graph: Graph, edges: Csr, rows: Table) -> Blocks | None:
 
 def _join_heads(table: Table, how: Attention, columns: int) -> torch.Tensor:
     """[V, heads · columns] of a table whose heads may be padded."""
-    used = torch.from_numpy(table)[:, : how.heads * how.head_columns]
+    used = as_tensor(table, how.heads * how.head_columns)
     if columns == how.head_columns:
         return used
     return used.reshape(len(used), how.heads, how.head_columns)[:, :, :columns].flatten(1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from siafu.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.functions import AttentionFunction, MaxFunction, SumFunction, call
-from siafu.nn.tensors import Precision
+from siafu.nn.tensors import Precision, check_rows
 
 
 class Scaling(NamedTuple):
@@ -35,6 +35,10 @@ class Gather:
     """What the edges do with rows; `precision` is how rows are stored while they are gathered."""
 
     precision: Precision = "fp32"
+
+    def __post_init__(self) -> None:
+        if self.precision not in ("fp32", "bf16"):
+            raise BadInput(f"precision is {self.precision!r}: choose fp32 or bf16")
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Sum(Gather):
         return Scaling()
 
     def __call__(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        check_rows("x", x, graph)
         return call(SumFunction, x, graph, self.weighted, self.scaling(graph, x.dtype), self.precision)
 
 
@@ -91,7 +96,7 @@ class GcnSum(Sum):
                 # As PyG does it: the last of several parallel self-loops is the one that stays.
                 self_weight[vertex] = stored
             degree = degree + self_weight
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where(degree != 0, degree**-0.5, 0)
         return Scaling(self_weight, factor, factor)
 
@@ -101,6 +106,7 @@ class Max(Gather):
     """out_i = the greatest x_j of each column over the stored in-edges; 0 where there are none."""
 
     def __call__(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        check_rows("x", x, graph)
         return call(MaxFunction, x, graph, self.precision)
 
 
@@ -117,8 +123,11 @@ class Softmax(Gather):
     self_loops: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.slope <= 1:
             raise BadInput(f"negative_slope is {self.slope}: it must lie between 0 and 1")
+        if self.heads < 1:
+            raise BadInput(f"heads is {self.heads}: there must be at least one")
 
     def __call__(
         self,
@@ -129,6 +138,15 @@ class Softmax(Gather):
         *,
         dropout: float = 0.0,
     ) -> torch.Tensor:
+        check_rows("x", x, graph)
+        if x.shape[1] % self.heads:
+            raise BadInput(f"x has {x.shape[1]} columns, which {self.heads} heads cannot share evenly")
+        for name, logits in (("source", source), ("target", target)):
+            check_rows(name, logits, graph)
+            if logits.shape[1] != self.heads or logits.dtype != x.dtype:
+                raise BadInput(
+                    f"{name} is {logits.dtype} of shape {list(logits.shape)}: give a logit of x's type for each of the {self.heads} heads"
+                )
         seed = int(torch.randint(2**62, ()).item()) if dropout > 0 else 0
         return call(AttentionFunction, x, source, target, graph, self, dropout, seed)
 

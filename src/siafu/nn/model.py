@@ -128,7 +128,7 @@ class GNN(nn.Module):
             raise BadInput(
                 f"a model is called with a siafu.Graph, model(graph) or model(graph, x), not with {type(graph).__name__}"
             )
-        rows = features(graph) if x is None else x
+        rows = features(graph).to(next(self.parameters()).dtype) if x is None else x
         if rows.ndim != 2 or rows.shape[1] != self._config["in_channels"]:
             raise BadInput(
                 f"the model takes {self._config['in_channels']} features but the rows have {rows.shape[-1]}: "

@@ -30,8 +30,16 @@ def as_rows(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def as_tensor(table: NDArray[Any], columns: int) -> torch.Tensor:
-    """The first columns of a table, sharing its memory."""
-    return torch.from_numpy(table)[:, :columns]
+    """The first columns of a table, sharing its memory; no view of another tensor, so it may be changed in place."""
+    return torch.from_numpy(table[:, :columns])
+
+
+def check_rows(name: str, tensor: torch.Tensor, graph: Graph) -> None:
+    """Kernels check no bound: what they read must have a row for each vertex."""
+    if tensor.ndim != 2 or len(tensor) != graph.num_vertices:
+        raise BadInput(
+            f"{name} has shape {list(tensor.shape)}: a gather wants one row for each of the {graph.num_vertices} vertices"
+        )
 
 
 def storage(rows: NDArray[Any], precision: Precision) -> type[np.generic]:
