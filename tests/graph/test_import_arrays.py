@@ -89,6 +89,23 @@ def test_edges_in_one_array_are_rows_or_columns(source: Path, turned: bool) -> N
     assert graph.num_vertices == 5
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_edges_in_one_array_are_read_in_fortran_order(source: Path, turned: bool, count: int) -> None:
+    pairs = np.array([[0, 1, 2, 2], [1, 2, 0, 1]])[:, :count]
+    pairs = pairs.T if turned and count != 2 else pairs  # [2, 2] holds rows
+    np.savez(source, edge_index=np.asfortranarray(pairs), num_nodes=5)
+    assert edge_set(imported(source)) == [(0, 1), (1, 2), (2, 0), (2, 1)][:count]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("turned", [False, True])
+def test_hardly_any_edges_in_one_array_are_read(source: Path, turned: bool, count: int) -> None:
+    pairs = np.array([[0], [1]])[:, :count]
+    np.savez(source, edge_index=pairs.T.copy() if turned else pairs, num_nodes=2)
+    assert edge_set(imported(source)) == [(0, 1)][:count]
+
+
 def test_an_edge_list_with_split_and_sparse_features_is_read(shared_data: Path, tmp_path: Path) -> None:
     source = tmp_path / "cora.npz"
     source.symlink_to(shared_data / "graphs" / "cora.npz")

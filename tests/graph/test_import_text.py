@@ -67,6 +67,22 @@ def test_columns_are_taken_by_name_or_by_position(source: Path) -> None:
         assert graph.edge_weight.tolist() == [5.0, 7.0]
 
 
+@pytest.mark.parametrize(
+    "columns", [{"src": "0", "dst": "0"}, {"src": "target"}, {"weight": "1"}, {"dst": "2", "weight": "2"}]
+)
+def test_one_column_is_not_taken_for_two_things(source: Path, columns: dict[str, str]) -> None:
+    source.write_text("source,target,x\n0,1,5\n1,0,6\n")
+    with pytest.raises(BadInput, match="one column is given for two of source, destination and weight"):
+        imported(source, **columns)
+
+
+def test_a_well_known_weight_column_can_be_asked_for_as_an_end(source: Path) -> None:
+    source.write_text("source,weight\n0,1\n1,0\n")
+    graph = imported(source, dst="weight")
+    assert edge_set(graph) == [(0, 1), (1, 0)]
+    assert graph.edge_weight is None
+
+
 def test_a_given_delimiter_and_header_overrule_the_looks(source: Path) -> None:
     source.write_text("1,5|2\n3,5|4\n")
     graph = imported(source, delimiter="|", header=False, ids="names")

@@ -19,7 +19,8 @@ _SKIP_BYTES = 1 << 20
 class ArrayFile:
     """One array of a file: its type and shape are known at once, its values are read on demand.
 
-    member: the array's name in an `.npz` archive; None where `path` is an `.npy` file
+    member:    the array's name in an `.npz` archive; None where `path` is an `.npy` file
+    by_column: whether the file holds one column after the other, in Fortran's order
     """
 
     def __init__(self, path: Path, member: str | None = None) -> None:
@@ -27,7 +28,7 @@ class ArrayFile:
         self._member = member
         self.where = str(path) if member is None else f"{path}[{member}]"
         with self._open() as file:
-            self.shape, self._fortran, self.dtype = self._header(file)
+            self.shape, self.by_column, self.dtype = self._header(file)
         if self.dtype.hasobject:
             raise BadInput(f"{self.where} holds Python objects, which only pickle reads: save it as numbers")
 
@@ -36,8 +37,15 @@ class ArrayFile:
 
     def flat(self) -> "ArrayFile":
         """The same values as one long row."""
+        self._check_rows()
         view = copy.copy(self)
         view.shape = (int(np.prod(self.shape, dtype=np.int64)),)
+        return view
+
+    def turned(self) -> "ArrayFile":
+        """The transpose, whose rows are this array's columns."""
+        view = copy.copy(self)
+        view.shape, view.by_column = self.shape[::-1], not self.by_column
         return view
 
     @property
@@ -46,10 +54,7 @@ class ArrayFile:
 
     def cursor(self, start: int = 0) -> "ArrayCursor":
         """Begin reading at row `start`."""
-        if self._fortran and len([length for length in self.shape if length > 1]) > 1:
-            raise BadInput(
-                f"{self.where} is stored column by column: save it with np.ascontiguousarray, so that rows can be read"
-            )
+        self._check_rows()
         return ArrayCursor(self, start)
 
     def blocks(self, most_bytes: int) -> Iterator[NDArray[Any]]:
@@ -68,6 +73,12 @@ class ArrayFile:
     @property
     def row_bytes(self) -> int:
         return self.dtype.itemsize * int(np.prod(self.row_shape, dtype=np.int64))
+
+    def _check_rows(self) -> None:
+        if self.by_column and len([length for length in self.shape if length > 1]) > 1:
+            raise BadInput(
+                f"{self.where} is stored column by column: save it with np.ascontiguousarray, so that rows can be read"
+            )
 
     def _open(self) -> "_Stream":
         return _Stream(self.path, self._member)

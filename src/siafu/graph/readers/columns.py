@@ -49,6 +49,13 @@ def edge_columns(
     source = known_column(columns, SOURCE) if src is None else asked_column(path, columns, count, src)
     target = known_column(columns, DESTINATION) if dst is None else asked_column(path, columns, count, dst)
     weights = known_column(columns, WEIGHT) if weight is None else asked_column(path, columns, count, weight)
+    if weight is None and weights in (source, target):
+        weights = None  # the column is asked for as an end
+    chosen = [column for column in (source, target, weights) if column is not None]
+    if len(set(chosen)) < len(chosen):
+        raise BadInput(
+            f"{path}: one column is given for two of source, destination and weight: name a column for each"
+        )
     free = [column for column in range(max(2, count)) if column not in (source, target, weights)]
     if source is None:
         source = free.pop(0)

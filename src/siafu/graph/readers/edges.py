@@ -63,17 +63,22 @@ class ListedEdges:
 
     @property
     def _count(self) -> int:
-        return max(self.ends[0].shape) if self._in_rows else len(self.ends[0])
+        return self.ends[0].shape[1] if self._in_rows else len(self.ends[0])
 
     @property
     def _in_rows(self) -> bool:
         return len(self.ends) == 1 and self.ends[0].shape[0] == 2
 
     def _cursors(self) -> list[ArrayCursor]:
-        if self._in_rows:
-            flat = self.ends[0].flat()
-            return [flat.cursor(), flat.cursor(len(flat) // 2)]
-        return [array.cursor() for array in self.ends]
+        if len(self.ends) == 2:
+            return [array.cursor() for array in self.ends]
+        pairs, in_rows = self.ends[0], self._in_rows
+        if pairs.by_column:
+            pairs, in_rows = pairs.turned(), not in_rows
+        if not in_rows:
+            return [pairs.cursor()]
+        flat = pairs.flat()
+        return [flat.cursor(), flat.cursor(len(flat) // 2)]
 
 
 @dataclass(frozen=True)
