@@ -34,6 +34,11 @@ def source(tmp_path: Path) -> Path:
         "# SNAP\n# FromNodeId\tToNodeId\n0\t1\n1\t2\n2\t0\n",
         '"0","1"\n"1","2"\n"2","0"\n',
         "\ufeffsrc,dst\n0,1\n1,2\n2,0\n",
+        "\ufeff0,1\n1,2\n2,0\n",
+        "\ufeff0 1\n1 2\n2 0\n",
+        "\ufeff# a comment\n0,1\n1,2\n2,0\n",
+        "0,1\r\r\n1,2\r\n2,0\r",
+        '"0" , "1" \n"1","2"\n"2","0"\r\n',
         "weird,words\n0,1\n1,2\n2,0\n",
         "0,1,x\n1,2,y\n2,0,z\n",
         "+0,1\n1,2\n2,0\n",
@@ -186,7 +191,16 @@ def test_many_blocks_give_all_rows_once(source: Path) -> None:
         ("0,1,2\n1,2,1e9x\n", {"weight": "2"}, "line 2: '1e9x' in column 2 is not a number"),
         ("0,1\n1,9\n", {"num_vertices": 5}, "line 2: id 9 in column 1 is out of range: with 5 vertices"),
         ("0,1\n1,-2\n", {"num_vertices": 5}, "line 2: id -2 in column 1 is out of range"),
-        ("0,1\n1,99999999999999999999\n", {}, "line 2: '99999999999999999999' in column 1 is not a whole"),
+        ("0,1\n1,99999999999999999999\n", {}, "line 2: 99999999999999999999 in column 1 is too large"),
+        ("0,1\n1,9223372036854775808\n", {}, "line 2: 9223372036854775808 in column 1 is too large"),
+        ("0,1\n1,99999999999999999999x\n", {}, "in column 1 is not a whole number"),
+        ("0,1\r1,2\r2,0\r", {}, "line 1: a carriage return stands inside the line"),
+        ("src,dst\r0,1\r1,2\r", {}, "line 1: a carriage return stands inside the line"),
+        ("src,dst\n0,1\n# a\r1,2\r3,4\n", {}, "line 3: a carriage return stands inside the line"),
+        ("0 1\n1\x002 3\n", {}, "line 2: '1\\x002' in column 0 is not a whole number"),
+        ('1,2\n"1"23,4\n', {}, "line 2: '23' stands after the closing quote in column 0"),
+        ('1 2\n3 "1"23\n', {}, "line 2: '23' stands after the closing quote in column 1"),
+        ("a,b\nb,a\0\n", {"header": False}, "line 2: the name 'a\\x00' in column 1 is not UTF-8, or has"),
         ('a,b\n"c,d\n', {"header": False}, "line 2: a quote in column 0 is not closed"),
         ("src,dst\n0,1\n", {"src": "from"}, "edges.csv has no column 'from': it has src, dst"),
         ("0,1\n", {"dst": "7"}, "has no column '7': it has no header and 2 columns, counted from 0"),
@@ -205,6 +219,34 @@ def test_a_bad_line_is_refused_with_its_place(
         imported(source, **options)
     assert message in str(error.value)
     assert sorted(path.name for path in source.parent.iterdir()) == ["edges.csv"]
+
+
+def test_a_name_that_is_not_utf8_is_refused_with_its_place(source: Path) -> None:
+    source.write_bytes("# h\xe9\nsrc,dst\nzoë,b\n".encode() + "b,é\n".encode("latin-1") + b"\xff,b\n")
+    with pytest.raises(BadInput, match="line 4: the name '�' in column 'dst' is not UTF-8"):
+        imported(source)
+
+
+def test_a_comment_need_not_be_utf8(source: Path) -> None:
+    source.write_bytes("# é\n".encode("latin-1") + b"src,dst\na,b\n")
+    assert edge_set(imported(source)) == [(b"a", b"b")]
+
+
+def test_the_largest_ids_are_read(source: Path) -> None:
+    source.write_text(
+        "9223372036854775807 1000000000000000000\n-9223372036854775807 00000000000000000000007\n"
+    )
+    graph = imported(source)
+    assert graph.ids is not None
+    assert graph.ids.tolist() == [-(2**63) + 1, 7, 10**18, 2**63 - 1]
+
+
+@pytest.mark.parametrize("zero", ["0e9999", "-0e9999", "0.0e99999999999999999999", "1e-99999999999999999999"])
+def test_a_weight_may_be_zero_with_any_exponent(source: Path, zero: str) -> None:
+    source.write_text(f"0,1,{zero}\n")
+    graph = imported(source, weight="2")
+    assert graph.edge_weight is not None
+    assert graph.edge_weight.tolist() == [0.0]
 
 
 def test_a_line_number_counts_all_blocks_before(source: Path) -> None:

@@ -10,11 +10,26 @@ from siafu.jit import kernel
 SKIP, INTEGER, NUMBER, WEIGHT, NAME, WORD = range(6)
 """What to do with a column. A NUMBER may be empty, which is NaN; a WEIGHT must be finite; a WORD is a NAME that may be empty."""
 
-FINE, NOT_INTEGER, NOT_NUMBER, NOT_FINITE, MISSING, OUT_OF_RANGE, OPEN_QUOTE = range(7)
+(
+    FINE,
+    NOT_INTEGER,
+    TOO_LARGE,
+    NOT_NUMBER,
+    NOT_FINITE,
+    MISSING,
+    OUT_OF_RANGE,
+    OPEN_QUOTE,
+    AFTER_QUOTE,
+    STRAY_RETURN,
+    NOT_TEXT,
+) = range(11)
 """What can be wrong with a field."""
 
-WHITESPACE = 0
-"""The delimiter that stands for any run of spaces and tabs."""
+WHITESPACE = -1
+"""The delimiter that stands for any run of spaces and tabs; no byte equals it."""
+
+_MOST = 2**63 - 1
+_MOST_POWER = 9999  # far beyond any number that is neither 0 nor infinite
 
 Bytes = NDArray[np.uint8]
 
@@ -25,6 +40,15 @@ def count_lines(data: Bytes, stop: int) -> int:
     for i in range(stop):
         lines += data[i] == 10
     return lines
+
+
+@kernel
+def find_stray_return(data: Bytes, stop: int) -> int:
+    """Where a carriage return stands that does not end a line; -1 if none does."""
+    for i in range(stop):
+        if data[i] == 13 and data[i + 1] != 10 and data[i + 1] != 13:
+            return i
+    return -1
 
 
 @kernel
@@ -62,19 +86,30 @@ def _unquote(data: Bytes, at: int) -> tuple[int, int]:
 
 
 @kernel
-def _parse_integer(data: Bytes, lo: int, hi: int) -> tuple[int, bool]:
+def _only_blanks(data: Bytes, lo: int, hi: int) -> bool:
+    while lo < hi and _is_blank(data[lo]):
+        lo += 1
+    return lo == hi
+
+
+@kernel
+def _parse_integer(data: Bytes, lo: int, hi: int) -> tuple[int, int]:
+    """A whole number, and what is wrong with it; one that is TOO_LARGE is given as the largest there is."""
     negative = lo < hi and data[lo] == 45
     if lo < hi and (data[lo] == 45 or data[lo] == 43):
         lo += 1
-    if lo == hi or hi - lo > 18:
-        return 0, False
+    if lo == hi:
+        return 0, NOT_INTEGER
     value = 0
+    wrong = FINE
     for i in range(lo, hi):
         digit = int(data[i]) - 48
         if digit < 0 or digit > 9:
-            return 0, False
-        value = value * 10 + digit
-    return (-value if negative else value), True
+            return 0, NOT_INTEGER
+        if i - lo >= 18 and value > (_MOST - digit) // 10:  # 18 digits always fit
+            wrong = TOO_LARGE
+        value = _MOST if wrong == TOO_LARGE else value * 10 + digit
+    return (-value if negative else value), wrong
 
 
 @kernel
@@ -121,10 +156,12 @@ def _parse_number(data: Bytes, lo: int, hi: int) -> tuple[float, bool]:
     if lo < hi:
         if (data[lo] | 32) != 101:
             return 0.0, False
-        power, fine = _parse_integer(data, lo + 1, hi)
-        if not fine or abs(power) > 9999:
+        power, wrong = _parse_integer(data, lo + 1, hi)
+        if wrong == NOT_INTEGER:
             return 0.0, False
-        exponent += power
+        exponent += min(max(power, -_MOST_POWER), _MOST_POWER)
+    if mantissa == 0.0:
+        return sign * 0.0, True
     # Dividing by a power that is exact rounds once; multiplying by its inverse would round twice.
     if exponent < 0:
         return sign * (mantissa / 10.0 ** (-exponent)), True
@@ -176,7 +213,11 @@ def parse_rows(
                 if end < 0:
                     error[0], error[1], error[2], error[3], error[4] = OPEN_QUOTE, lo, hi, column, lines
                     return row
-                end = _field_end(data, end, delimiter)
+                close = end
+                end = _field_end(data, close, delimiter)
+                if not _only_blanks(data, close, end):
+                    error[0], error[1], error[2], error[3], error[4] = AFTER_QUOTE, close, end, column, lines
+                    return row
             else:
                 end = _field_end(data, at, delimiter)
                 hi = end
@@ -186,11 +227,9 @@ def parse_rows(
             slot = slots[column]
             wrong = FINE
             if kind == INTEGER:
-                value, fine = _parse_integer(data, lo, hi)
+                value, wrong = _parse_integer(data, lo, hi)
                 integers[slot, row] = value
-                if not fine:
-                    wrong = NOT_INTEGER
-                elif id_stop >= 0 and (value < 0 or value >= id_stop):
+                if wrong == FINE and id_stop >= 0 and (value < 0 or value >= id_stop):
                     wrong = OUT_OF_RANGE
             elif kind in (NUMBER, WEIGHT):
                 number, fine = _parse_number(data, lo, hi)

@@ -123,11 +123,15 @@ class TextTable:
         name = repr(self.columns[column]) if self.columns and column < len(self.columns) else str(column)
         what = {
             parse.NOT_INTEGER: f"{field!r} in column {name} is not a whole number; if ids are names, give --ids names",
+            parse.TOO_LARGE: f"{field} in column {name} is too large: whole numbers go to 2**63 - 1; if ids are names, give --ids names",
             parse.NOT_NUMBER: f"{field!r} in column {name} is not a number",
             parse.NOT_FINITE: f"{field!r} in column {name} is not a finite number",
             parse.MISSING: f"there is nothing in column {name}: expected at least {plan.num_columns} columns",
             parse.OUT_OF_RANGE: f"id {field} in column {name} is out of range: with {plan.id_stop} vertices, ids go from 0 to {plan.id_stop - 1}",
             parse.OPEN_QUOTE: f"a quote in column {name} is not closed before the line ends",
+            parse.AFTER_QUOTE: f"{field!r} stands after the closing quote in column {name}: put the quote at the field's end",
+            parse.STRAY_RETURN: "a carriage return stands inside the line: end lines with a newline, \\n or \\r\\n",
+            parse.NOT_TEXT: f"the name {field!r} in column {name} is not UTF-8, or has a zero byte: save the file as UTF-8",
         }[wrong]
         raise BadInput(f"{self.path}, line {first_line + lines}: {what}")
 
@@ -168,6 +172,7 @@ class _Plan:
 
     def parse(self, text: bytearray) -> _ParsedText:
         data = np.frombuffer(text, np.uint8)
+        stray = parse.find_stray_return(data, len(data)) if b"\r" in text else -1
         lines = parse.count_lines(data, len(data))
         counts = self.counts
         integers = np.empty((counts.get(parse.INTEGER, 0), lines), np.int64)
@@ -175,23 +180,44 @@ class _Plan:
         starts = np.empty((counts.get(parse.NAME, 0) + counts.get(parse.WORD, 0), lines), np.int64)
         lengths = np.empty_like(starts)
         error = np.zeros(5, np.int64)
-        rows = parse.parse_rows(
-            data,
-            len(data),
-            self.delimiter,
-            self.kinds,
-            self.slots,
-            self.id_stop,
-            integers,
-            numbers,
-            starts,
-            lengths,
-            error,
+        names_are_fine = parse.NAME not in counts or _is_text(text)
+        rows = (
+            0
+            if stray >= 0
+            else parse.parse_rows(
+                data,
+                len(data),
+                self.delimiter,
+                self.kinds,
+                self.slots,
+                self.id_stop,
+                integers,
+                numbers,
+                starts,
+                lengths,
+                error,
+            )
         )
         names = [
             Names(data, start[:rows], length[:rows]) for start, length in zip(starts, lengths, strict=True)
         ]
+        if stray >= 0:
+            error[:] = parse.STRAY_RETURN, stray, stray + 1, 0, text.count(b"\n", 0, stray)
+        elif not names_are_fine and error[0] == parse.FINE:
+            self._find_bad_name(text, names, error)
         return _ParsedText(data, rows, lines, integers[:, :rows], numbers[:rows], names, error)
+
+    def _find_bad_name(self, text: bytearray, names: list[Names], error: NDArray[np.int64]) -> None:
+        """Say where the first name is that is no text, if there is one."""
+        for column in np.flatnonzero(self.kinds == parse.NAME):
+            found = names[self.slots[column]]
+            wrong = next((row for row in range(found.size) if not _is_text(found.text(row))), None)
+            if wrong is None:
+                continue
+            lo, length = int(found.starts[wrong]), int(found.lengths[wrong])
+            lines = text.count(b"\n", 0, lo)
+            if error[0] == parse.FINE or lines < error[4]:
+                error[:] = parse.NOT_TEXT, lo, lo + length, column, lines
 
 
 class TextEdges:
@@ -232,6 +258,16 @@ class TextEdges:
 
     def _weights(self, block: TableBlock) -> NDArray[np.float32] | None:
         return block.numbers[:, 0] if self.weighted else None
+
+
+def _is_text(data: bytes | bytearray) -> bool:
+    if b"\0" in data:
+        return False
+    try:
+        data.isascii() or data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def is_integer(field: str) -> bool:

@@ -15,8 +15,10 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def whole_lines(file: IO[bytes], block_bytes: int, path: Path, *, skip_header: bool) -> Iterator[bytearray]:
-    """The file in blocks of whole lines, each ending with a newline."""
-    text = bytearray()
+    """The file in blocks of whole lines, each ending with a newline, without a byte order mark."""
+    text = bytearray(read_some(file, len(_BOM), path))
+    if text == _BOM:
+        text.clear()
     while True:
         more = read_some(file, block_bytes, path)
         text += more
@@ -44,12 +46,12 @@ def whole_lines(file: IO[bytes], block_bytes: int, path: Path, *, skip_header: b
 
 def _blank_header(text: bytearray) -> bool:
     """Overwrite the first row by spaces, so that lines keep their numbers; whether there was one."""
-    start = len(_BOM) if text.startswith(_BOM) else 0
+    start = 0
     while start < len(text):
         end = text.index(b"\n", start)
         line = text[start:end].strip()
         if line and line[0] not in b"#%":
-            text[:end] = bytes(byte if byte == 10 else 32 for byte in text[:end])
+            text[:end] = bytes(byte if byte in b"\r\n" else 32 for byte in text[:end])
             return True
         start = end + 1
     return False
