@@ -7,8 +7,9 @@ A store is written under another name and renamed, so that it is whole or absent
 """
 
 import json
+import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -19,6 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from siafu.errors import StoreError
 from siafu.files import NewDirectory, disk_errors
+from siafu.graph import content
 from siafu.graph.graph import Graph
 from siafu.threads import run_all
 
@@ -27,6 +29,14 @@ MANIFEST = "graph.json"
 REQUIRED = ("indptr", "indices")
 OPTIONAL = ("edge_weight", "x", "y", "train", "val", "test", "ids")
 
+_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "name": lambda value: isinstance(value, str),
+    "num_vertices": content.is_count,
+    "num_edges": content.is_count,
+    "num_classes": lambda value: content.is_count(value) and value <= content.MAX_CLASSES,
+    "symmetric": lambda value: isinstance(value, bool),
+    "arrays": lambda value: isinstance(value, dict),
+}
 _BLOCK = 64 << 20  # bytes under one checksum: blocks are verified in parallel
 _HEADER = 128  # bytes before an array's data: rows stay aligned to cache lines when mapped
 
@@ -143,88 +153,123 @@ def write_store(graph: Graph, path: Path, *, overwrite: bool = False) -> None:
 
 
 def is_store(path: Path) -> bool:
-    return (path / MANIFEST).is_file()
+    try:
+        return (path / MANIFEST).is_file()
+    except (OSError, ValueError):  # a name that is too long, or a place we may not look into
+        return False
 
 
 def read_store(path: Path, *, verify: bool = True) -> Graph:
     """Map a store into memory: nothing is copied, pages are read when used, and never written back.
 
-    verify: compare every checksum first, which reads the store once. Sizes and types are always compared.
+    verify: compare every checksum and look at every edge, label and split first, which reads the store once.
+            Sizes and types are always compared.
     """
     manifest = _read_manifest(path)
     try:
-        arrays: dict[str, Any] = {
-            name: _map(path, entry, verify=verify) for name, entry in manifest["arrays"].items()
-        }
+        arrays = _map_all(path, manifest, verify=verify)
         graph = Graph(**arrays, num_classes=manifest["num_classes"], name=manifest["name"])
-        counts = (manifest["num_vertices"], manifest["num_edges"])
-        symmetric = bool(manifest["symmetric"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise StoreError(
-            f"{path / MANIFEST} lacks or misnames a field ({error}): import the graph again"
-        ) from error
-    if counts != (graph.num_vertices, graph.num_edges):
-        raise StoreError(
-            f"{path / MANIFEST} counts other vertices or edges than its arrays have: import the graph again"
-        )
+        if verify:
+            content.check_values(graph)
+    except StoreError as error:
+        where = "" if str(path) in str(error) else f"{path}: "
+        raise StoreError(f"{where}{error}") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise _misnamed(path, str(error)) from error
     # Known since the store was written; finding it out again would read every edge.
-    graph.__dict__["is_symmetric"] = symmetric
+    graph.__dict__["is_symmetric"] = manifest["symmetric"]
     return graph
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    if not path.is_dir():
+    manifest = _parse_manifest(path)
+    if not isinstance(manifest, dict) or manifest.get("format") != "siafu graph":
+        raise StoreError(f"{path / MANIFEST} does not describe a siafu graph")
+    version = manifest.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
         raise StoreError(
-            f"no store at {path}: give the directory that 'siafu import' or 'siafu generate' wrote"
+            f"{path} is a store of version {version}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
         )
+    for field, fits in _FIELDS.items():
+        if not fits(manifest.get(field)):
+            raise _misnamed(path, repr(field))
+    return manifest
+
+
+def _parse_manifest(path: Path) -> Any:
+    file = path / MANIFEST
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
+        if not path.is_dir():
+            raise StoreError(
+                f"no store at {path}: give the directory that 'siafu import' or 'siafu generate' wrote"
+            )
+        _regular_size(file)
+        return json.loads(file.read_bytes())
     except FileNotFoundError as error:
         raise StoreError(
             f"{path} has no {MANIFEST}: it is not a store, or not all of it was copied"
         ) from error
-    except (ValueError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise StoreError(
-            f"{path / MANIFEST} is not readable JSON ({error}): import the graph again"
+            f"{file} cannot be read ({error.strerror}): copy or import the store again"
         ) from error
-    if not isinstance(manifest, dict) or manifest.get("format") != "siafu graph":
-        raise StoreError(f"{path / MANIFEST} does not describe a siafu graph")
-    version = manifest.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise StoreError(
-            f"{path} is a store of version {version}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
-        )
-    return manifest
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{file} is not readable JSON ({error}): import the graph again") from error
 
 
-def _map(path: Path, entry: dict[str, Any], *, verify: bool) -> NDArray[Any]:
-    file = path / entry["file"]
-    if Path(entry["file"]).name != entry["file"]:
-        raise StoreError(f"{path / MANIFEST} names a file outside of the store: {entry['file']!r}")
-    dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
-    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+def _misnamed(path: Path, what: str) -> StoreError:
+    return StoreError(f"{path / MANIFEST} lacks or misnames a field ({what}): import the graph again")
+
+
+def _regular_size(file: Path) -> int:
+    """How many bytes a file has. What is no file is refused: opening a pipe would wait forever."""
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise StoreError(f"{file} is not a file: copy or import the store again")
+    return status.st_size
+
+
+def _map_all(path: Path, manifest: dict[str, Any], *, verify: bool) -> dict[str, Any]:
+    counts = (manifest["num_vertices"], manifest["num_edges"])
+    arrays: dict[str, Any] = {}
+    for name, entry in manifest["arrays"].items():
+        if Path(entry["file"]).name != entry["file"]:
+            raise StoreError(f"{path / MANIFEST} names a file outside of the store: {entry['file']!r}")
+        array = content.described(name, entry["dtype"], entry["shape"], *counts)
+        arrays[name] = _map(path / entry["file"], array, entry["crc32"] if verify else None)
+    labels = arrays.get("y")
+    if labels is not None and labels.ndim == 2 and labels.shape[1] != manifest["num_classes"]:
+        raise _misnamed(path, "'num_classes'")
+    return arrays
+
+
+def _map(file: Path, array: content.Described, checksums: list[int] | None) -> NDArray[Any]:
     try:
+        actual = _regular_size(file)
+        if actual != _HEADER + array.size:
+            raise StoreError(
+                f"{file} has {actual} bytes instead of {_HEADER + array.size}: it is truncated; copy or import it again"
+            )
         with file.open("rb") as opened:
             header = opened.read(_HEADER)
-        actual = file.stat().st_size
+        if header != npy_header(array.dtype, array.shape):
+            raise StoreError(
+                f"{file} is corrupted: its header is not what {MANIFEST} says; copy or import it again"
+            )
+        if array.size == 0:
+            return np.empty(array.shape, array.dtype)
+        # Copy-on-write: the arrays count as writable, so kernels have one form, and the file never changes.
+        mapped = np.memmap(file, array.dtype, mode="c", offset=_HEADER, shape=array.shape).view(np.ndarray)
     except FileNotFoundError as error:
         raise StoreError(
             f"{file} is missing: the store was not copied whole; copy or import it again"
         ) from error
-    if actual != _HEADER + size:
+    except OSError as error:
         raise StoreError(
-            f"{file} has {actual} bytes instead of {_HEADER + size}: it is truncated; copy or import it again"
-        )
-    if header != npy_header(dtype, shape):
-        raise StoreError(
-            f"{file} is corrupted: its header is not what {MANIFEST} says; copy or import it again"
-        )
-    if size == 0:
-        return np.empty(shape, dtype)
-    # Copy-on-write: the arrays count as writable, so kernels have one form, and the file never changes.
-    mapped = np.memmap(file, dtype, mode="c", offset=_HEADER, shape=shape).view(np.ndarray)
-    if verify:
-        _verify(file, mapped, entry["crc32"])
+            f"{file} cannot be read ({error.strerror}): copy or import the store again"
+        ) from error
+    if checksums is not None:
+        _verify(file, mapped, checksums)
     return mapped
 
 
