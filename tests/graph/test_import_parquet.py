@@ -94,3 +94,30 @@ def test_without_pyarrow_the_error_says_how_to_get_it(source: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadInput, match=r"pip install 'siafu\[parquet\]'"):
         imported(source)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (pa.array(["b", "a\0"]), "column 'dst' has a name with a zero byte"),
+        (pa.array([b"b", b"\xff"]), "column 'dst' has a name that is not UTF-8"),
+    ],
+)
+def test_names_that_are_no_text_are_refused(source: Path, names: pa.Array, message: str) -> None:
+    parquet.write_table(pa.table({"src": ["a", "b"], "dst": names}), source)
+    with pytest.raises(BadInput, match=message):
+        imported(source)
+
+
+def test_labels_that_are_words_are_refused_with_what_to_do(source: Path, tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"src": [0], "dst": [1]}), source)
+    vertices = tmp_path / "vertices.parquet"
+    parquet.write_table(pa.table({"id": [0, 1], "label": ["cat", "dog"]}), vertices)
+    with pytest.raises(BadInput, match="column 'label' holds no numbers: number the classes from 0 up"):
+        imported(source, vertices=vertices)
+
+
+def test_weights_that_are_words_are_refused(source: Path) -> None:
+    parquet.write_table(pa.table({"src": [0], "dst": [1], "weight": ["heavy"]}), source)
+    with pytest.raises(BadInput, match="column 'weight' holds no numbers"):
+        imported(source)

@@ -286,9 +286,31 @@ def test_a_file_without_edges_is_a_graph_without_edges(source: Path) -> None:
 
 
 @pytest.mark.parametrize("ids", ["auto", "dense", "relabel", "names"])
-def test_a_file_with_nothing_in_it_is_a_graph_without_vertices(source: Path, ids: str) -> None:
+@pytest.mark.parametrize("content", ["", "\n", "src,dst\n", "# only\n% comments\n"])
+def test_a_file_without_edges_or_vertices_is_refused(source: Path, ids: str, content: str) -> None:
+    source.write_text(content)
+    with pytest.raises(BadInput, match=r"no edges in .*edges\.csv"):
+        imported(source, ids=ids)
+    assert [path.name for path in source.parent.iterdir()] == ["edges.csv"]
+
+
+def test_a_table_of_vertices_makes_a_graph_without_edges(source: Path) -> None:
     source.write_text("src,dst\n")
-    assert imported(source, ids=ids).num_vertices == 0
+    table = source.with_name("vertices.csv")
+    table.write_text("id,x\n0,1\n1,2\n")
+    graph = imported(source, vertices=table)
+    assert (graph.num_vertices, graph.num_edges) == (2, 0)
+
+
+def test_labels_that_are_words_are_refused_with_what_to_do(source: Path) -> None:
+    source.write_text("0,1\n")
+    table = source.with_name("vertices.csv")
+    table.write_text("id,x,label\n0,1,cat\n1,2,dog\n")
+    with pytest.raises(BadInput, match=r"line 2: 'cat' in column 'label' .*: number the classes from 0 up"):
+        imported(source, vertices=table)
+    table.write_text("cat\ndog\n")
+    with pytest.raises(BadInput, match=r"'cat' in column 0 .*: number the classes from 0 up"):
+        imported(source, labels=table)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def import_graph(
     edges, data = open_input(source, options.input, memory)
     table = open_vertex_table(options.input, edges, memory)
     with StoreWriter(target, overwrite=options.overwrite) as store:
-        done = _Import(store, edges, data, table, options, memory, progress).run()
+        done = _Import(source, store, edges, data, table, options, memory, progress).run()
         name = options.name or source.name.removesuffix(".gz").rsplit(".", 1)[0]
         store.commit(name=name, num_classes=done.num_classes, symmetric=done.imported.symmetric)
     return done.imported
@@ -102,6 +102,7 @@ class _Done(NamedTuple):
 class _Import:
     """One import under way."""
 
+    source: Path
     store: StoreWriter
     edges: EdgeSource
     data: VertexData
@@ -207,6 +208,8 @@ class _Import:
     def _write(
         self, num_vertices: int, edges: Iterator[Edges], rows: VertexRows | None, *, relabelled: bool
     ) -> _Done:
+        if num_vertices == 0:
+            raise BadInput(f"no edges in {self.source}: if it has vertices without any, give --num-vertices")
         data = self.data if rows is None else rows.data()
         check_counts(data, num_vertices)
         classes = write_vertices(

@@ -14,6 +14,9 @@ VERTEX = ("id", "vertex", "vertex_id", "node", "node_id", "name")
 LABEL = ("label", "y", "class")
 SPLIT = ("split",)
 
+NUMBER_CLASSES = "number the classes from 0 up"
+"""What to do with labels that are words."""
+
 KNOWN = frozenset((*SOURCE, *DESTINATION, *WEIGHT, *VERTEX, *LABEL, *SPLIT))
 
 

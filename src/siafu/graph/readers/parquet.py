@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from siafu.errors import BadInput
 from siafu.graph.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
-from siafu.graph.readers.columns import VertexColumns, edge_columns
+from siafu.graph.readers.columns import NUMBER_CLASSES, VertexColumns, edge_columns
 
 _ROWS_AT_ONCE = 1 << 18
 
@@ -54,13 +54,23 @@ class ParquetTable:
         if values.null_count:
             raise BadInput(f"{self.path}, column {self.columns[column]!r}: a row has no id")
         if named:
-            return self.words(values)
+            return self._names(values, column)
         if not self._arrow.types.is_integer(values.type):
             raise BadInput(
                 f"{self.path}, column {self.columns[column]!r} holds {values.type}: ids are whole numbers or strings"
             )
         ids: NDArray[np.int64] = values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
         return ids
+
+    def _names(self, values: Any, column: int) -> Names:
+        where = f"{self.path}, column {self.columns[column]!r}"
+        try:
+            names = self.words(values)
+        except self._arrow.ArrowException as error:
+            raise BadInput(f"{where} has a name that is not UTF-8: save it as a string") from error
+        if names.size and not names.data[names.starts[0] : names.starts[-1] + names.lengths[-1]].all():
+            raise BadInput(f"{where} has a name with a zero byte: leave it out")
+        return names
 
     def words(self, values: Any) -> Names:
         """Strings; nothing is an empty one."""
@@ -101,6 +111,10 @@ class ParquetEdges:
             table.path, table.columns, len(table.columns), src, dst, weight
         )
         self.weighted = self._weight is not None
+        if self._weight is not None and table.is_text(self._weight):
+            raise BadInput(
+                f"{table.path}, column {table.columns[self._weight]!r} holds no numbers: weights are"
+            )
         self.named = table.is_text(self._src) or table.is_text(self._dst)
 
     def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
@@ -152,8 +166,13 @@ class ParquetVertices:
                 raise BadInput(
                     f"{table.path}, column {table.columns[column]!r} holds no numbers: leave it out"
                 )
+        label = self._columns.label
+        if label is not None and table.is_text(label):
+            raise BadInput(
+                f"{table.path}, column {table.columns[label]!r} holds no numbers: {NUMBER_CLASSES}"
+            )
         self.width = len(self._columns.features)
-        self.has_labels = self._columns.label is not None
+        self.has_labels = label is not None
         self.has_split = self._columns.split is not None
         self.named = table.is_text(self._columns.id)
 

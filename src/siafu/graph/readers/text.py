@@ -75,8 +75,11 @@ class TextTable:
         names: Sequence[int] = (),
         words: Sequence[int] = (),
         id_stop: int | None = None,
+        advice: str = "",
     ) -> Iterator[TableBlock]:
         """Rows of the columns at these positions; integers are ids, from 0 up, where `id_stop` is given.
+
+        `advice` is what to do if the last of the numbers is none.
 
         A block's `names` are the names, which may not be empty, then the words, which may.
         """
@@ -92,7 +95,8 @@ class TextTable:
         with Opened(self.path) as (file, share_read):
             for text, read in self._parsed(file, share_read, plan):
                 if text.error[0] != parse.FINE:
-                    self._refuse(text, first_line, plan)
+                    advised = len(numbers) > 0 and text.error[3] == numbers[-1]
+                    self._refuse(text, first_line, plan, advice if advised else "")
                 first_line += text.lines
                 yield TableBlock(text.rows, text.integers, text.numbers, text.names, read)
 
@@ -114,7 +118,7 @@ class TextTable:
                 yield text, read
             read = next_read
 
-    def _refuse(self, text: "_ParsedText", first_line: int, plan: "_Plan") -> NoReturn:
+    def _refuse(self, text: "_ParsedText", first_line: int, plan: "_Plan", advice: str) -> NoReturn:
         wrong, lo, hi, column, lines = (int(part) for part in text.error)
         if lo == hi:
             wrong = parse.MISSING
@@ -124,7 +128,7 @@ class TextTable:
         what = {
             parse.NOT_INTEGER: f"{field!r} in column {name} is not a whole number; if ids are names, give --ids names",
             parse.TOO_LARGE: f"{field} in column {name} is too large: whole numbers go to 2**63 - 1; if ids are names, give --ids names",
-            parse.NOT_NUMBER: f"{field!r} in column {name} is not a number",
+            parse.NOT_NUMBER: f"{field!r} in column {name} is not a number{advice and f': {advice}'}",
             parse.NOT_FINITE: f"{field!r} in column {name} is not a finite number",
             parse.MISSING: f"there is nothing in column {name}: expected at least {plan.num_columns} columns",
             parse.OUT_OF_RANGE: f"id {field} in column {name} is out of range: with {plan.id_stop} vertices, ids go from 0 to {plan.id_stop - 1}",

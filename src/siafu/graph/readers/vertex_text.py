@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from siafu.errors import BadInput
 from siafu.graph.readers.blocks import Rows, VertexBlock, codes_of
-from siafu.graph.readers.columns import VertexColumns
+from siafu.graph.readers.columns import NUMBER_CLASSES, VertexColumns
 from siafu.graph.readers.text import TextTable, is_integer, is_number
 
 
@@ -38,7 +38,11 @@ class TextVertices:
         splits = () if split is None else (split,)
         names, integers = ((ids,), ()) if self.named else ((), (ids,))
         for block in self._table.blocks(
-            names=names, integers=integers, words=splits, numbers=(*features, *labels)
+            names=names,
+            integers=integers,
+            words=splits,
+            numbers=(*features, *labels),
+            advice=NUMBER_CLASSES if labels else "",
         ):
             yield VertexBlock(
                 block.names[0] if self.named else block.integers[0],
@@ -53,21 +57,21 @@ class _Numbers:
     """All columns of a table without ids, as numbers."""
 
     table: TextTable
+    advice: str
 
     def blocks(self, most_bytes: int) -> Iterator[NDArray[Any]]:
-        for block in self.table.blocks(numbers=range(self.table.num_columns)):
+        for block in self.table.blocks(numbers=range(self.table.num_columns), advice=self.advice):
             yield block.numbers if self.table.num_columns > 1 else block.numbers[:, 0]
 
 
 def number_rows(path: Path, what: str, *, always_wide: bool = False) -> Rows:
     """A table of numbers with a row for each vertex, in order, and no ids."""
     table = TextTable(path)
+    numbers = _Numbers(table, NUMBER_CLASSES if what == "labels" else "")
     shape = (table.num_columns,) if table.num_columns > 1 or always_wide else ()
     if not always_wide or table.num_columns > 1:
-        return Rows(None, shape, f"{what} in {path}", _Numbers(table).blocks)
-    return Rows(
-        None, shape, f"{what} in {path}", lambda size: (b[:, None] for b in _Numbers(table).blocks(size))
-    )
+        return Rows(None, shape, f"{what} in {path}", numbers.blocks)
+    return Rows(None, shape, f"{what} in {path}", lambda size: (b[:, None] for b in numbers.blocks(size)))
 
 
 def integer_blocks(path: Path) -> Iterator[NDArray[np.int64]]:
