@@ -511,6 +511,45 @@ def test_a_missing_path_is_refused(tmp_path: Path) -> None:
         siafu.load(str(tmp_path / "nothing"))
 
 
+@pytest.mark.parametrize(
+    "name", ["a" * 5000, "b/" + "a" * 5000, "a\0b", "", "~nobody-of-that-name", Path("a" * 5000)]
+)
+def test_a_name_that_no_file_can_have_is_refused(
+    name: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIAFU_DATA", str(tmp_path))
+    with pytest.raises(BadInput) as caught:
+        siafu.load(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("what", [None, 5, b"x", ["demo"]])
+def test_what_is_neither_name_nor_path_is_refused(what: Any) -> None:
+    with pytest.raises(BadInput, match=f"not {type(what).__name__}"):
+        siafu.load(what)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "[]",
+        "{",
+        "[" * 100_000,
+        '{"arrays": {"x": {"shape": 5}}, "num_vertices": 1, "num_edges": 1, "num_classes": 1}',
+        '{"arrays": {"x": 5}, "num_vertices": 1, "num_edges": 1, "num_classes": 1}',
+        '{"arrays": {}, "num_vertices": "1", "num_edges": 1, "num_classes": 1}',
+    ],
+)
+def test_a_bad_store_is_listed_without_counts(
+    manifest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "graph.json").write_text(manifest)
+    monkeypatch.setenv("SIAFU_DATA", str(tmp_path))
+    bad = next(listing for listing in datasets.listings() if listing.name == "bad")
+    assert (bad.num_vertices, bad.num_edges, bad.num_features, bad.num_classes) == (None,) * 4
+
+
 def test_demo_is_generated_into_the_cache_when_first_loaded(empty_cache: Path) -> None:
     graph = siafu.load("demo")
     assert is_store(empty_cache / "datasets" / "demo")

@@ -1,5 +1,6 @@
 """The `siafu` command: one file a subcommand; what they share is here and in `common`."""
 
+import errno
 import sys
 from typing import Annotated
 
@@ -30,6 +31,16 @@ _WRONG_COMMAND_LINE: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 
+# What is wrong with a place that the user named; any other error of the system is not the command line's fault.
+_OF_THE_USER = {
+    errno.ENOSPC,
+    errno.EACCES,
+    errno.ENOENT,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+}
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -59,7 +70,16 @@ def main() -> None:
         _fail("interrupted", 130)
     except BrokenPipeError:
         sys.exit(1)
+    except OSError as error:
+        _fail(_told(error), 2 if error.errno in _OF_THE_USER else 1)
+    except MemoryError as error:
+        _fail(f"not enough memory ({str(error) or 'an allocation failed'}): use a machine with more", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _told(error: OSError) -> str:
+    cause = error.strerror or str(error) or type(error).__name__
+    return cause if error.filename is None else f"{error.filename}: {cause}"
 
 
 def _fail(message: str, code: int) -> None:

@@ -5,12 +5,13 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from siafu.errors import BadInput, StoreError
 from siafu.files import cache_directory, disk_errors
+from siafu.graph.content import is_count
 from siafu.graph.datasets.bundle import read_bundle
 from siafu.graph.datasets.catalogue import CATALOGUE, Dataset
 from siafu.graph.graph import Graph
@@ -27,13 +28,28 @@ def load(name_or_path: str | Path, *, verify: bool = True) -> Graph:
 
     verify: compare a store's checksums, which reads it once
     """
-    graph = _load(name_or_path, verify=verify)
-    path = Path(name_or_path).expanduser()
-    return graph.replace(source=str(path.resolve()) if is_store(path) else str(name_or_path))
+    if not isinstance(name_or_path, str | Path):
+        raise BadInput(
+            f"load takes a dataset's name or a store's path, not {type(name_or_path).__name__}: give a str or a Path"
+        )
+    try:
+        path = _expanded(Path(name_or_path))
+        graph = _load(name_or_path, path, verify=verify)
+        return graph.replace(source=str(path.resolve()) if is_store(path) else str(name_or_path))
+    except OSError as error:
+        raise BadInput(
+            f"cannot read {str(name_or_path)[:200]!r} ({error.strerror or error}): give a dataset's name or a store's path"
+        ) from error
 
 
-def _load(name_or_path: str | Path, *, verify: bool) -> Graph:
-    path = Path(name_or_path).expanduser()
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # no such user: the name of a file, then
+        return path
+
+
+def _load(name_or_path: str | Path, path: Path, *, verify: bool) -> Graph:
     name = str(name_or_path)
     if is_store(path):
         return read_store(path, verify=verify)
@@ -150,10 +166,17 @@ def _stores_in(folder: Path) -> Iterator[Path]:
 
 
 def _describe(store: Path, source: str) -> Listing:
+    vertices, edges, features, classes = _counts(store)
+    return Listing(store.name, vertices, edges, features, classes, source, ready=True)
+
+
+def _counts(store: Path) -> Sequence[int | None]:
+    """Vertices, edges, features and classes; all None of a bad store: `load` says what is wrong with it."""
+    unknown = (None,) * 4
     try:
-        manifest = json.loads((store / MANIFEST).read_text())
-        shape = manifest["arrays"].get("x", {}).get("shape", [0, 0])
-        counts = (manifest["num_vertices"], manifest["num_edges"], shape[1], manifest["num_classes"])
-    except (ValueError, KeyError, AttributeError, IndexError):
-        counts = (None, None, None, None)
-    return Listing(store.name, *counts, source, ready=True)
+        manifest = json.loads((store / MANIFEST).read_bytes())
+        width = manifest["arrays"].get("x", {}).get("shape", [0, 0])[1]
+        told = (manifest["num_vertices"], manifest["num_edges"], width, manifest["num_classes"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return unknown
+    return told if all(map(is_count, told)) else unknown
