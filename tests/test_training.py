@@ -295,6 +295,47 @@ def test_a_run_loaded_into_another_model_is_refused(tmp_path: Path) -> None:
         Run.load(tmp_path / "run", Linear(graph))
 
 
+@pytest.mark.parametrize(
+    ("file", "path", "value"),
+    [
+        ("summary.json", "seconds_total", None),
+        ("summary.json", "peak_rss_bytes", "much"),
+        ("config.json", "model", None),
+        ("config.json", "model", "gcn"),
+        ("config.json", "model.name", 5),
+        ("config.json", "model.config", None),
+        ("config.json", "model.config.hidden_channels", "eight"),
+        ("config.json", "model.config.hidden_channels", -8),
+        ("config.json", "model.config.colour", "red"),
+        ("config.json", "graph", None),
+        ("config.json", "graph.metric", None),
+        ("config.json", "training", []),
+        ("config.json", "training.normalize_features", None),
+    ],
+)
+def test_a_damaged_run_is_refused(tmp_path: Path, file: str, path: str, value: object) -> None:
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=1, out=tmp_path / "run")
+    contents = json.loads((tmp_path / "run" / file).read_text())
+    *outer, last = path.split(".")
+    place = contents
+    for key in outer:
+        place = place[key]
+    place[last] = value
+    (tmp_path / "run" / file).write_text(json.dumps(contents))
+    with pytest.raises(BadInput, match=f"{file} .*copy the run again") as caught:
+        Run.load(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_without_its_metrics_is_refused(tmp_path: Path) -> None:
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=1, out=tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    with pytest.raises(BadInput, match="no epoch that was evaluated: copy the run again"):
+        Run.load(tmp_path / "run")
+
+
 def test_a_run_is_refused_for_a_graph_of_another_kind() -> None:
     graph = toy_graph()
     run = siafu.train(graph, gcn(graph), epochs=1)

@@ -5,6 +5,7 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import torch
@@ -22,6 +23,18 @@ from siafu.report.run_directory import RunDirectory
 from siafu.report.score import Target, classes, probabilities, rows_of
 from siafu.report.signals import StopRequest
 from siafu.trainer import Options, Trainer, model_input, without_dropout
+
+# What a run's files must hold for `Run` to work.
+_IN_CONFIG: dict[str, type | UnionType] = {
+    "graph.name": str,
+    "graph.features": int,
+    "graph.classes": int,
+    "graph.metric": str,
+    "model.name": str,
+    "training.seed": int,
+    "training.normalize_features": bool,
+}
+_IN_SUMMARY: dict[str, type | UnionType] = {"seconds_total": int | float, "peak_rss_bytes": int}
 
 
 def train(
@@ -125,14 +138,19 @@ class Run:
         """A finished run from its directory. Pass `model`, as it was built, if it is of your own making."""
         directory = RunDirectory(Path(path))
         config, summary = directory.config(), directory.summary()
+        _refuse_damage(config, _IN_CONFIG, directory.path / "config.json")
+        _refuse_damage(summary, _IN_SUMMARY, directory.path / "summary.json")
         if model is None:
             model = _build(config["model"], directory.path)
         weights, _ = load_tensors(directory.model)
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
-            raise BadInput(f"{directory.model} holds the weights of another model: {error}") from error
+            reason = " ".join(str(error).split())
+            raise BadInput(f"{directory.model} holds the weights of another model: {reason}") from error
         history = read_metrics(directory.metrics_path)
+        if best_epoch(history) is None:
+            raise BadInput(f"{directory.metrics_path} holds no epoch that was evaluated: copy the run again")
         return cls(
             model, history, config, summary["seconds_total"], summary["peak_rss_bytes"], directory.path
         )
@@ -307,7 +325,23 @@ def _build(description: dict[str, Any], where: Path) -> nn.Module:
         raise BadInput(
             f"{where} was trained with {name}, which is not one of siafu's: use siafu.Run.load(path, model) from Python"
         )
-    return build(name, description["config"])
+    try:
+        return build(name, description["config"])
+    except (BadInput, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(
+            f"{where / 'config.json'} describes a {name} that cannot be built ({reason}): copy the run again"
+        ) from error
+
+
+def _refuse_damage(found: dict[str, Any], wanted: dict[str, type | UnionType], file: Path) -> None:
+    """Refuse a file of a run that lacks what we read from it later on."""
+    for name, kind in wanted.items():
+        value: Any = found
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, kind):
+            raise BadInput(f"{file} lacks or misnames {name!r}: copy the run again, or train it again")
 
 
 def _median_after_first(values: list[float]) -> float | None:
