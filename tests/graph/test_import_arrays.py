@@ -139,6 +139,26 @@ def test_blocks_are_cut_anywhere_in_a_matrix(source: Path, monkeypatch: pytest.M
     same_edges(imported(source), matrix)
 
 
+_MATRIX = {"format": "csr", "shape": [2, 2], "indptr": [0, 1, 2], "indices": [1, 0], "data": [2.0, 3.0]}
+_SPARSE = {"src": [0], "dst": [1], "num_nodes": 2, "x_indptr": [0, 1, 2], "x_indices": [0, 3], "x_dim": 4}
+
+
+def test_compressed_edges_may_have_weights(source: Path) -> None:
+    np.savez(source, indptr=[0, 1, 2], indices=[1, 0], edge_weight=[2.0, 3.0])
+    weights = imported(source).edge_weight
+    assert weights is not None
+    assert weights.tolist() == [3.0, 2.0]
+
+
+def test_a_header_with_a_negative_shape_is_refused(source: Path) -> None:
+    features = source.with_name("x.npy")
+    np.save(features, np.zeros((12, 3), np.float32))
+    features.write_bytes(features.read_bytes().replace(b"(12, 3)", b"(-2, 3)"))
+    np.savez(source, src=[0], dst=[1])
+    with pytest.raises(BadInput, match=r"x\.npy is damaged: its header says shape \(-2, 3\)"):
+        imported(source, features=features)
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -161,6 +181,37 @@ def test_blocks_are_cut_anywhere_in_a_matrix(source: Path, monkeypatch: pytest.M
         ({"src": [0], "dst": [1], "train_idx": [0], "y": [-1, 0]}, "vertex 0 is in train but has no label"),
         ({"src": [0], "dst": [1], "edge_weight": [np.inf]}, "entry 0: the weight is not a finite number"),
         ({"src": [0], "dst": [1], "edge_weight": [1, 2]}, "give one number for each of 1 edges"),
+        ({"src": [0], "dst": [1], "edge_weight": ["a"]}, "edge_weight] holds <U1: give real numbers"),
+        ({"src": [0], "dst": [1], "edge_weight": [1j]}, "edge_weight] holds complex128: give real numbers"),
+        ({"src": [0], "dst": [1], "num_nodes": np.nan}, "num_nodes] should hold one whole number"),
+        ({"src": [0], "dst": [1], "num_nodes": 2.5}, "num_nodes] should hold one whole number"),
+        ({"src": [0], "dst": [1], "num_nodes": -2}, "num_nodes] should hold one whole number"),
+        ({"src": [0], "dst": [1], "num_nodes": "2"}, "num_nodes] should hold one whole number"),
+        ({"src": [0], "dst": [1], "num_nodes": np.empty(0)}, "num_nodes] should hold one whole number"),
+        ({"src": np.array([2**63 + 1], np.uint64), "dst": [1]}, "9223372036854775809: ids go to 2**63 - 1"),
+        ({"indptr": [0.0, 1.0], "indices": [0]}, "type float64: give a list of whole numbers"),
+        ({"indptr": [1, 2], "indices": [0, 0]}, "indptr] starts at 1: positions start at 0"),
+        ({"indptr": np.empty(0, np.int64), "indices": [0]}, "indptr] is empty"),
+        (
+            {"indptr": [0, 1], "indices": [0], "num_nodes": 5},
+            "indptr] has 2 positions: a matrix of 5 rows has 6",
+        ),
+        ({**_MATRIX, "shape": np.empty(0, np.int64)}, "shape] should hold how many rows and columns"),
+        ({**_MATRIX, "shape": [3, 3]}, "indptr] has 3 positions: a matrix of 3 rows has 4"),
+        ({**_MATRIX, "data": [1j, 2]}, "data] holds complex128: give real numbers"),
+        ({**_MATRIX, "data": [2.0]}, "data] has shape (1,): give one number for each of 2 edges"),
+        ({**_MATRIX, "format": ["csr", "csr"]}, "is a SciPy matrix of format ''"),
+        (
+            {"format": "coo", "shape": [2, 3], "row": [0], "col": [1], "data": [1]},
+            "a matrix of shape (2, 3): a graph's matrix is square",
+        ),
+        ({"adj_indptr": [0, 1], "adj_indices": [0], "adj_shape": 1}, "adj_shape] should hold how many rows"),
+        ({**_SPARSE, "x_indptr": [0, 2, 1]}, "x_indptr] falls, or points past the 2 entries"),
+        ({**_SPARSE, "x_indptr": [0, 1, 1]}, "x_indptr] ends at 1, but there are 2 entries"),
+        ({**_SPARSE, "x_data": ["a", "b"]}, "x_data] holds <U1: give real numbers"),
+        ({**_SPARSE, "x_data": [1]}, "x_data] has shape (1,): give one number for each of 2 entries"),
+        ({**_SPARSE, "x_dim": np.nan}, "x_dim] should hold one whole number"),
+        ({**_SPARSE, "x_indices": [0, -1]}, "x_indices] has a column that is not below 4"),
     ],
 )
 def test_arrays_that_make_no_graph_are_refused(source: Path, arrays: dict[str, object], message: str) -> None:

@@ -35,6 +35,15 @@ class ArrayFile:
     def __len__(self) -> int:
         return self.shape[0] if self.shape else 1
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its values are whole numbers by their type."""
+        return self.dtype.kind in "iu"
+
+    @property
+    def is_number(self) -> bool:
+        return self.dtype.kind in "biuf"
+
     def flat(self) -> "ArrayFile":
         """The same values as one long row."""
         self._check_rows()
@@ -90,6 +99,8 @@ class ArrayFile:
             shape, fortran, dtype = read(file)
         except (ValueError, EOFError) as error:
             raise BadInput(f"{self.where} is not a NumPy array: {error}") from error
+        if any(length < 0 for length in shape):
+            raise BadInput(f"{self.where} is damaged: its header says shape {shape}; save it again")
         return tuple(shape), bool(fortran), dtype
 
 

@@ -37,10 +37,8 @@ class ListedEdges:
             raise BadInput(
                 f"{self._where} has shape {shapes[-1]}: edges are two lists of one length, or [2, E]"
             )
-        if self.weights is not None and self.weights.shape != (self._count,):
-            raise BadInput(
-                f"{self.weights.where} has shape {self.weights.shape}: give one number for each of {self._count} edges"
-            )
+        if self.weights is not None:
+            check_values(self.weights, self._count, "edges")
 
     @property
     def weighted(self) -> bool:
@@ -96,6 +94,11 @@ class CompressedEdges:
 
     named = False
 
+    def __post_init__(self) -> None:
+        check_compressed(self.indptr, self.indices)
+        if self.weights is not None:
+            check_values(self.weights, len(self.indices), "edges")
+
     @property
     def weighted(self) -> bool:
         return self.weights is not None
@@ -114,27 +117,70 @@ class CompressedEdges:
                 yield EdgeBlock(src, dst, taken, done / total)
 
 
+def check_values(values: ArrayFile, count: int, what: str) -> None:
+    """Refuse what is not a number for each of `count` entries."""
+    check_numbers(values)
+    if values.shape != (count,):
+        raise BadInput(f"{values.where} has shape {values.shape}: give one number for each of {count} {what}")
+
+
+def check_numbers(values: ArrayFile) -> None:
+    if not values.is_number:
+        raise BadInput(f"{values.where} holds {values.dtype}: give real numbers")
+
+
+def check_compressed(indptr: ArrayFile, indices: ArrayFile) -> None:
+    """Refuse arrays that cannot be a compressed matrix's, by their type and shape."""
+    for array in (indptr, indices):
+        if len(array.shape) != 1 or not array.is_whole:
+            raise BadInput(
+                f"{array.where} has shape {array.shape} and type {array.dtype}: give a list of whole numbers"
+            )
+    if len(indptr) == 0:
+        raise BadInput(f"{indptr.where} is empty: it has one position more than the matrix has rows")
+
+
+def first_position(cursor: ArrayCursor) -> int:
+    """The first of a compressed matrix's positions."""
+    if first := int(cursor.take(1)[0]):
+        raise BadInput(f"{cursor.where} starts at {first}: positions start at 0")
+    return 0
+
+
+def next_positions(cursor: ArrayCursor, count: int, before: int, total: int) -> NDArray[np.int64]:
+    """The next positions, which do not fall, nor point past the `total` entries."""
+    ends = cursor.take(count).astype(np.int64)
+    if np.diff(ends, prepend=before).min() < 0 or ends[-1] > total:
+        raise BadInput(f"{cursor.where} falls, or points past the {total} entries there are")
+    return ends
+
+
+def check_last_position(cursor: ArrayCursor, last: int, total: int) -> None:
+    """Refuse positions that leave entries over."""
+    if last != total:
+        raise BadInput(f"{cursor.where} ends at {last}, but there are {total} entries")
+
+
 def row_of_each(indptr: ArrayFile, total: int) -> Iterator[NDArray[np.int64]]:
     """The row of each of a compressed matrix's entries, a block at a time."""
     row, before = 0, 0
     with indptr.cursor() as cursor:
-        before = int(cursor.take(1)[0])
+        before = first_position(cursor)
         for start in range(1, len(indptr), EDGES_AT_ONCE):
-            ends = cursor.take(min(EDGES_AT_ONCE, len(indptr) - start)).astype(np.int64)
-            if np.diff(ends, prepend=before).min() < 0 or ends[-1] > total:
-                raise BadInput(f"{indptr.where} falls, or points past the {total} entries there are")
+            ends = next_positions(cursor, min(EDGES_AT_ONCE, len(indptr) - start), before, total)
             for first in range(before, int(ends[-1]), EDGES_AT_ONCE):
                 entries = np.arange(first, min(first + EDGES_AT_ONCE, int(ends[-1])))
                 yield row + np.searchsorted(ends, entries, side="right")
             row, before = row + len(ends), int(ends[-1])
-    if before != total:
-        raise BadInput(f"{indptr.where} ends at {before}, but there are {total} entries")
+        check_last_position(cursor, before, total)
 
 
 def as_ids(values: NDArray[Any], id_stop: int | None, where: str, first: int) -> NDArray[np.int64]:
     """Vertex ids as int64, each from 0 to `id_stop` - 1 if that is known; `first` is values[0]'s position."""
     if values.dtype.kind not in "iu":
         raise BadInput(f"{where} holds {values.dtype}: vertex ids are whole numbers")
+    if values.dtype == np.uint64 and values.max(initial=0) >= 2**63:
+        raise BadInput(f"{where} holds {values.max()}: ids go to 2**63 - 1")
     ids = values.astype(np.int64, copy=False)
     if id_stop is not None and ids.size and (ids.min() < 0 or ids.max() >= id_stop):
         wrong = np.argwhere((ids < 0) | (ids >= id_stop))[0]
@@ -154,4 +200,5 @@ def take_weights(cursor: ArrayCursor, count: int, first: int) -> Weights:
 
 def weights_if_any_differ(array: ArrayFile) -> ArrayFile | None:
     """The array, unless all of its values are 1, as they are where a matrix only says which edges there are."""
+    check_numbers(array)
     return array if any((block != 1).any() for block in array.blocks(8 * EDGES_AT_ONCE)) else None

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from siafu.errors import BadInput
 from siafu.graph.readers.arrays import ArrayFile, members
 from siafu.graph.readers.blocks import EdgeSource, Rows, VertexData
-from siafu.graph.readers.edges import CompressedEdges, ListedEdges, weights_if_any_differ
+from siafu.graph.readers.edges import (
+    CompressedEdges,
+    ListedEdges,
+    check_compressed,
+    check_last_position,
+    check_values,
+    first_position,
+    next_positions,
+    weights_if_any_differ,
+)
 
 _SPLIT_ARRAYS = {"train": ("train_idx",), "val": ("valid_idx", "val_idx"), "test": ("test_idx",)}
 
@@ -40,15 +49,37 @@ class Archive:
         return next((self.array(name) for name in names if name in self.names), None)
 
     def number(self, *names: str) -> int | None:
+        """The whole number that the first of these arrays holds; None if there is no such array."""
         array = self.first(*names)
-        return None if array is None else int(np.max(array.read()))
+        if array is None:
+            return None
+        values = array.read() if array.shape in ((), (1,)) and array.is_number else np.empty(0)
+        if not values.size or not np.isfinite(values).all() or values.item() < 0 or values.item() % 1:
+            raise BadInput(f"{array.where} should hold one whole number, not negative")
+        return int(values.item())
+
+    def shape(self, name: str) -> tuple[int, int]:
+        """A matrix's shape, which the array of this name holds."""
+        array = self.array(name)
+        if array.shape != (2,) or not array.is_whole or (lengths := array.read()).min() < 0:
+            raise BadInput(
+                f"{array.where} should hold how many rows and columns the matrix has: two whole numbers"
+            )
+        return int(lengths[0]), int(lengths[1])
+
+    def square(self, name: str) -> int:
+        """How many rows and columns a graph's matrix has."""
+        shape = self.shape(name)
+        if shape[0] != shape[1]:
+            raise BadInput(f"{self.path} holds a matrix of shape {shape}: a graph's matrix is square")
+        return shape[0]
 
 
 def read_npz(path: Path) -> tuple[EdgeSource, VertexData]:
     """Edges and vertex data, by whichever layout the archive has."""
     archive = Archive(path)
     if archive.has("adj_indptr", "adj_indices"):
-        edges: EdgeSource = _compressed(archive, "adj_")
+        edges: EdgeSource = _matrix(archive, "adj_")
     elif archive.has("format", "shape"):
         edges = _scipy(archive)
     elif archive.has("src", "dst"):
@@ -56,8 +87,8 @@ def read_npz(path: Path) -> tuple[EdgeSource, VertexData]:
     elif archive.has("edge_index"):
         edges = ListedEdges((archive.array("edge_index"),), *_plain_facts(archive))
     elif archive.has("indptr", "indices"):
-        indptr = archive.array("indptr")
-        edges = CompressedEdges(indptr, archive.array("indices"), None, len(indptr) - 1)
+        weights, num_vertices = _plain_facts(archive)
+        edges = _compressed(archive, "", num_vertices, weights)
     else:
         raise BadInput(
             f"{path} has the arrays {', '.join(sorted(archive.names)) or '(none)'}: siafu reads adj_indptr and adj_indices, src and dst, edge_index, indptr and indices, or what scipy.sparse.save_npz writes"
@@ -105,30 +136,45 @@ def _plain_facts(archive: Archive) -> tuple[ArrayFile | None, int | None]:
     )
 
 
-def _compressed(archive: Archive, prefix: str, *, by_column: bool = False) -> CompressedEdges:
-    shape = archive.array(f"{prefix}shape").read() if archive.has(f"{prefix}shape") else None
-    indptr = archive.array(f"{prefix}indptr")
-    if shape is not None and shape[0] != shape[1]:
-        raise BadInput(f"{archive.path} holds a matrix of shape {tuple(shape)}: a graph's matrix is square")
+def _matrix(archive: Archive, prefix: str, *, by_column: bool = False) -> CompressedEdges:
+    rows = archive.square(f"{prefix}shape") if archive.has(f"{prefix}shape") else None
     values = archive.first(f"{prefix}data")
+    weights = None if values is None else weights_if_any_differ(values)
+    return _compressed(archive, prefix, rows, weights, by_column=by_column)
+
+
+def _compressed(
+    archive: Archive, prefix: str, rows: int | None, weights: ArrayFile | None, *, by_column: bool = False
+) -> CompressedEdges:
+    """Edges of a matrix that is said to have so many rows; None: as many as it has."""
+    indptr = archive.array(f"{prefix}indptr")
+    _check_rows(indptr, rows)
     return CompressedEdges(
         indptr,
         archive.array(f"{prefix}indices"),
-        None if values is None else weights_if_any_differ(values),
+        weights,
         len(indptr) - 1,
         rows_are_sources=not by_column,
     )
 
 
+def _check_rows(indptr: ArrayFile, rows: int | None) -> None:
+    if rows is not None and len(indptr) != rows + 1:
+        raise BadInput(
+            f"{indptr.where} has {len(indptr)} positions: a matrix of {rows} rows has {rows + 1} of them"
+        )
+
+
 def _scipy(archive: Archive) -> EdgeSource:
-    kind = archive.array("format").read().item()
-    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+    name = archive.array("format").read()
+    kind = name.item() if name.size == 1 else ""
+    kind = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
     if kind in ("csr", "csc"):
-        return _compressed(archive, "", by_column=kind == "csc")
+        return _matrix(archive, "", by_column=kind == "csc")
     if kind == "coo":
-        shape = archive.array("shape").read()
+        num_vertices = archive.square("shape")
         weights = weights_if_any_differ(archive.array("data"))
-        return ListedEdges((archive.array("row"), archive.array("col")), weights, int(shape.max()))
+        return ListedEdges((archive.array("row"), archive.array("col")), weights, num_vertices)
     raise BadInput(f"{archive.path} is a SciPy matrix of format {kind!r}: save it with .tocsr()")
 
 
@@ -136,10 +182,11 @@ def _features(archive: Archive) -> Rows | None:
     if dense := archive.first("attr_matrix", "x", "node_feat"):
         return array_rows(dense, "features")
     if archive.has("attr_indptr", "attr_indices"):
-        width = int(archive.array("attr_shape").read()[1])
+        rows, width = archive.shape("attr_shape")
+        _check_rows(archive.array("attr_indptr"), rows)
         return _sparse_rows(archive, "attr_", width)
-    if archive.has("x_indptr", "x_indices", "x_dim"):
-        return _sparse_rows(archive, "x_", int(archive.array("x_dim").read()))
+    if archive.has("x_indptr", "x_indices") and (features := archive.number("x_dim")) is not None:
+        return _sparse_rows(archive, "x_", features)
     return None
 
 
@@ -147,14 +194,18 @@ def _sparse_rows(archive: Archive, prefix: str, width: int) -> Rows:
     """A compressed sparse matrix as dense rows; its values are ones if the archive has none."""
     indptr, indices = archive.array(f"{prefix}indptr"), archive.array(f"{prefix}indices")
     values = archive.first(f"{prefix}data")
+    check_compressed(indptr, indices)
+    total = len(indices)
+    if values is not None:
+        check_values(values, total, "entries")
 
     def blocks(most_bytes: int) -> Iterator[NDArray[np.float32]]:
         at_once = max(1, most_bytes // max(1, 4 * width))
         pointers, columns = indptr.cursor(), indices.cursor()
         numbers = None if values is None else values.cursor()
-        before = int(pointers.take(1)[0])
+        before = first_position(pointers)
         for start in range(0, len(indptr) - 1, at_once):
-            ends = pointers.take(min(at_once, len(indptr) - 1 - start)).astype(np.int64)
+            ends = next_positions(pointers, min(at_once, len(indptr) - 1 - start), before, total)
             counts = np.diff(ends, prepend=before)
             before = int(ends[-1])
             here = columns.take(int(counts.sum()))
@@ -164,5 +215,6 @@ def _sparse_rows(archive: Archive, prefix: str, width: int) -> Rows:
             entries = np.repeat(np.arange(len(ends)), counts)
             np.add.at(rows, (entries, here), 1 if numbers is None else numbers.take(len(here)))
             yield rows
+        check_last_position(pointers, before, total)
 
     return Rows(len(indptr) - 1, (width,), f"features in {indptr.where}", blocks)
