@@ -2,6 +2,7 @@
 
 num_nodes           how many vertices
 src, dst            [edges]; or indptr, indices: out-edges by source
+edge_weight         [edges], if they have weights; those of parallel edges that count once add up
 directed, rel       where `directed` is true or edges have types, edges are kept as they stand;
                     otherwise each undirected edge stands once, and parallel ones count once
 x                   [V, F] features; or x_indptr, x_indices, x_dim and x_data (ones if missing): the same, sparse
@@ -32,6 +33,8 @@ def read_bundle(path: Path) -> Graph:
         raise BadInput(
             f"{path} has no array {error.args[0].split()[0]!r}: see docs/datasets.md for what it must hold"
         ) from error
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from error
     except (OSError, ValueError, IndexError, zipfile.BadZipFile) as error:
         raise BadInput(f"{path} is not an .npz file that siafu reads ({error})") from error
 
@@ -39,11 +42,12 @@ def read_bundle(path: Path) -> Graph:
 def _build(name: str, arrays: Any) -> Graph:
     directed = "rel" in arrays or "indptr" in arrays or ("directed" in arrays and bool(arrays["directed"]))
     src, dst = _edges(arrays)
-    y = arrays.get("y")
+    y = _numbers(arrays, "y", "number the classes from 0 up") if "y" in arrays else None
     return Graph.from_edges(
         src,
         dst,
-        num_vertices=int(arrays["num_nodes"]),
+        num_vertices=_whole_number(arrays, "num_nodes"),
+        edge_weight=_numbers(arrays, "edge_weight") if "edge_weight" in arrays else None,
         undirected=not directed,
         merge_parallel=not directed,
         x=_features(arrays),
@@ -56,21 +60,63 @@ def _build(name: str, arrays: Any) -> Graph:
 
 def _edges(arrays: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     if "indptr" in arrays and "src" not in arrays:
-        counts = np.diff(arrays["indptr"])
-        return np.repeat(np.arange(len(counts)), counts), arrays["indices"]
+        indices = _list(arrays, "indices")
+        return _row_of_each(arrays, "indptr", len(indices)), indices
     return arrays["src"], arrays["dst"]
 
 
 def _features(arrays: Any) -> NDArray[Any] | None:
     if "x" in arrays:
-        return np.asarray(arrays["x"], np.float32)
+        return np.asarray(_numbers(arrays, "x"), np.float32)
     if "x_indptr" not in arrays:
         return None
-    counts = np.diff(arrays["x_indptr"])
-    x = np.zeros((len(counts), int(arrays["x_dim"])), np.float32)
-    rows = np.repeat(np.arange(len(counts)), counts)
-    x[rows, arrays["x_indices"].astype(np.int64)] = arrays.get("x_data", 1)
+    columns, width = _list(arrays, "x_indices"), _whole_number(arrays, "x_dim")
+    rows = _row_of_each(arrays, "x_indptr", len(columns))
+    if columns.size and (columns.min() < 0 or columns.max() >= width):
+        raise BadInput(f"x_indices has a column that is not from 0 to {width - 1}: x_dim is {width}")
+    values = _numbers(arrays, "x_data") if "x_data" in arrays else np.ones(len(columns), np.float32)
+    if values.shape != columns.shape:
+        raise BadInput(f"x_data has shape {values.shape}: give one number for each of {len(columns)} entries")
+    x = np.zeros((len(arrays["x_indptr"]) - 1, width), np.float32)
+    x[rows, columns.astype(np.int64)] = values
     return x
+
+
+def _numbers(arrays: Any, name: str, advice: str = "give real numbers") -> NDArray[Any]:
+    values: NDArray[Any] = arrays[name]
+    if values.dtype.kind not in "biuf":
+        raise BadInput(f"{name} holds {values.dtype}: {advice}")
+    return values
+
+
+def _list(arrays: Any, name: str) -> NDArray[Any]:
+    values: NDArray[Any] = arrays[name]
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise BadInput(
+            f"{name} has shape {values.shape} and type {values.dtype}: give a list of whole numbers"
+        )
+    return values
+
+
+def _whole_number(arrays: Any, name: str) -> int:
+    value: NDArray[Any] = arrays[name]
+    if value.size != 1 or value.dtype.kind not in "iu" or value.item() < 0:
+        raise BadInput(f"{name} should hold one whole number, not negative")
+    return int(value.item())
+
+
+def _row_of_each(arrays: Any, name: str, entries: int) -> NDArray[np.int64]:
+    """The row of each of a compressed matrix's entries."""
+    positions = _list(arrays, name).astype(np.int64)
+    if len(positions) == 0 or positions[0] != 0:
+        raise BadInput(f"{name} must be a list of V + 1 positions that starts at 0")
+    if (np.diff(positions) < 0).any():
+        raise BadInput(
+            f"{name} falls after vertex {np.argmax(np.diff(positions) < 0)}: positions never decrease"
+        )
+    if positions[-1] != entries:
+        raise BadInput(f"{name} ends at {positions[-1]}, but there are {entries} entries")
+    return np.repeat(np.arange(len(positions) - 1), np.diff(positions))
 
 
 def _split(arrays: Any, y: NDArray[Any] | None) -> dict[str, NDArray[np.bool_]]:
@@ -82,6 +128,8 @@ def _split(arrays: Any, y: NDArray[Any] | None) -> dict[str, NDArray[np.bool_]]:
         part = _drawn_split(y)
     else:
         return {}
+    if not np.isin(part, (-1, *range(len(_PARTS)))).all():
+        raise BadInput("the split is not as it should be: 0 for train, 1 for val, 2 for test, -1 for none")
     found = {name: part == k for k, name in enumerate(_PARTS)}
     return {name: mask for name, mask in found.items() if mask.any()}
 
