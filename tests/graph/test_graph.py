@@ -65,6 +65,23 @@ def test_bfloat16_tensors_stay_bfloat16() -> None:
     assert "bf16" in repr(graph)
 
 
+def test_bfloat16_edge_weights_keep_their_values() -> None:
+    graph = triangle(edge_weight=torch.tensor([0.5, 1.5, 2.0], dtype=torch.bfloat16))
+    np.testing.assert_array_equal(graph.edge_weight, np.array([2.0, 0.5, 1.5], np.float32))
+
+
+def test_features_of_small_whole_numbers_are_numbers() -> None:
+    """Only a bfloat16 tensor is bits: 16-bit integers are what they say."""
+    x = np.array([[1, 2], [3, 4], [5, 6], [0x7F80, 8]], np.uint16)
+    np.testing.assert_array_equal(triangle(x=x).x, x.astype(np.float32))
+    assert triangle(x=torch.from_numpy(x)).x.dtype == np.float32
+
+
+def test_unsigned_ids_are_taken() -> None:
+    ends = np.array([0, 1], np.uint64)
+    np.testing.assert_array_equal(Graph.from_edges(ends, ends[::-1]).indices, [1, 0])
+
+
 def test_labels_of_many_columns_are_multi_label() -> None:
     graph = triangle(y=np.eye(4))
     assert graph.multi_label and graph.num_classes == 4
@@ -81,7 +98,25 @@ def test_a_column_of_labels_with_nan_is_single_label() -> None:
     [
         ({"x": np.ones((3, 2))}, "one row of features for each of the 4 vertices"),
         ({"x": np.array([[1.0], [np.nan], [1.0], [1.0]])}, "feature 0 of vertex 1 is NaN"),
-        ({"x": np.array([[1], [0x7F80], [1], [1]], np.uint16)}, "feature 0 of vertex 1 is NaN or infinite"),
+        (
+            {"x": torch.tensor([[1.0], [torch.inf], [1.0], [1.0]], dtype=torch.bfloat16)},
+            "feature 0 of vertex 1 is NaN or infinite",
+        ),
+        ({"x": np.array([[1.0], [1e300], [1.0], [1.0]])}, "feature 0 of vertex 1 is NaN or infinite"),
+        ({"x": np.array([[b"1"]] * 4)}, "x holds .S1: give numbers"),
+        ({"edge_weight": [b"1", b"2", b"3"]}, "edge_weight holds .S1: give numbers"),
+        ({"y": [b"1"] * 4}, "y holds .S1: give numbers"),
+        ({"train": b"1"}, "train holds .S1: give numbers"),
+        ({"y": [0, 1, 2, np.inf]}, "y has class inf"),
+        ({"y": [0, 1, 2, 2**31]}, "y has class 2147483648"),
+        ({"y": np.array([0, 1, 2, 2**64 - 1], np.uint64)}, "y has class 18446744073709551615"),
+        ({"y": [0, 1, 2, 0], "num_classes": 2**40}, "num_classes is 1099511627776"),
+        ({"y": [0, 1, 2, 0], "num_classes": 3.0}, r"num_classes is 3\.0: give a whole number"),
+        ({"ids": np.array([0, 1, 2, 2**63], np.uint64)}, r"ids\[3\] is 9223372036854775808"),
+        ({"ids": [0, 1, 2, 2**70]}, "ids holds object"),
+        ({"ids": [7, 1, 2, 7]}, "ids has 7 twice"),
+        ({"ids": [b"a", b"b", b"a", b"c"]}, "ids has b'a' twice"),
+        ({"x": torch.ones(4, 2).to_sparse()}, "x is not an array of numbers"),
         ({"y": [0, 1, 2]}, "y has 3 labels: give one for each of the 4"),
         ({"y": [0, 1, 2, -2]}, "y has class -2"),
         ({"y": [0, 1, 2, 0.5]}, "fractions"),
@@ -115,6 +150,20 @@ def test_bad_data_is_refused_in_one_line(data: dict[str, object], message: str) 
         (lambda: Graph.from_edges([0, -1], [1, 1]), r"src\[1\] is -1"),
         (lambda: Graph.from_edges([0], [1, 1]), "two lists of one length"),
         (lambda: Graph.from_edges([0.5], [1.0]), "whole numbers"),
+        (lambda: Graph.from_edges([0, np.nan], [1, 1]), "src has type float64"),
+        (lambda: Graph.from_edges([0, 1], [1, np.inf]), "dst has type float64"),
+        (
+            lambda: Graph.from_edges(np.array([0, 2**64 - 1], np.uint64), [1, 1]),
+            r"src\[1\] is 18446744073709551615",
+        ),
+        (lambda: Graph.from_edges([0, 2**41], [1, 1]), r"src\[1\] is 2199023255552"),
+        (lambda: Graph.from_edges([0], [1], num_vertices=2**41), "num_vertices is 2199023255552"),
+        (lambda: Graph.from_edges([0], [1], num_vertices=-1), "num_vertices is -1"),
+        (lambda: Graph.from_edges([0], [1], num_vertices=2.5), r"num_vertices is 2\.5: give a whole number"),
+        (lambda: Graph.from_edges([0], [1], num_vertices="2"), "num_vertices is '2'"),
+        (lambda: Graph.from_edges([0], [1], num_vertices=True), "num_vertices is True"),
+        (lambda: Graph.from_csr([0.0, 1.5], [0]), "indptr has type float64"),
+        (lambda: Graph.from_csr([0, 1], [0.0]), "give a list of whole numbers"),
         (lambda: Graph.from_csr([0, 2, 1], [0, 0]), "indptr falls after vertex 1"),
         (lambda: Graph.from_csr([1, 2], [0, 0]), "starts at 0"),
         (lambda: Graph.from_csr([0, 3], [0]), "indptr ends at 3 but indices has 1"),

@@ -1,5 +1,6 @@
 """What a graph's parts must be like, checked where they come in; the errors say what to mend."""
 
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -8,33 +9,85 @@ from numpy.typing import NDArray
 from siafu.errors import BadInput
 from siafu.graph.csr import IntArray, id_dtype
 
+MAX_VERTICES = 2**40  # more is a mistake, such as a hash taken for an id, and not a graph
+MAX_CLASSES = 2**31
+
 _ROWS_AT_ONCE = 1 << 16
 
 
-def array(values: Any, what: str) -> NDArray[Any]:
-    """A NumPy array of NumPy's, PyTorch's or plain Python's numbers, without a copy where possible."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        if str(values.dtype) == "torch.bfloat16":
-            import torch
+def array(values: Any, what: str, kinds: str = "biuf") -> NDArray[Any]:
+    """A NumPy array of NumPy's, PyTorch's or plain Python's numbers, without a copy where possible.
 
-            values = values.view(torch.uint16)
-        values = values.numpy()
+    kinds: of NumPy's types, those that will do
+    """
     try:
+        if hasattr(values, "detach"):
+            tensor = values.detach().cpu()
+            values = (tensor.float() if _is_bfloat16(tensor) else tensor).numpy()
         out = np.asarray(values)
-    except ValueError as error:
-        raise BadInput(f"{what} is not an array of numbers: {error}") from error
-    if out.dtype.kind not in "biufS":
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise BadInput(f"{what} is not an array of numbers: {' '.join(str(error).split())}") from error
+    if out.dtype.kind not in kinds:
         raise BadInput(f"{what} holds {out.dtype}: give numbers")
     return out
 
 
-def indptr(pointers: NDArray[np.int64]) -> None:
-    if pointers.ndim != 1 or len(pointers) == 0 or pointers[0] != 0:
+def _is_bfloat16(values: Any) -> bool:
+    return str(getattr(values, "dtype", "")) == "torch.bfloat16"
+
+
+def _bfloat16_bits(tensor: Any) -> NDArray[np.uint16]:
+    import torch
+
+    bits: NDArray[np.uint16] = tensor.detach().cpu().contiguous().view(torch.uint16).numpy()
+    return bits
+
+
+def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what is too large for it becomes infinite, and is refused as that
+        return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def _whole(value: Any, what: str, most: int) -> int:
+    try:
+        number = index(value)
+    except TypeError:
+        number = -1
+    if isinstance(value, bool) or not 0 <= number <= most:
+        raise BadInput(f"{what} is {value!r}: give a whole number from 0 to {most:,}")
+    return number
+
+
+def num_vertices(given: Any, sources: NDArray[Any], targets: NDArray[Any]) -> int:
+    """How many vertices there are: as given, or one more than the highest id that an edge names."""
+    if given is not None:
+        return _whole(given, "num_vertices", MAX_VERTICES)
+    highest = -1
+    for ids, what in ((sources, "src"), (targets, "dst")):
+        if ids.size == 0:
+            continue
+        if ids.dtype.kind not in "iu":
+            raise BadInput(f"{what} has type {ids.dtype}: give a list of whole numbers")
+        if int(ids.max()) >= MAX_VERTICES:
+            raise BadInput(
+                f"{what}[{int(ids.argmax())}] is {ids.max()}: ids are vertices' numbers from 0 up, so number them first"
+            )
+        highest = max(highest, int(ids.max()))
+    return highest + 1
+
+
+def indptr(values: Any) -> NDArray[np.int64]:
+    """Positions from 0 up that never fall."""
+    given = array(values, "indptr")
+    if given.ndim != 1 or len(given) == 0 or given[0] != 0:
         raise BadInput("indptr must be a list of V + 1 positions that starts at 0")
+    if given.dtype.kind not in "iu":
+        raise BadInput(f"indptr has type {given.dtype}: give a list of whole numbers")
+    pointers = np.ascontiguousarray(given, dtype=np.int64)
     if np.any(pointers[1:] < pointers[:-1]):
         vertex = int(np.argmax(pointers[1:] < pointers[:-1]))
         raise BadInput(f"indptr falls after vertex {vertex}: positions must never decrease")
+    return pointers
 
 
 def vertex_ids(values: NDArray[Any], num_vertices: int, what: str) -> IntArray:
@@ -56,7 +109,7 @@ def vertex_ids(values: NDArray[Any], num_vertices: int, what: str) -> IntArray:
 def edge_weight(values: Any, num_edges: int) -> NDArray[np.float32] | None:
     if values is None:
         return None
-    weights = np.ascontiguousarray(array(values, "edge_weight"), dtype=np.float32)
+    weights = _float32(array(values, "edge_weight"))
     if weights.shape != (num_edges,):
         raise BadInput(
             f"edge_weight has shape {weights.shape}: give one number for each of the {num_edges} edges"
@@ -69,16 +122,14 @@ def edge_weight(values: Any, num_edges: int) -> NDArray[np.float32] | None:
 
 
 def features(values: Any, num_vertices: int) -> NDArray[Any] | None:
-    """Rows of float32, or of bfloat16 bits in uint16; every value finite."""
+    """Rows of float32, or of a bfloat16 tensor's bits in uint16; every value finite."""
     if values is None:
         return None
-    rows = array(values, "x")
+    rows = _bfloat16_bits(values) if _is_bfloat16(values) else _float32(array(values, "x"))
     if rows.ndim != 2 or len(rows) != num_vertices:
         raise BadInput(
             f"x has shape {rows.shape}: give one row of features for each of the {num_vertices} vertices"
         )
-    if rows.dtype != np.uint16:
-        rows = np.ascontiguousarray(rows, dtype=np.float32)
     finite_rows(rows, 0)
     return rows
 
@@ -99,6 +150,8 @@ def labels(values: Any, num_vertices: int, num_classes: int | None) -> tuple[NDA
     """Labels as `Graph.y` holds them, and how many classes there are."""
     if values is None:
         return None, 0
+    if num_classes is not None:
+        num_classes = _whole(num_classes, "num_classes", MAX_CLASSES)
     found = array(values, "y")
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
@@ -117,10 +170,13 @@ def labels(values: Any, num_vertices: int, num_classes: int | None) -> tuple[NDA
         found = np.where(np.isnan(found), -1, found)
         if np.any(found != np.floor(found)):
             raise BadInput("y holds fractions: classes are whole numbers from 0 up, -1 where unknown")
+    if found.size and not (found.min() >= -1 and found.max() < MAX_CLASSES):
+        wrong = found.min() if found.min() < -1 else found.max()
+        raise BadInput(
+            f"y has class {wrong}: classes are whole numbers from 0 up, below {MAX_CLASSES:,}, -1 where unknown"
+        )
     classes = np.ascontiguousarray(found, dtype=np.int64)
     highest = int(classes.max(initial=-1))
-    if classes.min(initial=0) < -1:
-        raise BadInput(f"y has class {classes.min()}: classes are whole numbers from 0 up, -1 where unknown")
     if num_classes is not None and highest >= num_classes:
         raise BadInput(
             f"y has class {highest} but num_classes is {num_classes}: classes go from 0 to num_classes - 1"
@@ -171,11 +227,24 @@ def _part(name: str, values: Any, num_vertices: int) -> NDArray[np.int64] | None
 
 
 def original_ids(values: Any, num_vertices: int) -> NDArray[Any] | None:
+    """The vertices' names in the source: int64 or bytes, no two alike."""
     if values is None:
         return None
-    names = array(values, "ids")
-    if names.shape != (num_vertices,) or names.dtype.kind not in "iuS":
+    names = array(values, "ids", kinds="biufS")
+    if names.shape != (num_vertices,) or (names.dtype.kind not in "iuS" and num_vertices):
         raise BadInput(
-            f"ids has shape {names.shape}: give one integer or name for each of the {num_vertices} vertices"
+            f"ids has shape {names.shape} and type {names.dtype}: give one integer or name for each of the {num_vertices} vertices"
         )
-    return names if names.dtype.kind == "S" else names.astype(np.int64, copy=False)
+    if names.dtype.kind != "S":
+        if names.size and int(names.max()) > np.iinfo(np.int64).max:
+            raise BadInput(
+                f"ids[{int(names.argmax())}] is {names.max()}: integers go up to 2**63 - 1; give names"
+            )
+        names = names.astype(np.int64, copy=False)
+    ordered = np.sort(names)
+    alike = ordered[1:] == ordered[:-1]
+    if alike.any():
+        raise BadInput(
+            f"ids has {ordered[int(np.argmax(alike))].item()!r} twice: give each vertex a name of its own"
+        )
+    return names

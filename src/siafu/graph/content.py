@@ -19,7 +19,6 @@ from siafu.graph.graph import Graph
 from siafu.jit import kernel
 from siafu.threads import run_all, thread_count
 
-MAX_CLASSES = 2**31
 SPLITS = ("train", "val", "test")
 
 _BYTES = re.compile(r"\|S[1-9][0-9]{0,5}")

@@ -66,10 +66,11 @@ class Graph:
     ) -> "Graph":
         """From in-edges by destination. Arrays are NumPy's or PyTorch's, and are not copied if they fit.
 
+        Features of a `torch.bfloat16` tensor stay so; all others become float32.
+
         `train`, `val`, `test` are vertex ids or masks of V booleans; rows that are not ascending are sorted.
         """
-        pointers = np.ascontiguousarray(check.array(indptr, "indptr"), dtype=np.int64)
-        check.indptr(pointers)
+        pointers = check.indptr(indptr)
         num_vertices = len(pointers) - 1
         sources = check.vertex_ids(check.array(indices, "indices"), num_vertices, "indices")
         if len(sources) != pointers[-1]:
@@ -117,8 +118,7 @@ class Graph:
             raise BadInput(
                 f"src has shape {sources.shape} and dst {targets.shape}: give two lists of one length"
             )
-        if num_vertices is None:
-            num_vertices = int(max(sources.max(initial=-1), targets.max(initial=-1))) + 1
+        num_vertices = check.num_vertices(num_vertices, sources, targets)
         sources = check.vertex_ids(sources, num_vertices, "src")
         targets = check.vertex_ids(targets, num_vertices, "dst")
         weights = check.edge_weight(edge_weight, len(sources))

@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from siafu.errors import StoreError
 from siafu.files import NewDirectory, disk_errors
-from siafu.graph import content
+from siafu.graph import check, content
 from siafu.graph.graph import Graph
 from siafu.threads import run_all
 
@@ -33,7 +33,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "name": lambda value: isinstance(value, str),
     "num_vertices": content.is_count,
     "num_edges": content.is_count,
-    "num_classes": lambda value: content.is_count(value) and value <= content.MAX_CLASSES,
+    "num_classes": lambda value: content.is_count(value) and value <= check.MAX_CLASSES,
     "symmetric": lambda value: isinstance(value, bool),
     "arrays": lambda value: isinstance(value, dict),
 }
