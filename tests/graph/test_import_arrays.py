@@ -92,10 +92,10 @@ def test_edges_in_one_array_are_rows_or_columns(source: Path, turned: bool) -> N
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_edges_in_one_array_are_read_in_fortran_order(source: Path, turned: bool, count: int) -> None:
-    pairs = np.array([[0, 1, 2, 2], [1, 2, 0, 1]])[:, :count]
+    pairs = np.array([[0, 2, 1, 2], [1, 0, 2, 1]])[:, :count]
     pairs = pairs.T if turned and count != 2 else pairs  # [2, 2] holds rows
     np.savez(source, edge_index=np.asfortranarray(pairs), num_nodes=5)
-    assert edge_set(imported(source)) == [(0, 1), (1, 2), (2, 0), (2, 1)][:count]
+    assert edge_set(imported(source)) == sorted([(0, 1), (2, 0), (1, 2), (2, 1)][:count])
 
 
 @pytest.mark.parametrize("count", [0, 1])

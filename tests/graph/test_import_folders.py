@@ -142,6 +142,12 @@ def test_a_graphbolt_folder_is_read(graphbolt: Path) -> None:
     assert graph.num_classes == 9
 
 
+def test_graphbolt_edges_may_be_in_fortran_order(graphbolt: Path) -> None:
+    np.save(graphbolt / "turned.npy", np.array([[0, 1], [1, 2], [3, 0]]).T)
+    change(graphbolt, graph={"nodes": [{"num": 4}], "edges": [{"format": "numpy", "path": "turned.npy"}]})
+    assert edge_set(imported(graphbolt)) == [(0, 1), (1, 2), (3, 0)]
+
+
 def test_graphbolt_edges_may_be_text(graphbolt: Path) -> None:
     (graphbolt / "edges.csv").write_text("0,1\n1,2\n3,0\n")
     change(graphbolt, graph={"nodes": [{"num": 4}], "edges": [{"format": "csv", "path": "edges.csv"}]})

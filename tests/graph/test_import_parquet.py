@@ -121,3 +121,10 @@ def test_weights_that_are_words_are_refused(source: Path) -> None:
     parquet.write_table(pa.table({"src": [0], "dst": [1], "weight": ["heavy"]}), source)
     with pytest.raises(BadInput, match="column 'weight' holds no numbers"):
         imported(source)
+
+
+def test_ids_that_are_too_large_are_refused(source: Path) -> None:
+    ids = pa.array([2**63 + 5, 1], pa.uint64())
+    parquet.write_table(pa.table({"src": ids, "dst": ids}), source)
+    with pytest.raises(BadInput, match=r"column 'src' holds 9223372036854775813: ids go to 2\*\*63 - 1"):
+        imported(source)

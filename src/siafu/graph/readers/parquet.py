@@ -59,7 +59,12 @@ class ParquetTable:
             raise BadInput(
                 f"{self.path}, column {self.columns[column]!r} holds {values.type}: ids are whole numbers or strings"
             )
-        ids: NDArray[np.int64] = values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        numbers = values.to_numpy(zero_copy_only=False)
+        if numbers.dtype == np.uint64 and numbers.max(initial=0) >= 2**63:
+            raise BadInput(
+                f"{self.path}, column {self.columns[column]!r} holds {numbers.max()}: ids go to 2**63 - 1"
+            )
+        ids: NDArray[np.int64] = numbers.astype(np.int64, copy=False)
         return ids
 
     def _names(self, values: Any, column: int) -> Names:
