@@ -170,7 +170,9 @@ class NewDirectory:
             )
         if (self.path / self._mark).is_file() or (self.path.is_dir() and not any(self.path.iterdir())):
             return
-        raise BadInput(f"{self.path} is not a {self._kind}, so it is not overwritten: choose another name")
+        raise BadInput(
+            f"{self.path} is not a {self._kind}, so it is not overwritten: choose another name, or move it away"
+        )
 
     def _anonymous(self) -> IO[bytes] | None:
         if not hasattr(os, "O_TMPFILE") or not Path("/proc/self/fd").exists():

@@ -1,6 +1,6 @@
 """What a store's arrays must be like, so that no kernel ever reads where it should not.
 
-Checksums tell chance from intent no more than a forger does: whoever writes a store writes its checksums too.
+Checksums find accidents; whoever forges a store writes its checksums too, so the values are looked at as well.
 """
 
 import math

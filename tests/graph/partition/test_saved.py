@@ -63,6 +63,15 @@ def test_a_partition_is_not_replaced_unasked(graph: Graph, store: Path, saved: P
     assert not read_partition(saved, graph).owner.any()
 
 
+def test_what_is_no_partition_is_never_overwritten(graph: Graph, store: Path, saved: Path) -> None:
+    (saved / "partition.json").rename(saved / "thesis.txt")
+    with pytest.raises(BadInput, match="is not a partition, so it is not overwritten"):
+        save_partition(
+            store, make_partition(graph, 3, method="hash", seed=4), fingerprint(graph), overwrite=True
+        )
+    assert (saved / "thesis.txt").exists()
+
+
 def test_a_partition_that_cannot_be_written_leaves_nothing(
     graph: Graph, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
