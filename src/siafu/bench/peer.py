@@ -57,13 +57,14 @@ class Graph:
         rows = torch.repeat_interleave(torch.arange(self.vertices), self.indptr[1:] - self.indptr[:-1])
         return self.torch_csr(factor[rows] * factor[self.indices.long()])
 
-    def dgl(self):  # type: ignore[no-untyped-def]
+    def dgl(self, *, numbered=False):  # type: ignore[no-untyped-def]
         # This module's binary is tied to an older PyTorch; message passing does not use it.
         sys.modules["dgl.graphbolt"] = types.ModuleType("dgl.graphbolt")
         import dgl
 
-        none = torch.tensor([], dtype=torch.int32)
-        edges = ("csc", (self.indptr.int(), self.indices.int(), none))
+        # Attention needs edges by number; without numbers, sums of rows are faster.
+        numbers = torch.arange(len(self.indices) if numbered else 0, dtype=torch.int32)
+        edges = ("csc", (self.indptr.int(), self.indices.int(), numbers))
         return dgl.graph(edges, num_nodes=self.vertices, idtype=torch.int32)
 
 
@@ -92,7 +93,7 @@ def epoch(peer, graph, hidden, model="gcn"):  # type: ignore[no-untyped-def]
 
 
 def dgl_model(graph, hidden, model):  # type: ignore[no-untyped-def]
-    g = graph.dgl()
+    g = graph.dgl(numbered=model == "gat")
     from dgl.nn import GATConv, GraphConv
 
     width = graph.x.shape[1]

@@ -54,7 +54,9 @@ def measure_peer(python: Path, who: str, arguments: list[str], repeats: int) -> 
     asked = [str(python), str(script), *arguments[:4], str(repeats + 1), *arguments[4:]]
     answer = subprocess.run(asked, capture_output=True, text=True, check=False)
     if answer.returncode:
-        raise SiafuError(f"{who} failed: {answer.stderr.strip().splitlines()[-1:]}")
+        lines = answer.stderr.strip().splitlines()
+        causes = [line for line in lines if "Error" in line] or lines or [f"exit code {answer.returncode}"]
+        raise SiafuError(f"{who} failed: {causes[-1].strip()}")
     found = json.loads(answer.stdout.strip().splitlines()[-1])
     timing = Timing(who, found["seconds"][1:], found["peak_rss_bytes"])
     print(f"{who}: {timing.best:.3f} s", file=sys.stderr, flush=True)
