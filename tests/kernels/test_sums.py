@@ -1,5 +1,7 @@
 """The sum gather against SciPy, and the law of its adjoint."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -169,3 +171,19 @@ def test_long_rows_have_wide_splits() -> None:
     rows = pack(np.ones((3, 1), np.float32), None, np.float32)
     blocks = split_rows(csr.indptr, csr.indices, 1)
     assert gather_sum(csr.indptr, csr.indices, None, rows, blocks=blocks)[0, 0] == 70_000
+
+
+def test_edges_past_two_to_the_thirty_first_are_found(tmp_path: Path) -> None:
+    """The file is as long as it would be, but holds nothing but its last edges."""
+    past = 2**31
+    indices = np.memmap(tmp_path / "indices", np.int32, "w+", shape=(past + 1000,)).view(np.ndarray)
+    indptr = np.array([0, past, past + 400, past + 1000], np.int64)
+    rng = np.random.default_rng(0)
+    indices[past:] = rng.integers(0, 3, 1000)
+    for lo, hi in ((past, past + 400), (past + 400, past + 1000)):
+        indices[lo:hi].sort()
+    rows = pack(rng.standard_normal((3, 20)), None, np.float64)
+    out = empty_table(3, 20, np.float64)
+    sum_range(indptr, indices, None, rows, None, None, out, 1, 3)
+    expected = [rows[indices[lo:hi]].sum(0) for lo, hi in ((past, past + 400), (past + 400, past + 1000))]
+    np.testing.assert_allclose(out[1:], expected, rtol=1e-12)
