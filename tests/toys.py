@@ -1,8 +1,9 @@
-"""Small graphs whose labels can be learnt."""
+"""Small graphs whose labels can be learnt, and graphs as PyG writes them."""
 
 from typing import Any
 
 import numpy as np
+import torch
 
 from siafu import Graph
 
@@ -37,3 +38,9 @@ def multi_label_graph(num_vertices: int = 120, num_labels: int = 4) -> Graph:
     y = (rng.random((num_vertices, num_labels)) < 0.4).astype(np.uint8)
     x = (np.pad(y, ((0, 0), (0, 4))) + rng.normal(0, 0.3, (num_vertices, num_labels + 4))).astype(np.float32)
     return toy_graph(num_vertices, x=x, y=y)
+
+
+def edge_index(graph: Graph) -> torch.Tensor:
+    """The edges as PyG lists them: [2, E], sources above destinations."""
+    dst = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    return torch.from_numpy(np.stack([graph.indices.astype(np.int64), dst]))

@@ -8,6 +8,7 @@ import torch_geometric.nn as pyg
 import siafu
 from siafu import nn
 from siafu.errors import BadInput
+from tests.toys import edge_index
 
 
 def some_graph(vertices: int = 50, edges: int = 300) -> siafu.Graph:
@@ -15,11 +16,6 @@ def some_graph(vertices: int = 50, edges: int = 300) -> siafu.Graph:
     return siafu.Graph.from_edges(
         rng.integers(0, vertices, edges), rng.integers(0, vertices, edges), num_vertices=vertices
     )
-
-
-def edge_index(graph: siafu.Graph) -> torch.Tensor:
-    dst = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    return torch.from_numpy(np.stack([graph.indices.astype(np.int64), dst]))
 
 
 @pytest.mark.parametrize("gather", [nn.Sum(), nn.Mean(), nn.GcnSum(), nn.Max()])

@@ -9,6 +9,7 @@ import siafu
 from siafu import nn
 from siafu.errors import BadInput
 from siafu.nn import edgewise
+from tests.toys import edge_index
 
 
 def some_graph(*, weighted: bool = False) -> siafu.Graph:
@@ -16,11 +17,6 @@ def some_graph(*, weighted: bool = False) -> siafu.Graph:
     src, dst = rng.integers(0, 30, 200), rng.integers(0, 27, 200)
     weights = rng.random(200).astype(np.float32) if weighted else None
     return siafu.Graph.from_edges(src, dst, num_vertices=30, edge_weight=weights)
-
-
-def edge_index(graph: siafu.Graph) -> torch.Tensor:
-    dst = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    return torch.from_numpy(np.stack([graph.indices.astype(np.int64), dst]))
 
 
 class HighPass(nn.Layer):

@@ -12,8 +12,3 @@ def to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     if nan.any():
         rounded[nan] = 0x7FC0
     return rounded.astype(np.uint16)
-
-
-def from_bf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """The exact float32 values of bfloat16 bit patterns."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)

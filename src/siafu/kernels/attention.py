@@ -223,7 +223,7 @@ def attend_adjoint_range(
     weights = np.empty(heads * _BLOCK, out.dtype)
     log_sums = np.empty(heads * _BLOCK, out.dtype)
     means = np.empty(heads * _BLOCK, out.dtype)
-    matches = np.empty(_BLOCK, out.dtype)
+    matches = np.empty(heads * _BLOCK, out.dtype)
     keeps = np.empty(heads * _BLOCK, out.dtype)
     per_head = head_columns // LANES
     for j in range(first, last):
@@ -239,34 +239,18 @@ def attend_adjoint_range(
             _by_head(targets, near, count, heads, heads, np.inf, log_sums)
             _by_head(targets, near, count, heads, 2 * heads, 0, means)
             for h in range(heads):
-                match_rows(matches, 0, vectors, gradient, near, rows, j, h * head_columns, per_head)
-                begin = h * _BLOCK
+                begin, own = h * _BLOCK, source[j, h]
+                match_rows(matches, begin, vectors, gradient, near, rows, j, h * head_columns, per_head)
                 if dropout > 0:
                     for k in range(count):
-                        keeps[k] = _keep(seed, near[k], j, h, dropout)
-                    keeps[count : vectors * LANES] = 0
+                        keeps[begin + k] = _keep(seed, near[k], j, h, dropout)
+                    keeps[begin + count : begin + vectors * LANES] = 0
                     of_source[j, h] += weigh_back(
-                        weights[begin:],
-                        log_sums[begin:],
-                        means[begin:],
-                        matches,
-                        keeps,
-                        0,
-                        vectors,
-                        source[j, h],
-                        kind(slope),
+                        weights, log_sums, means, matches, keeps, begin, vectors, own, kind(slope)
                     )
                 else:
                     of_source[j, h] += weigh_back(
-                        weights[begin:],
-                        log_sums[begin:],
-                        means[begin:],
-                        matches,
-                        None,
-                        0,
-                        vectors,
-                        source[j, h],
-                        kind(slope),
+                        weights, log_sums, means, matches, None, begin, vectors, own, kind(slope)
                     )
             for c in range(0, out.shape[1], MAX_TILE):
                 tile = min(out.shape[1] - c, MAX_TILE)

@@ -54,9 +54,7 @@ class TableCode:
         return value
 
     def load_apart(self, builder: Builder, address: Value, vectors: range) -> list[Value]:
-        """Vectors as `apart` orders them. Two of bfloat16 come out of one load: one shift, one mask, no shuffle."""
-        if self.kind != types.uint16:
-            return apart(builder, [self.load(builder, address, v) for v in vectors])
+        """Vectors of bfloat16 as `apart` orders them: two come out of one load, by a shift and a mask, no shuffle."""
         words = ir.VectorType(I32, self.lanes)
         shift = ir.Constant(words, [16] * self.lanes)
         upper = ir.Constant(words, [0xFFFF0000] * self.lanes)

@@ -71,9 +71,7 @@ class GNN(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        self._check(
-            num_layers, in_channels, hidden_channels, out_channels, dropout, input_dropout, norm, precision
-        )
+        self._check(num_layers, in_channels, hidden_channels, out_channels, dropout, input_dropout, norm)
         self._config = {
             "in_channels": in_channels,
             "hidden_channels": hidden_channels,
@@ -159,7 +157,6 @@ class GNN(nn.Module):
         dropout: float,
         input_dropout: float,
         norm: str | None,
-        precision: str,
     ) -> None:
         if num_layers < 1:
             raise BadInput(f"num_layers is {num_layers}: a model has at least one layer")
@@ -175,5 +172,3 @@ class GNN(nn.Module):
                 f"norm is {norm!r}: only layer_norm is offered, because it looks at each vertex alone "
                 "and so can be computed anywhere"
             )
-        if precision not in ("fp32", "bf16"):
-            raise BadInput(f"precision is {precision!r}: choose fp32 or bf16")
