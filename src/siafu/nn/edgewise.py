@@ -9,8 +9,10 @@ from torch.autograd.function import once_differentiable
 
 from siafu.errors import BadInput
 from siafu.graph import Graph
+from siafu.nn.dropout import on_edges
 from siafu.nn.functions import call
 from siafu.nn.gather import Gather, Max, Mean, Sum
+from siafu.nn.recording import recorder
 from siafu.nn.tensors import check_rows
 
 _EDGES_AT_ONCE = 1 << 18
@@ -25,9 +27,12 @@ def gather_messages(
 
     The backward pass runs `apply_edge` again, a block of edges at a time, instead of keeping what it made.
     """
-    check_rows("x", x, graph)
     if type(gather) not in (Sum, Mean, Max):
         raise BadInput(f"apply_edge goes with Sum, Mean or Max, not {type(gather).__name__}")
+    who = recorder()
+    if who is not None:
+        return who.gather_messages(gather, x, apply_edge, parameters)
+    check_rows("x", x, graph)
     return call(_EdgeFunction, graph, apply_edge, gather, x, *parameters)
 
 
@@ -44,10 +49,11 @@ class _EdgeFunction(torch.autograd.Function):
         # Dropout must draw the same numbers when the backward pass makes the messages again.
         ctx.settings = graph, apply_edge, gather, torch.get_rng_state()
         ctx.save_for_backward(x, *parameters)
-        parts = [
-            _reduce(graph, gather, first, last, apply_edge(*_ends(graph, x, first, last)))
-            for first, last in _blocks(graph)
-        ]
+        with on_edges():
+            parts = [
+                _reduce(graph, gather, first, last, apply_edge(*_ends(graph, x, first, last)))
+                for first, last in _blocks(graph)
+            ]
         return torch.cat(parts) if parts else x.new_zeros((0, x.shape[1]))
 
     @staticmethod

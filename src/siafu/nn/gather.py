@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from siafu.errors import BadInput
 from siafu.graph import Graph
+from siafu.nn.dropout import attention_seed
 from siafu.nn.functions import AttentionFunction, MaxFunction, SumFunction, call
+from siafu.nn.recording import recorder
 from siafu.nn.tensors import Precision, check_rows
 
 
@@ -40,6 +42,18 @@ class Gather:
         if self.precision not in ("fp32", "bf16"):
             raise BadInput(f"precision is {self.precision!r}: choose fp32 or bf16")
 
+    def __call__(self, graph: Graph, *sent: torch.Tensor, dropout: float = 0.0) -> torch.Tensor:
+        """Run it over `graph`'s in-edges on what `transform` gave."""
+        who = recorder()
+        if who is not None:
+            return who.gather(self, sent, dropout)
+        if dropout == 0:
+            return self.run(graph, *sent)
+        return self.run(graph, *sent, dropout=dropout)
+
+    def run(self, graph: Graph, *sent: Any, **options: Any) -> torch.Tensor:
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Sum(Gather):
@@ -59,7 +73,7 @@ class Sum(Gather):
     def _scaling(self, graph: Graph) -> Scaling:
         return Scaling()
 
-    def __call__(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    def run(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         check_rows("x", x, graph)
         return call(SumFunction, x, graph, self.weighted, self.scaling(graph, x.dtype), self.precision)
 
@@ -105,7 +119,7 @@ class GcnSum(Sum):
 class Max(Gather):
     """out_i = the greatest x_j of each column over the stored in-edges; 0 where there are none."""
 
-    def __call__(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    def run(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         check_rows("x", x, graph)
         return call(MaxFunction, x, graph, self.precision)
 
@@ -129,7 +143,7 @@ class Softmax(Gather):
         if self.heads < 1:
             raise BadInput(f"heads is {self.heads}: there must be at least one")
 
-    def __call__(
+    def run(  # type: ignore[override]
         self,
         graph: Graph,
         x: torch.Tensor,
@@ -147,7 +161,7 @@ class Softmax(Gather):
                 raise BadInput(
                     f"{name} is {logits.dtype} of shape {list(logits.shape)}: give a logit of x's type for each of the {self.heads} heads"
                 )
-        seed = int(torch.randint(2**62, ()).item()) if dropout > 0 else 0
+        seed = attention_seed() if dropout > 0 else 0
         return call(AttentionFunction, x, source, target, graph, self, dropout, seed)
 
 

@@ -9,6 +9,7 @@ from siafu.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.edgewise import gather_messages
 from siafu.nn.gather import Gather, Sum
+from siafu.nn.recording import recorder
 
 
 class Layer(nn.Module):
@@ -30,6 +31,13 @@ class Layer(nn.Module):
     It is called with some edges at a time, and again in the backward pass: no tensor of all edges is ever made.
     """
 
+    linear_first: bool | None = None
+    """Where a linear map that commutes with the gather stands: in `transform` (True) or in `apply_vertex` (False).
+
+    Set it where your layer can do either, and let both methods look at it: training then chooses the side that gathers
+    narrower rows, or none at all. None: there is nothing to choose.
+    """
+
     def transform(self, x: torch.Tensor) -> Any:
         return x
 
@@ -39,7 +47,10 @@ class Layer(nn.Module):
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         if not isinstance(graph, Graph):
             raise BadInput(f"a layer is called as layer(graph, x), not with {type(graph).__name__} first")
-        if len(x) != graph.num_vertices:
+        who = recorder()
+        if who is not None:
+            who.entered(self)
+        elif len(x) != graph.num_vertices:
             raise BadInput(f"x has {len(x)} rows but the graph has {graph.num_vertices} vertices")
         return self.apply_vertex(self.propagate(graph, self.transform(x)), x)
 
@@ -48,5 +59,4 @@ class Layer(nn.Module):
         if self.apply_edge is not None:
             return gather_messages(graph, sent, self.apply_edge, list(self.parameters()), self.gather)
         arguments = sent if isinstance(sent, tuple) else (sent,)
-        gathered: torch.Tensor = self.gather(graph, *arguments)  # type: ignore[operator]
-        return gathered
+        return self.gather(graph, *arguments)

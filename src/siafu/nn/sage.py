@@ -41,7 +41,7 @@ class SAGEConv(Layer):
         self.lin_l = nn.Linear(in_channels, out_channels, bias=bias)
         self.lin_r = nn.Linear(in_channels, out_channels, bias=False) if root_weight else None
         # The map commutes with a sum, not with a maximum: it goes where it makes the gathered rows narrower.
-        self.linear_first = aggr != "max" and out_channels < in_channels
+        self.linear_first = None if aggr == "max" else out_channels < in_channels
 
     def reset_parameters(self) -> None:
         self.lin_l.reset_parameters()

@@ -1,0 +1,51 @@
+"""Recording a model instead of running it: what `siafu.program` needs to take it apart at its gathers."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+if TYPE_CHECKING:
+    from siafu.nn.gather import Gather
+
+
+class Recorder(Protocol):
+    """Stands in for the graph while a model runs on rows that hold no numbers."""
+
+    def features(self) -> torch.Tensor:
+        """The rows that take the place of the graph's features."""
+
+    def entered(self, layer: torch.nn.Module) -> None:
+        """The gathers that follow are this layer's."""
+
+    def gather(self, gather: "Gather", sent: tuple[torch.Tensor, ...], dropout: float) -> torch.Tensor:
+        """Note a gather; rows that take the place of what it gives."""
+
+    def gather_messages(
+        self,
+        gather: "Gather",
+        x: torch.Tensor,
+        apply_edge: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        parameters: list[torch.Tensor],
+    ) -> torch.Tensor:
+        """The same for a gather of messages that `apply_edge` makes."""
+
+
+_current: ContextVar[Recorder | None] = ContextVar("siafu-recorder", default=None)
+
+
+def recorder() -> Recorder | None:
+    """Who records this thread's models; None: they run."""
+    return _current.get()
+
+
+@contextmanager
+def recording(who: Recorder) -> Iterator[None]:
+    """Let `who` record every model that is called within."""
+    token: Any = _current.set(who)
+    try:
+        yield
+    finally:
+        _current.reset(token)
