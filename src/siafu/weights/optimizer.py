@@ -1,0 +1,160 @@
+"""Optimizer: from one version of the weights to the next, bit for bit as torch.optim goes, in new tensors.
+
+`step` is a pure function: weights, gradients and state in, weights and state out, nothing changed in place.
+Parameters go by name and each by itself, so any subset of a model's can live on a weight server of its own.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from siafu.errors import BadInput
+
+Weights = Mapping[str, Tensor]
+"""Parameters by name. The tensors belong to a version, and versions do not change."""
+
+State = Mapping[str, Tensor]
+"""What an optimizer remembers, as a checkpoint holds it: "PARAMETER.SLOT", the slots named as torch.optim's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to update.
+
+    optimizer:    sgd, adam or adamw
+    lr:           learning rate
+    weight_decay: of each parameter by name; those that are not in it have none
+    betas, eps:   Adam's, and of no effect for sgd
+    """
+
+    optimizer: str
+    lr: float
+    weight_decay: Mapping[str, float] = field(default_factory=dict)
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in _RULES:
+            raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(_RULES)}")
+
+
+class Optimizer:
+    """`step` with the state kept from one call to the next."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._state: State = {}
+
+    def step(self, weights: Weights, gradients: Weights) -> dict[str, Tensor]:
+        """The next version of `weights`."""
+        updated, self._state = step(weights, gradients, self._state, self.settings)
+        return updated
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint holds."""
+        return dict(self._state)
+
+    def restore(self, state: State, names: Collection[str] | None = None) -> None:
+        """Go on from `state`; of the parameters in `names` only, where it is of more than this optimizer's."""
+        slots = _RULES[self.settings.optimizer].slots
+        for key in state:
+            if key.rpartition(".")[2] not in slots:
+                raise BadInput(
+                    f"the optimizer's state has {key!r}, which {self.settings.optimizer} does not know: "
+                    f"resume with the optimizer that the run began with"
+                )
+        self._state = {
+            key: tensor for key, tensor in state.items() if names is None or key.rpartition(".")[0] in names
+        }
+
+
+@torch.no_grad()
+def step(
+    weights: Weights, gradients: Weights, state: State, settings: Settings
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The next weights and state. A parameter without a gradient keeps its tensor and its state as they are."""
+    rule = _RULES[settings.optimizer]
+    next_weights, next_state = dict(weights), dict(state)
+    for name, gradient in gradients.items():
+        weight = _weight_of(name, gradient, weights)
+        slots = {slot: state[f"{name}.{slot}"] for slot in rule.slots if f"{name}.{slot}" in state}
+        decay = settings.weight_decay.get(name, 0.0)
+        next_weights[name], remembered = rule.update(weight, gradient, slots, decay, settings)
+        next_state |= {f"{name}.{slot}": tensor for slot, tensor in remembered.items()}
+    return next_weights, next_state
+
+
+def _weight_of(name: str, gradient: Tensor, weights: Weights) -> Tensor:
+    if name not in weights:
+        raise ValueError(f"a gradient came for {name!r}, which is not among the weights")
+    weight = weights[name]
+    if (gradient.shape, gradient.dtype) != (weight.shape, weight.dtype):
+        raise ValueError(
+            f"the gradient of {name!r} is {gradient.dtype} {list(gradient.shape)}, "
+            f"the weight {weight.dtype} {list(weight.shape)}"
+        )
+    return weight
+
+
+_Slots = dict[str, Tensor]
+
+
+def _sgd(
+    weight: Tensor, gradient: Tensor, _: _Slots, decay: float, settings: Settings
+) -> tuple[Tensor, _Slots]:
+    return weight.add(_decayed(gradient, weight, decay), alpha=-settings.lr), {}
+
+
+def _adam(
+    weight: Tensor, gradient: Tensor, slots: _Slots, decay: float, settings: Settings
+) -> tuple[Tensor, _Slots]:
+    return _moments(weight, _decayed(gradient, weight, decay), slots, settings)
+
+
+def _adamw(
+    weight: Tensor, gradient: Tensor, slots: _Slots, decay: float, settings: Settings
+) -> tuple[Tensor, _Slots]:
+    shrunk = weight.mul(1 - settings.lr * decay) if decay != 0 else weight
+    return _moments(shrunk, gradient, slots, settings)
+
+
+def _decayed(gradient: Tensor, weight: Tensor, decay: float) -> Tensor:
+    """Weight decay as the gradient of a penalty."""
+    return gradient.add(weight, alpha=decay) if decay != 0 else gradient
+
+
+def _moments(weight: Tensor, gradient: Tensor, slots: _Slots, settings: Settings) -> tuple[Tensor, _Slots]:
+    """Adam's step. The order of operations is that of torch's single-tensor form, since each one rounds."""
+    beta1, beta2 = settings.betas
+    slots = slots or {
+        "step": torch.tensor(0.0, dtype=torch.float32),
+        "exp_avg": torch.zeros_like(weight),
+        "exp_avg_sq": torch.zeros_like(weight),
+    }
+    count = slots["step"] + 1
+    mean = slots["exp_avg"].lerp(gradient, 1 - beta1)
+    square = slots["exp_avg_sq"].mul(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+
+    steps = count.item()
+    step_size = settings.lr / (1 - beta1**steps)
+    spread = square.sqrt().div_((1 - beta2**steps) ** 0.5).add_(settings.eps)
+    updated = weight.addcdiv(mean, spread, value=-step_size)
+    return updated, {"step": count, "exp_avg": mean, "exp_avg_sq": square}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """update: (weight, gradient, slots, weight decay, settings) to (weight, slots); slots: what it remembers."""
+
+    update: Callable[[Tensor, Tensor, _Slots, float, Settings], tuple[Tensor, _Slots]]
+    slots: tuple[str, ...]
+
+
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+_RULES = {
+    "adam": _Rule(_adam, _MOMENTS),
+    "adamw": _Rule(_adamw, _MOMENTS),
+    "sgd": _Rule(_sgd, ()),
+}
