@@ -1,0 +1,250 @@
+"""What happens to the machines. A message between two machines is an event of the one that gets it.
+
+No event holds rows or weights: it names them, and the runtime carries them beside it. Every event bears the
+incarnation it belongs to; a machine ignores those of another. A message may come late, twice and out of order, but
+it comes: the transport sends again until it is acknowledged.
+"""
+
+from dataclasses import dataclass
+
+from siafu.pipeline.ids import (
+    Address,
+    Anchor,
+    Epoch,
+    Incarnation,
+    IntervalId,
+    Lane,
+    PhaseId,
+    ServerId,
+    StageId,
+    Version,
+)
+from siafu.pipeline.task import Task
+
+Measures = tuple[float, ...]
+"""Sums over an interval's rows, added over the intervals; the first is the loss. The runtime gives them a meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    incarnation: Incarnation
+
+
+# From the run to the servers
+
+
+@dataclass(frozen=True, slots=True)
+class Begin(Event):
+    """Forget everything and stand at `start`; answer `Ready`. The first event of an incarnation."""
+
+    start: Anchor
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed(Event):
+    """Graph server: intervals may enter the epochs before `until`.
+
+    exact: from here on every epoch uses one version and gathers read their own epoch; None: asynchronous
+    """
+
+    until: Epoch
+    exact: Anchor | None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationStarted(Event):
+    """Graph server: pass every interval through the evaluation with `version`, which `weights` holds."""
+
+    epoch: Epoch
+    version: Version
+    weights: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class Settle(Event):
+    """Weight server: no gradient is on its way. Apply what is left so that `anchor` holds; then answer `Settled`.
+
+    exact: from here on every epoch makes one version
+    """
+
+    anchor: Anchor
+    exact: bool
+
+
+# To graph servers
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDone(Event):
+    """A task's result is there. A relaunched task may finish twice."""
+
+    task: Task
+    measures: Measures = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsArrived(Event):
+    """Another server's interval sent its rows of a stage."""
+
+    lane: Lane
+    epoch: Epoch
+    stage: StageId
+    interval: IntervalId
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAdvanced(Event):
+    """The slowest interval of another graph server has come to this stage of this epoch."""
+
+    server: ServerId
+    epoch: Epoch
+    stage: StageId
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsGranted(Event):
+    """A weight server holds `version` for the one that asked until it is released.
+
+    interval: None where the run asked, for an evaluation
+    load:     how many hold a version there
+    """
+
+    server: ServerId
+    interval: IntervalId | None
+    epoch: Epoch
+    version: Version
+    load: int
+
+
+@dataclass(frozen=True, slots=True)
+class GradientTaken(Event):
+    """The home of a phase's parameters has this gradient."""
+
+    epoch: Epoch
+    phase: PhaseId
+    interval: IntervalId
+
+
+# To weight servers
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsAsked(Event):
+    """Hold a version for (interval, epoch).
+
+    sender:   who asks and gets the answer
+    interval: None: the run asks, for the evaluation of `epoch`
+    version:  exactly this one, as soon as it is there; None: the latest
+    """
+
+    sender: Address
+    interval: IntervalId | None
+    epoch: Epoch
+    version: Version | None
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsReleased(Event):
+    """(interval, epoch) is done with its version.
+
+    best: an evaluation's: keep a copy, it is the best model so far
+    """
+
+    interval: IntervalId | None
+    epoch: Epoch
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GradientArrived(Event):
+    """An interval's gradient for the parameters of a phase, whose home this is."""
+
+    epoch: Epoch
+    phase: PhaseId
+    interval: IntervalId
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDone(Event):
+    """The optimizer has made a phase's `version`, here."""
+
+    phase: PhaseId
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsMade(Event):
+    """The home of a phase's parameters has made `version`; the message carries it."""
+
+    phase: PhaseId
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDue(Event):
+    """A home has the gradients of `version` but there is no room for it: let no one enter on an older one."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class RoomMade(Event):
+    """A weight server can take every version up to `version`."""
+
+    server: ServerId
+    version: Version
+
+
+# To the run
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Event):
+    """A server has begun."""
+
+    sender: Address
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFinished(Event):
+    """All intervals of a graph server have passed `epoch`, and their gradients are where they belong.
+
+    measures: their sums
+    """
+
+    lane: Lane
+    server: ServerId
+    epoch: Epoch
+    measures: Measures
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Event):
+    """A weight server holds all of `version`."""
+
+    server: ServerId
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAsked(Event):
+    """Someone wants a checkpoint at the next epoch's end that allows one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSaved(Event):
+    """The checkpoint after `epochs` epochs can be started from."""
+
+    epochs: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked(Event):
+    """Someone wants the run to end soon: after a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGone(Event):
+    """A server is lost, with all it held."""
+
+    server: Address

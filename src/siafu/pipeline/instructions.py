@@ -1,0 +1,163 @@
+"""What the machines ask of the runtime, to be done in the order given."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from siafu.pipeline.events import Event, Measures
+from siafu.pipeline.ids import Address, Epoch, IntervalId, Lane, PhaseId, ServerId, StageId, Version
+from siafu.pipeline.task import Task
+
+Reason = Literal["finished", "patience", "diverged", "asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Send(Instruction):
+    """Bring `message` to the machine at `to`, at least once.
+
+    With a `RowsArrived` go the rows that it names, with a `GradientArrived` the gradient, with a `WeightsMade`
+    the weights.
+    """
+
+    to: Address
+    message: Event
+
+
+# From graph servers
+
+
+@dataclass(frozen=True, slots=True)
+class RunTask(Instruction):
+    """Run a task, as `Task.priority` orders those that are ready, and report it by `TaskDone`.
+
+    version, weights: the weights of a tensor stage, and the weight server that holds them; a gather ignores them
+    """
+
+    task: Task
+    version: Version
+    weights: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class KeepResult(Instruction):
+    """The result of a task that just finished counts: its rows may be stored now. Any other is thrown away."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRows(Instruction):
+    """The rows that just arrived go to the ghost table; rows that no `KeepRows` names are thrown away."""
+
+    lane: Lane
+    epoch: Epoch
+    stage: StageId
+    interval: IntervalId
+
+
+# From weight servers
+
+
+@dataclass(frozen=True, slots=True)
+class Restore(Instruction):
+    """Hold `version` of all phases, as the checkpoint after `epochs` epochs (or the start) has it, and nothing else.
+
+    At a phase's home its optimizer's state too.
+    """
+
+    epochs: Epoch
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate(Instruction):
+    """Add an interval's gradient to the sum that will make a phase's `version`. In sync and pipe these come in the
+    order of the intervals, so that sums are equal bit by bit."""
+
+    phase: PhaseId
+    version: Version
+    epoch: Epoch
+    interval: IntervalId
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Instruction):
+    """Make a phase's `version` from the one before and its sum; report it by `UpdateDone`."""
+
+    phase: PhaseId
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class KeepWeights(Instruction):
+    """The weights that just arrived are held here; those that no `KeepWeights` names are thrown away."""
+
+    phase: PhaseId
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class FreeWeights(Instruction):
+    """No one here needs a phase's `version` any more."""
+
+    phase: PhaseId
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBest(Instruction):
+    """Copy `version` of all phases, which is still held: the best model so far, evaluated after `epoch`."""
+
+    epoch: Epoch
+    version: Version
+
+
+# From the run
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEpoch(Instruction):
+    """An epoch is trained, and evaluated if that was its turn. They come in the order of the epochs.
+
+    training:   the measures of its training
+    evaluation: those of its evaluation, of `version`; None: it had none
+    """
+
+    epoch: Epoch
+    training: Measures
+    evaluation: Measures | None
+    version: Version | None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCheckpoint(Instruction):
+    """Save `version` and the optimizers' state, which stand still now; report it by `CheckpointSaved`."""
+
+    epochs: Epoch
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Replace(Instruction):
+    """Start another server in place of a lost one. What the others have under way is void."""
+
+    server: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Stop(Instruction):
+    """The run has ended.
+
+    epochs:  how many are done
+    version: the weights after them, which every weight server holds; None: it diverged
+    best:    the epoch whose weights were kept; None: none was evaluated
+    """
+
+    reason: Reason
+    epochs: Epoch
+    version: Version | None
+    best: Epoch | None

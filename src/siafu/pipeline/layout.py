@@ -1,0 +1,58 @@
+"""Layout: which graph server owns which intervals, and whose rows each of them reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from siafu.errors import SiafuError
+from siafu.pipeline.ids import Direction, IntervalId, ServerId
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The intervals of every graph server and the edges between intervals.
+
+    intervals: how many each server has; their numbers go server by server
+    reads:     for each direction and interval, the intervals whose rows its gather reads, local and remote.
+               `forward` along the in-edges, `backward` along the out-edges
+    """
+
+    intervals: tuple[int, ...]
+    reads: Mapping[Direction, tuple[frozenset[IntervalId], ...]]
+
+    def __post_init__(self) -> None:
+        if not self.intervals or min(self.intervals) < 1:
+            raise SiafuError(f"every graph server needs an interval, but they have {self.intervals}")
+        for direction, reads in self.reads.items():
+            if len(reads) != self.num_intervals:
+                raise SiafuError(f"{len(reads)} sets of {direction} reads for {self.num_intervals} intervals")
+
+    @cached_property
+    def num_intervals(self) -> int:
+        return sum(self.intervals)
+
+    @property
+    def num_servers(self) -> int:
+        return len(self.intervals)
+
+    @cached_property
+    def owner(self) -> tuple[ServerId, ...]:
+        """The server of every interval."""
+        return tuple(ServerId(server) for server, count in enumerate(self.intervals) for _ in range(count))
+
+    def owned(self, server: ServerId) -> tuple[IntervalId, ...]:
+        """The intervals of `server`."""
+        first = sum(self.intervals[:server])
+        return tuple(IntervalId(number) for number in range(first, first + self.intervals[server]))
+
+    @cached_property
+    def receivers(self) -> Mapping[Direction, tuple[tuple[ServerId, ...], ...]]:
+        """For each direction and interval, the other servers that must be sent its rows."""
+        return {direction: self._receivers(reads) for direction, reads in self.reads.items()}
+
+    def _receivers(self, reads: tuple[frozenset[IntervalId], ...]) -> tuple[tuple[ServerId, ...], ...]:
+        servers: list[set[ServerId]] = [set() for _ in range(self.num_intervals)]
+        for reader, sources in enumerate(reads):
+            for source in sources:
+                servers[source].add(self.owner[reader])
+        return tuple(tuple(sorted(found - {self.owner[source]})) for source, found in enumerate(servers))

@@ -1,0 +1,56 @@
+"""Setup: what all machines of a run must agree on."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from siafu.errors import SiafuError
+from siafu.pipeline.ids import Mode, PhaseId, ServerId
+from siafu.pipeline.layout import Layout
+from siafu.pipeline.schedule import Schedule
+
+
+class VersionPolicy(Protocol):
+    """How many versions of the weights a weight server may hold; None: as many as are in use."""
+
+    @property
+    def max_versions(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all machines of a run must agree on.
+
+    staleness:    async: no interval may be more than this many epochs ahead of the slowest
+    update_every: async: how many intervals' gradients make an update; None: as many as there are intervals
+    """
+
+    training: Schedule
+    evaluation: Schedule
+    layout: Layout
+    weight_servers: int
+    mode: Mode
+    policy: VersionPolicy
+    staleness: int = 0
+    update_every: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.training.parameters:
+            raise SiafuError("the training schedule gives no gradient: no version would ever be made")
+        if self.weight_servers < 1 or self.staleness < 0 or self.gradients_an_update < 1:
+            raise SiafuError(
+                f"weight_servers is {self.weight_servers}, staleness {self.staleness}, update_every {self.update_every}: "
+                "give at least 1, 0 and 1"
+            )
+
+    @cached_property
+    def gradients_an_update(self) -> int:
+        return self.layout.num_intervals if self.update_every is None else self.update_every
+
+    @cached_property
+    def homes(self) -> dict[PhaseId, ServerId]:
+        """The weight server that gathers a phase's gradients and updates its parameters."""
+        return {
+            phase: ServerId(place % self.weight_servers)
+            for place, phase in enumerate(self.training.parameters)
+        }

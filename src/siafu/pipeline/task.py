@@ -1,0 +1,33 @@
+"""Task: one stage of one interval in one epoch."""
+
+from dataclasses import dataclass
+
+from siafu.pipeline.ids import Epoch, IntervalId, Lane
+from siafu.pipeline.schedule import Stage
+
+Priority = tuple[int, bool, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One stage of one interval in one epoch.
+
+    epoch: of an evaluation, the epoch that it measures
+    """
+
+    lane: Lane
+    epoch: Epoch
+    stage: Stage
+    interval: IntervalId
+
+    @property
+    def priority(self) -> Priority:
+        """Of the tasks that are ready, the one with the lowest key runs first.
+
+        The earliest epoch, since others wait for it; then backward before forward, which frees rows; then the
+        earlier stage (the lower layer forward, the deeper one backward), whose rows more tasks wait for.
+        """
+        return (self.epoch, self.stage.direction == "forward", self.stage.id, self.interval)
+
+    def __str__(self) -> str:
+        return f"{self.stage} of interval {self.interval}, {self.lane} epoch {self.epoch}"
