@@ -49,14 +49,17 @@ def test_phases_and_epochs_may_mix_and_the_bits_stay(
     order: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
     random = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
-    gradients = {key: {f"w{key[1]}": torch.randn(5, generator=random)} for key in sorted(order)}
+    gradients = {
+        key: {name: torch.randn(5, generator=random) for name in (f"w{key[1]}", "tied")}
+        for key in sorted(order)
+    }
     first, second = IntervalOrder(), IntervalOrder()
     for key in sorted(order):
         first.add(*key, gradients[key])
     for key in order:
         second.add(*key, gradients[key])
     expected, found = first.take(), second.take()
-    assert expected.keys() == found.keys() == {"w0", "w1"}
+    assert expected.keys() == found.keys() == {"w0", "w1", "tied"}
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
