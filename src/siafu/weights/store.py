@@ -1,15 +1,15 @@
-"""WeightStore: the tensors of one weight server: versions of the weights, and gradients on their way into one."""
+"""WeightStore: the tensors of one weight server: versions of the weights, sums of gradients, the optimizer's state."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-import torch
+
 from torch import Tensor
 
 from siafu.errors import SiafuError
-from siafu.weights.ledger import Epoch, Interval, Ledger, Phase
-from siafu.weights.optimizer import Weights
+from siafu.weights.optimizer import Settings, State, Weights, step
 from siafu.weights.policy import Version
-from siafu.weights.sums import GradientSum
+
+Phase = int
 
 
 class MissingVersion(SiafuError):
@@ -17,98 +17,90 @@ class MissingVersion(SiafuError):
 
 
 class WeightStore:
-    """Versions, each put once and never changed, and the sum of the gradients that came since the last update.
+    """Holds what it is told to hold; which versions to make and to free is decided by `siafu.pipeline`.
 
-    Which versions to make and to free is decided elsewhere. `get` may be called from any thread, the rest from
-    one at a time.
+    Versions are never changed. A phase's parameters are updated at its home; here they are only kept elsewhere.
 
-    versions_peak:     the most versions ever held
-    duplicates:        gradients that came again, and were refused
-    gradients_pending: how many contributions are in the sum that `take_gradients` would give
-    gradients_applied: how many were taken before
+    phases: the names of the parameters of each phase; a parameter belongs to one
+    fixed:  weights and buffers that are not trained
     """
 
-    def __init__(self, gradients: GradientSum, *, first_epoch: Epoch = 0) -> None:
+    def __init__(self, phases: Mapping[Phase, tuple[str, ...]], fixed: Weights, settings: Settings) -> None:
         self.versions_peak = 0
-        self.duplicates = 0
-        self.gradients_pending = 0
         self.gradients_applied = 0
-        self._gradients = gradients
-        self._ledger = Ledger(first_epoch)
-        self._versions: dict[Version, dict[str, Tensor]] = {}
-        self._kinds: dict[str, tuple[torch.Size, torch.dtype]] = {}
+        self._phases, self._fixed, self._settings = phases, dict(fixed), settings
+        self._held: dict[tuple[Phase, Version], dict[str, Tensor]] = {}
+        self._whole: dict[Version, dict[str, Tensor]] = {}
+        self._sums: dict[tuple[Phase, Version], dict[str, Tensor]] = {}
+        self._counts: dict[tuple[Phase, Version], int] = {}
+        self._state: dict[Phase, State] = {}
 
-    @property
-    def versions(self) -> list[Version]:
-        """Those held, oldest first."""
-        return sorted(self._versions)
-
-    @property
-    def bytes_held(self) -> int:
-        """The memory of all versions and gradients; a tensor that versions share counts once."""
-        distinct = {
-            tensor.data_ptr(): tensor.nbytes for each in self._versions.values() for tensor in each.values()
+    def restore(self, version: Version, weights: Weights, state: State, homes: Iterable[Phase]) -> None:
+        """Hold `version` and nothing else; at the phases in `homes` go on with the optimizer's `state`."""
+        self._held = {
+            (phase, version): {name: weights[name].detach() for name in names}
+            for phase, names in self._phases.items()
         }
-        return sum(distinct.values()) + self._gradients.num_bytes
+        self._whole, self._sums, self._counts = {}, {}, {}
+        self._state = {
+            phase: {key: each for key, each in state.items() if key.rpartition(".")[0] in self._phases[phase]}
+            for phase in homes
+        }
+        self._count_versions()
 
-    def put(self, version: Version, weights: Weights, *, freeing: Iterable[Version] = ()) -> None:
-        """Hold `weights` as a version, or as a further part of one, in place of the versions in `freeing`.
+    def weights(self, version: Version) -> dict[str, Tensor]:
+        """Every weight of a version, by name. The same dictionary each time: it is to be read only."""
+        if version not in self._whole:
+            whole = dict(self._fixed)
+            for phase in self._phases:
+                whole |= self.part(phase, version)
+            self._whole[version] = whole
+        return self._whole[version]
 
-        No copy is made: nobody may change the tensors from now on.
-        """
-        held = self._versions.get(version, {})
-        for name, weight in weights.items():
-            if name in held:
-                raise ValueError(f"version {version} has {name!r} already, and a version does not change")
-            self._require_kind(name, weight)
-        for old in freeing:
-            self.free(old)
-        self._kinds |= {name: (weight.shape, weight.dtype) for name, weight in weights.items()}
-        # A new dictionary: those that `get` gave out stay as they are.
-        self._versions[version] = held | {name: weight.detach() for name, weight in weights.items()}
-        self.versions_peak = max(self.versions_peak, len(self._versions))
-
-    def get(self, version: Version) -> Weights:
-        """The weights of a version, all that came of them."""
+    def part(self, phase: Phase, version: Version) -> dict[str, Tensor]:
+        """A phase's parameters in a version."""
         try:
-            return self._versions[version]
+            return self._held[phase, version]
         except KeyError:
-            raise self._missing(version) from None
+            held = ", ".join(str(v) for p, v in sorted(self._held) if p == phase) or "none"
+            raise MissingVersion(
+                f"version {version} of phase {phase}'s weights is not held here (held: {held})"
+            ) from None
 
-    def free(self, version: Version) -> None:
-        """Let go of a version."""
-        if self._versions.pop(version, None) is None:
-            raise self._missing(version)
+    def keep(self, phase: Phase, version: Version, weights: dict[str, Tensor]) -> None:
+        """Hold a phase's parameters in a version. Nobody may change the tensors from now on."""
+        self._held[phase, version] = weights
+        self._count_versions()
 
-    def add(self, epoch: Epoch, phase: Phase, interval: Interval, gradients: Weights) -> bool:
-        """Add a task's gradients to the sum, unless they came before: then they are counted and refused.
+    def free(self, phase: Phase, version: Version) -> None:
+        """Let go of a phase's parameters in a version."""
+        self.part(phase, version)
+        del self._held[phase, version]
+        self._whole.pop(version, None)
 
-        An empty contribution says that this interval has none. No copy is made: nobody may change the tensors.
-        """
+    def accumulate(self, phase: Phase, version: Version, gradients: Weights) -> None:
+        """Add a task's gradients to the sum that `version` will be made of."""
+        sums = self._sums.setdefault((phase, version), {})
         for name, gradient in gradients.items():
-            if name not in self._kinds:
-                raise ValueError(f"a gradient came for {name!r}, which is not among the weights held here")
-            self._require_kind(name, gradient)
-        if not self._ledger.record(epoch, phase, interval):
-            self.duplicates += 1
-            return False
-        self._gradients.add(epoch, phase, interval, gradients)
-        self.gradients_pending += 1
-        return True
+            if name in sums:
+                sums[name].add_(gradient)
+            else:
+                sums[name] = gradient.detach().clone()
+        self._counts[phase, version] = self._counts.get((phase, version), 0) + 1
 
-    def take_gradients(self) -> dict[str, Tensor]:
-        """The sum of the gradients since the last time, for an update to be made of it."""
-        self.gradients_applied += self.gradients_pending
-        self.gradients_pending = 0
-        return self._gradients.take()
+    def update(self, phase: Phase, version: Version) -> None:
+        """Make a phase's `version` of the one before and the sum of its gradients."""
+        before = self.part(phase, version - 1)
+        sums = self._sums.pop((phase, version), {})
+        made, self._state[phase] = step(before, sums, self._state.get(phase, {}), self._settings)
+        self.gradients_applied += self._counts.pop((phase, version), 0)
+        self.keep(phase, version, made)
 
-    def _require_kind(self, name: str, tensor: Tensor) -> None:
-        shape, dtype = self._kinds.get(name, (tensor.shape, tensor.dtype))
-        if (tensor.shape, tensor.dtype) != (shape, dtype):
-            raise ValueError(
-                f"{name!r} is {dtype} {list(shape)}, and {tensor.dtype} {list(tensor.shape)} came for it"
-            )
+    def state(self) -> dict[str, Tensor]:
+        """The optimizer's state of the phases whose home this is, as a checkpoint holds it."""
+        return {key: tensor for state in self._state.values() for key, tensor in state.items()}
 
-    def _missing(self, version: Version) -> MissingVersion:
-        held = ", ".join(map(str, self.versions)) or "none"
-        return MissingVersion(f"version {version} of the weights is not held here (held: {held})")
+    def _count_versions(self) -> None:
+        self.versions_peak = max(self.versions_peak, len({version for _, version in self._held}))
+
+
