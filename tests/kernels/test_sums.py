@@ -108,7 +108,7 @@ def test_a_range_of_rows_touches_no_other_row() -> None:
     whole = gather_sum(csr.indptr, csr.indices, None, rows)
     out = empty_table(50, 20, np.float32)
     out[:] = -7
-    sum_range(csr.indptr, csr.indices, None, rows, None, None, out, 10, 30)
+    sum_range(csr.indptr, csr.indices, None, rows, None, None, out, None, 10, 30)
     np.testing.assert_array_equal(out[10:30], whole[10:30])
     assert (out[:10] == -7).all() and (out[30:] == -7).all()
 
@@ -184,6 +184,6 @@ def test_edges_past_two_to_the_thirty_first_are_found(tmp_path: Path) -> None:
         indices[lo:hi].sort()
     rows = pack(rng.standard_normal((3, 20)), None, np.float64)
     out = empty_table(3, 20, np.float64)
-    sum_range(indptr, indices, None, rows, None, None, out, 1, 3)
+    sum_range(indptr, indices, None, rows, None, None, out, None, 1, 3)
     expected = [rows[indices[lo:hi]].sum(0) for lo, hi in ((past, past + 400), (past + 400, past + 1000))]
     np.testing.assert_allclose(out[1:], expected, rtol=1e-12)

@@ -12,11 +12,36 @@ from siafu.kernels.attention import (
     gather_attention,
     gather_attention_adjoint,
 )
+from siafu.kernels.attention_rows import attention_gradient_range
 from siafu.kernels.blocking import Blocks, block_size, split_rows
-from siafu.kernels.chunks import equal_chunks, over_rows
+from siafu.kernels.chunks import equal_chunks, over_rows, row_at
 from siafu.kernels.emit import LANES, MAX_TILE
-from siafu.kernels.maxima import gather_max, gather_max_adjoint, max_adjoint_range, max_range
-from siafu.kernels.rows import Table, empty_table, pack, pack_heads, padded
+from siafu.kernels.maxima import (
+    gather_max,
+    gather_max_adjoint,
+    max_adjoint_range,
+    max_gradient_range,
+    max_range,
+)
+from siafu.kernels.messages import (
+    add_messages,
+    add_to_rows,
+    edge_ends,
+    greatest_messages,
+    rows_within,
+    share_out,
+)
+from siafu.kernels.rows import (
+    Table,
+    copy_range,
+    empty_table,
+    pack,
+    pack_heads,
+    pack_heads_range,
+    pack_range,
+    padded,
+    zero_table,
+)
 from siafu.kernels.sums import gather_sum, sum_blocks_range, sum_dtype, sum_range
 
 __all__ = [
@@ -26,9 +51,14 @@ __all__ = [
     "Attention",
     "Blocks",
     "Table",
+    "add_messages",
+    "add_to_rows",
     "attend_adjoint_range",
     "attend_range",
+    "attention_gradient_range",
     "block_size",
+    "copy_range",
+    "edge_ends",
     "empty_table",
     "equal_chunks",
     "gather_attention",
@@ -36,14 +66,22 @@ __all__ = [
     "gather_max",
     "gather_max_adjoint",
     "gather_sum",
+    "greatest_messages",
     "max_adjoint_range",
+    "max_gradient_range",
     "max_range",
     "over_rows",
     "pack",
     "pack_heads",
+    "pack_heads_range",
+    "pack_range",
     "padded",
+    "row_at",
+    "rows_within",
+    "share_out",
     "split_rows",
     "sum_blocks_range",
     "sum_dtype",
     "sum_range",
+    "zero_table",
 ]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from siafu.hashing import GOLDEN, mix, uniform
 from siafu.jit import kernel
 from siafu.kernels.blocks import match_rows, soften, weigh, weigh_back
-from siafu.kernels.chunks import over_rows
+from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import LANES, MAX_TILE
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.sums import sum_dtype
@@ -42,6 +42,11 @@ class Attention(NamedTuple):
     self_loops: bool
     dropout: float = 0.0
     seed: int = 0
+
+    @property
+    def arguments(self) -> tuple[int, int, float, bool, float, np.uint64]:
+        """All of it as the kernels take it."""
+        return (*self[:5], np.uint64(self.seed))
 
 
 class Attended(NamedTuple):
@@ -81,7 +86,7 @@ def gather_attention(
         indptr,
         rows.shape[1],
         lambda first, last: attend_range(
-            indptr, indices, rows, source, target, *_settings(how), *found, first, last
+            indptr, indices, rows, source, target, *how.arguments, None, *found, None, first, last
         ),
     )
     return found
@@ -108,14 +113,21 @@ def gather_attention_adjoint(
         indptr,
         2 * rows.shape[1],
         lambda first, last: attend_adjoint_range(
-            indptr, indices, rows, source, targets, gradient, *_settings(how), out, of_source, first, last
+            indptr,
+            indices,
+            rows,
+            source,
+            targets,
+            gradient,
+            *how.arguments,
+            None,
+            out,
+            of_source,
+            first,
+            last,
         ),
     )
     return out, of_source
-
-
-def _settings(how: Attention) -> tuple[int, int, float, bool, float, np.uint64]:
-    return how.heads, how.head_columns, how.slope, how.self_loops, how.dropout, np.uint64(how.seed)
 
 
 @kernel
@@ -131,14 +143,19 @@ def attend_range(
     self_loops: bool,
     dropout: float,
     seed: Any,
+    ids: Any,
     out: Any,
     log_sum: Any,
     positive: Any,
     positive_share: Any,
+    picked: Any,
     first: int,
     last: int,
 ) -> None:
-    """`gather_attention` for the rows from `first` up to `last`, in this thread."""
+    """`gather_attention` for the rows from `first` up to `last`, or those that picked[first:last] names, in this thread.
+
+    ids: what dropout calls the vertices, so that it is the same for every numbering; None: their rows' numbers
+    """
     kind = out.dtype.type
     near = np.empty(_BLOCK, np.int64)
     logits = np.empty(heads * _BLOCK, out.dtype)
@@ -147,7 +164,8 @@ def attend_range(
     highest = np.empty(heads, out.dtype)
     total = np.empty(heads, out.dtype)
     per_head = head_columns // LANES
-    for i in range(first, last):
+    for p in range(first, last):
+        i = row_at(picked, p)
         out[i, :] = 0
         highest[:] = -np.inf
         total[:] = 0
@@ -179,7 +197,7 @@ def attend_range(
             if dropout > 0:
                 for h in range(heads):
                     for k in range(count):
-                        keep = kind(_keep(seed, i, near[k], h, dropout))
+                        keep = kind(_keep(seed, row_at(ids, i), row_at(ids, near[k]), h, dropout))
                         weights[h * _BLOCK + k] *= keep
                         above[h * _BLOCK + k] *= keep
             for c in range(0, out.shape[1], MAX_TILE):
@@ -212,12 +230,13 @@ def attend_adjoint_range(
     self_loops: bool,
     dropout: float,
     seed: Any,
+    ids: Any,
     out: Any,
     of_source: Any,
     first: int,
     last: int,
 ) -> None:
-    """`gather_attention_adjoint` for the rows from `first` up to `last`, in this thread."""
+    """`gather_attention_adjoint` for the rows from `first` up to `last`, in this thread; ids: as in `attend_range`."""
     kind = out.dtype.type
     near = np.empty(_BLOCK, np.int64)
     weights = np.empty(heads * _BLOCK, out.dtype)
@@ -243,7 +262,7 @@ def attend_adjoint_range(
                 match_rows(matches, begin, vectors, gradient, near, rows, j, h * head_columns, per_head)
                 if dropout > 0:
                     for k in range(count):
-                        keeps[begin + k] = _keep(seed, near[k], j, h, dropout)
+                        keeps[begin + k] = _keep(seed, row_at(ids, near[k]), row_at(ids, j), h, dropout)
                     keeps[begin + count : begin + vectors * LANES] = 0
                     of_source[j, h] += weigh_back(
                         weights, log_sums, means, matches, keeps, begin, vectors, own, kind(slope)

@@ -45,35 +45,40 @@ def near_cache_bytes() -> int:
     return int(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[match[2]]
 
 
-def block_size(vertices: int, edges: int, row_bytes: int) -> int | None:
+def block_size(vertices: int, edges: int, row_bytes: int, *, sources: int | None = None) -> int | None:
     """How many sources a block should have; None: blocks do not pay.
 
+    sources: how many there are; None: as many as `vertices`
     A power of two, so that tables of similar width share one set of splits. Half the cache is left to the sums and
     the edges that stream by, unless visits would find few edges then.
     """
     largest = _power_below(near_cache_bytes() // row_bytes)
     size = _power_below(near_cache_bytes() // 2 // row_bytes)
-    if _edges_per_visit(vertices, edges, size) < _GOOD_VISIT:
+    count = vertices if sources is None else sources
+    if _edges_per_visit(vertices, edges, count, size) < _GOOD_VISIT:
         size = largest
-    if size >= vertices or _edges_per_visit(vertices, edges, size) < _EDGES_PER_VISIT:
+    if size >= count or _edges_per_visit(vertices, edges, count, size) < _EDGES_PER_VISIT:
         return None
     return size
 
 
-def _edges_per_visit(vertices: int, edges: int, size: int) -> float:
-    return edges / (vertices * -(-vertices // size)) if vertices else 0.0
+def _edges_per_visit(vertices: int, edges: int, sources: int, size: int) -> float:
+    return edges / (vertices * -(-sources // size)) if vertices else 0.0
 
 
 def _power_below(value: int) -> int:
     return 1 << max(0, value.bit_length() - 1)
 
 
-def split_rows(indptr: NDArray[np.int64], indices: NDArray[Any], size: int) -> Blocks:
-    """Find where the blocks begin in every row: one pass over the edges, on every core."""
+def split_rows(
+    indptr: NDArray[np.int64], indices: NDArray[Any], size: int, *, sources: int | None = None
+) -> Blocks:
+    """Find where the blocks begin in every row: one pass over the edges, on every core. sources: as in `block_size`."""
     vertices = len(indptr) - 1
     longest = int(np.diff(indptr).max(initial=0))
     kind = np.uint16 if longest < 1 << 16 else np.uint32
-    splits = np.empty((-(-vertices // size) + 1, vertices), kind)
+    count = vertices if sources is None else sources
+    splits = np.empty((-(-count // size) + 1, vertices), kind)
     over_rows(indptr, 1, lambda first, last: _split(indptr, indices, size, splits, first, last))
     return Blocks(size, splits)
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ def equal_chunks(indptr: NDArray[np.int64], count: int) -> list[tuple[int, int]]
     """Up to `count` ranges of rows, equal in edges plus rows; empty ones are left out."""
     rows = len(indptr) - 1
     total = int(indptr[-1] - indptr[0]) + rows
-    bounds = [_row_at(indptr, total * k // count) for k in range(count)] + [rows]
+    bounds = [_row_before_cost(indptr, total * k // count) for k in range(count)] + [rows]
     return [(lo, hi) for lo, hi in itertools.pairwise(bounds) if lo < hi]
 
 
@@ -32,7 +33,15 @@ def over_rows(indptr: NDArray[np.int64], columns: int, work: Callable[[int, int]
 
 
 @kernel
-def _row_at(indptr: NDArray[np.int64], cost: int) -> int:
+def row_at(picked: Any, position: int) -> int:
+    """The row at a position of the list `picked`, or the position itself where it is None."""
+    if picked is None:
+        return position
+    return picked[position]  # type: ignore[no-any-return]
+
+
+@kernel
+def _row_before_cost(indptr: NDArray[np.int64], cost: int) -> int:
     """The first row before which there are at least `cost` edges plus rows."""
     lo, hi = 0, len(indptr) - 1
     while lo < hi:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.jit import kernel
-from siafu.kernels.chunks import over_rows
+from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import MAX_TILE
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.sums import sum_dtype
@@ -23,7 +23,7 @@ def gather_max(indptr: NDArray[np.int64], indices: NDArray[Any], rows: Table) ->
     over_rows(
         indptr,
         rows.shape[1],
-        lambda first, last: max_range(indptr, indices, rows, out, ties, first, last),
+        lambda first, last: max_range(indptr, indices, rows, out, ties, None, first, last),
     )
     return out, ties
 
@@ -46,10 +46,13 @@ def gather_max_adjoint(
 
 
 @kernel
-def max_range(indptr: Any, indices: Any, rows: Any, out: Any, ties: Any, first: int, last: int) -> None:
-    """`gather_max` for the rows from `first` up to `last`, in this thread."""
+def max_range(
+    indptr: Any, indices: Any, rows: Any, out: Any, ties: Any, picked: Any, first: int, last: int
+) -> None:
+    """`gather_max` for the rows from `first` up to `last`, or those that picked[first:last] names, in this thread."""
     columns = out.shape[1]
-    for i in range(first, last):
+    for k in range(first, last):
+        i = row_at(picked, k)
         lo, hi = indptr[i], indptr[i + 1]
         start = -np.inf if lo < hi else 0.0
         for c in range(columns):
@@ -71,3 +74,18 @@ def max_adjoint_range(
         for c in range(0, columns, MAX_TILE // 2):
             tile = min(columns - c, MAX_TILE // 2)
             add_where_equal(out, j, rows, maxima, shares, indices, indptr[j], indptr[j + 1], c, tile)
+
+
+@kernel
+def max_gradient_range(
+    gradient: Any, out: Any, ties: Any, maxima: Any, shares: Any, picked: Any, first: int
+) -> None:
+    """What the adjoint reads of the rows from `first` on, or of those that picked[first:] names, in this thread.
+
+    maxima, shares: get what was gathered, and the gradient of it divided by the ties
+    """
+    for k in range(len(gradient)):
+        i = row_at(picked, first + k)
+        for c in range(gradient.shape[1]):
+            maxima[i, c] = out[i, c]
+            shares[i, c] = gradient[k, c] / max(ties[i, c], 1)

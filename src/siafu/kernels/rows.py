@@ -1,12 +1,14 @@
 """Tables of rows as the kernels want them: every row starts on a cache line, in the storage type."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from siafu.jit import kernel
+from siafu.kernels.chunks import row_at
 from siafu.kernels.emit import TILE_STEP
 from siafu.kernels.tiles import put, value_of
 from siafu.threads import run_all, thread_count
@@ -24,9 +26,18 @@ def padded(columns: int) -> int:
 
 def empty_table(rows: int, columns: int, dtype: DTypeLike) -> Table:
     """An uninitialised table with `padded(columns)` columns whose rows start on cache lines."""
+    return _table(np.empty, rows, columns, dtype)
+
+
+def zero_table(rows: int, columns: int, dtype: DTypeLike) -> Table:
+    """`empty_table` of zeros; the system provides them page by page, when they are first touched."""
+    return _table(np.zeros, rows, columns, dtype)
+
+
+def _table(allocate: Callable[..., NDArray[Any]], rows: int, columns: int, dtype: DTypeLike) -> Table:
     kind = np.dtype(dtype)
     row_bytes = -(-padded(columns) * kind.itemsize // _LINE) * _LINE
-    buffer = np.empty(rows * row_bytes + _LINE, np.uint8)
+    buffer = allocate(rows * row_bytes + _LINE, np.uint8)
     offset = -buffer.ctypes.data % _LINE
     table = buffer[offset : offset + rows * row_bytes].view(kind).reshape(rows, row_bytes // kind.itemsize)
     return table[:, : padded(columns)]
@@ -49,7 +60,7 @@ def pack(values: NDArray[Any], scale: NDArray[Any] | None, dtype: DTypeLike) -> 
         return values
     table = empty_table(len(values), values.shape[1], dtype)
     blocks = _row_blocks(len(values))
-    run_all(lambda block: _pack(values, scale, table, block[0], block[1]), blocks)
+    run_all(lambda block: pack_range(values[slice(*block)], scale, table, None, block[0]), blocks)
     return table
 
 
@@ -60,7 +71,7 @@ def pack_heads(values: NDArray[Any], heads: int, head_columns: int, dtype: DType
         return pack(values, None, dtype)
     table = empty_table(len(values), heads * head_columns, dtype)
     run_all(
-        lambda block: _pack_heads(values, table, heads, columns, head_columns, block[0], block[1]),
+        lambda block: pack_heads_range(values[slice(*block)], table, heads, head_columns, None, block[0]),
         _row_blocks(len(values)),
     )
     return table
@@ -73,11 +84,16 @@ def _row_blocks(rows: int) -> list[tuple[int, int]]:
 
 
 @kernel
-def _pack(values: Table, scale: Any, table: Table, first: int, last: int) -> None:
+def pack_range(values: Table, scale: Any, table: Table, picked: Any, first: int) -> None:
+    """Put `values` into the table's rows from `first` on, or into those that picked[first:] names, in this thread.
+
+    scale: a factor for each row of the table; None: 1
+    """
     columns = values.shape[1]
-    for i in range(first, last):
+    for k in range(len(values)):
+        i = row_at(picked, first + k)
         for c in range(columns):
-            value = value_of(values, i, c)
+            value = value_of(values, k, c)
             if scale is not None:
                 value *= scale[i]
             put(table, i, c, value)
@@ -86,12 +102,26 @@ def _pack(values: Table, scale: Any, table: Table, first: int, last: int) -> Non
 
 
 @kernel
-def _pack_heads(
-    values: Table, table: Table, heads: int, columns: int, head_columns: int, first: int, last: int
+def pack_heads_range(
+    values: Table, table: Table, heads: int, head_columns: int, picked: Any, first: int
 ) -> None:
-    for i in range(first, last):
-        for c in range(table.shape[1]):
+    """`pack_range` with each head's columns padded to `head_columns`."""
+    columns = values.shape[1] // heads
+    for k in range(len(values)):
+        i = row_at(picked, first + k)
+        for c in range(heads * head_columns, table.shape[1]):
             put(table, i, c, 0.0)
         for h in range(heads):
             for c in range(columns):
-                put(table, i, h * head_columns + c, value_of(values, i, h * columns + c))
+                put(table, i, h * head_columns + c, value_of(values, k, h * columns + c))
+            for c in range(columns, head_columns):
+                put(table, i, h * head_columns + c, 0.0)
+
+
+@kernel
+def copy_range(table: Table, out: Table, picked: Any, first: int, last: int) -> None:
+    """Copy the rows from `first` up to `last`, or those that picked[first:last] names, from one table to another."""
+    for k in range(first, last):
+        i = row_at(picked, k)
+        for c in range(out.shape[1]):
+            out[i, c] = table[i, c]

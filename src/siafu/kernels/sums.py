@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from siafu.jit import kernel
 from siafu.kernels.blocking import Blocks
-from siafu.kernels.chunks import over_rows
+from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import MAX_TILE
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.tiles import accumulate, accumulate_near, ask_for, ask_for_entry, value_of
@@ -42,9 +42,11 @@ def gather_sum(
 
     def work(first: int, last: int) -> None:
         if blocks is None:
-            sum_range(indptr, indices, weights, rows, self_weight, scale, result, first, last)
+            sum_range(indptr, indices, weights, rows, self_weight, scale, result, None, first, last)
         else:
-            sum_blocks_range(indptr, indices, weights, rows, self_weight, scale, *blocks, result, first, last)
+            sum_blocks_range(
+                indptr, indices, weights, rows, self_weight, scale, *blocks, result, None, first, last
+            )
 
     over_rows(indptr, rows.shape[1], work)
     return result
@@ -64,12 +66,17 @@ def sum_range(
     self_weight: Any,
     scale: Any,
     out: Any,
+    picked: Any,
     first: int,
     last: int,
 ) -> None:
-    """`gather_sum` for the rows from `first` up to `last`, in this thread, into out[first:last]."""
+    """`gather_sum` for the rows from `first` up to `last`, in this thread, into out[first:last].
+
+    picked: row numbers; with it the rows are those that picked[first:last] names; None: all
+    """
     columns = out.shape[1]
-    for i in range(first, last):
+    for k in range(first, last):
+        i = row_at(picked, k)
         lo, hi = indptr[i], indptr[i + 1]
         skip_lo, skip_hi = -1, -1
         if self_weight is not None:
@@ -92,18 +99,21 @@ def sum_blocks_range(
     size: int,
     splits: Any,
     out: Any,
+    picked: Any,
     first: int,
     last: int,
 ) -> None:
     """`sum_range`, one block of sources after the other (`Blocks`): their rows stay in the core's own cache."""
     columns = out.shape[1]
     for b in range(splits.shape[0] - 1):
-        for i in range(first, last):
+        for k in range(first, last):
+            i = row_at(picked, k)
             if b == 0:
                 _start(rows, self_weight, out, i)
-            if i + _SOON < last:
-                ask_for_entry(indices, indptr[i + _SOON] + splits[b, i + _SOON])
-                ask_for(out, i + _NEXT, columns)
+            if k + _SOON < last:
+                soon = row_at(picked, k + _SOON)
+                ask_for_entry(indices, indptr[soon] + splits[b, soon])
+                ask_for(out, row_at(picked, k + _NEXT), columns)
             lo, hi = indptr[i] + splits[b, i], indptr[i] + splits[b + 1, i]
             skip_lo, skip_hi = -1, -1
             if self_weight is not None and i // size == b:
@@ -113,8 +123,8 @@ def sum_blocks_range(
                 accumulate_near(
                     out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, _ONE_HEAD
                 )
-    for i in range(first, last):
-        _finish(scale, out, i)
+    for k in range(first, last):
+        _finish(scale, out, row_at(picked, k))
 
 
 @kernel

@@ -6,6 +6,7 @@ from siafu.graph.partition.memory import ServerMemory, memory_before, memory_per
 from siafu.graph.partition.methods import METHODS, check_parts, chosen_method, make_partition
 from siafu.graph.partition.partition import Partition
 from siafu.graph.partition.quality import PartitionQuality, measure
+from siafu.graph.partition.reads import Reads, interval_reads
 from siafu.graph.partition.saved import partition_path, read_partition, save_partition
 
 __all__ = [
@@ -15,10 +16,12 @@ __all__ = [
     "LocalGraph",
     "Partition",
     "PartitionQuality",
+    "Reads",
     "ServerMemory",
     "auto_interval_count",
     "check_parts",
     "chosen_method",
+    "interval_reads",
     "intervals",
     "local_graph",
     "make_partition",

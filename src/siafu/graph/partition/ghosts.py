@@ -66,13 +66,25 @@ class LocalGraph:
 
 
 def local_graph(graph: Graph, partition: Partition, server: int) -> LocalGraph:
-    """The part of `graph` that is `server`'s, with its ghosts. Holds a few numbers a vertex of the whole graph."""
+    """The part of `graph` that is `server`'s, with its ghosts. Holds a few numbers a vertex of the whole graph.
+
+    The only server of all has the graph's own arrays.
+    """
     vertices = partition.vertices_of(server)
+    if partition.parts == 1:
+        whole = _alone(graph.in_edges)
+        return LocalGraph(server, vertices, whole, whole if graph.is_symmetric else _alone(graph.out_edges))
     incoming = _rows(graph.in_edges, vertices)
     outgoing = incoming if graph.is_symmetric else _rows(graph.out_edges, vertices)
     forward = _table(incoming, outgoing, vertices, partition, server)
     backward = forward if graph.is_symmetric else _table(outgoing, incoming, vertices, partition, server)
     return LocalGraph(server, vertices, forward, backward)
+
+
+def _alone(edges: Csr) -> GhostTable:
+    none = np.empty(0, np.int64)
+    nobody = ByServer(np.zeros(2, np.int64), none)
+    return GhostTable(edges, none, nobody, nobody)
 
 
 def _rows(edges: Csr, vertices: Ids) -> Csr:

@@ -1,0 +1,182 @@
+"""ServerEdges: one server's edges as gathers walk them, and what all of its gathers share."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from siafu.graph import Graph
+from siafu.graph.csr import Csr
+from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, local_graph
+from siafu.kernels import Blocks, block_size, split_rows
+from siafu.server.restrict import edges_to, rows_read, rows_read_by
+
+Ids = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_WORTH_A_COPY = 0.95  # of the edges: where more stay, leaving some out saves less than a copy costs
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Which rows of a phase's tables travel between servers, in one direction.
+
+    send:    to each server, own rows of the table
+    receive: from each server, ghost rows of the table
+
+    What s sends to t, in s's order, is what t receives from s, in t's order.
+    """
+
+    send: ByServer
+    receive: ByServer
+
+
+@dataclass(eq=False)
+class Walk:
+    """One direction of a server's edges, as the gathers of a phase walk them.
+
+    edges:    by own row; columns are rows of the gathered table
+    columns:  rows of the gathered table: own ones, then ghosts
+    exchange: which rows other servers and this one need of each other
+    ids:      [columns] global ids of the table's rows; None: the rows' numbers are the ids
+    """
+
+    edges: Csr
+    columns: int
+    exchange: Exchange
+    ids: Ids | None
+    _blocks: dict[int, Blocks] = field(default_factory=dict)
+    _weights: dict[np.dtype[Any], NDArray[Any]] = field(default_factory=dict)
+
+    def blocks(self, row_bytes: int) -> Blocks | None:
+        """In which blocks to go through the sources of rows this long; None: in none."""
+        rows, edges = len(self.edges.indptr) - 1, int(self.edges.indptr[-1])
+        size = block_size(rows, edges, row_bytes, sources=self.columns)
+        if size is None:
+            return None
+        if size not in self._blocks:
+            self._blocks[size] = split_rows(self.edges.indptr, self.edges.indices, size, sources=self.columns)
+        return self._blocks[size]
+
+    def weights(self, dtype: DTypeLike) -> NDArray[Any] | None:
+        """The edges' weights in the type that rows are summed in; None: every edge weighs 1."""
+        if self.edges.weights is None:
+            return None
+        kind = np.dtype(dtype)
+        if kind not in self._weights:
+            self._weights[kind] = self.edges.weights.astype(kind, copy=False)
+        return self._weights[kind]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walks:
+    """Both directions of one phase's edges.
+
+    needed: own rows that somebody will read of what is gathered, ascending; None: all
+    """
+
+    forward: Walk
+    backward: Walk
+    needed: Ids | None
+
+    def span(self, first: int, last: int) -> tuple[int, int]:
+        """Where in `needed` the rows from `first` up to `last` are; those numbers themselves if all are needed."""
+        if self.needed is None:
+            return first, last
+        lo, hi = np.searchsorted(self.needed, (first, last))
+        return int(lo), int(hi)
+
+
+class ServerEdges:
+    """One server's edges. Gathers made of one ServerEdges share its arrays.
+
+    graph: the whole graph, of which scalings are taken
+    local: the part that is the server's
+    """
+
+    def __init__(self, graph: Graph, partition: Partition, local: LocalGraph) -> None:
+        self.graph, self.local, self._partition = graph, local, partition
+        self._restricted: list[tuple[Mask, Walks]] = []
+
+    @classmethod
+    def of(cls, graph: Graph, partition: Partition, server: int) -> "ServerEdges":
+        return cls(graph, partition, local_graph(graph, partition, server))
+
+    @property
+    def own(self) -> int:
+        """How many vertices the server owns."""
+        return len(self.local.vertices)
+
+    def own_part(self, of_all: NDArray[Any] | None) -> NDArray[Any] | None:
+        """The own vertices' entries of an array over all vertices; the array itself if they are all."""
+        if of_all is None or self._alone:
+            return of_all
+        return of_all[self.local.vertices]
+
+    def walks(self, needed: Mask | None = None) -> Walks:
+        """The edges that a phase walks.
+
+        needed: [V] over all vertices of the graph: whether somebody will read what is gathered for them; None: all
+        """
+        if needed is None or bool(needed.all()):
+            return self._whole
+        for mask, walks in self._restricted:
+            if np.array_equal(mask, needed):
+                return walks
+        walks = self._restrict(needed)
+        self._restricted.append((needed, walks))
+        return walks
+
+    @property
+    def _alone(self) -> bool:
+        return self._partition.parts == 1
+
+    @cached_property
+    def _whole(self) -> Walks:
+        forward = self._walk(self.local.forward)
+        symmetric = self.local.backward is self.local.forward
+        return Walks(forward, forward if symmetric else self._walk(self.local.backward), None)
+
+    def _walk(self, table: GhostTable) -> Walk:
+        columns = self.own + len(table.ghosts)
+        ids = None if self._alone else np.concatenate([self.local.vertices, table.ghosts])
+        return Walk(table.edges, columns, Exchange(table.send, self._shifted(table.receive)), ids)
+
+    def _shifted(self, ghosts: ByServer) -> ByServer:
+        return ByServer(ghosts.starts, ghosts.values + self.own)
+
+    def _restrict(self, needed: Mask) -> Walks:
+        """Forward, the rows that are not needed are passed over; backward, edges to them are left out."""
+        rows = np.flatnonzero(needed[self.local.vertices])
+        return Walks(self._forward(needed, rows), self._backward(needed), rows)
+
+    def _forward(self, needed: Mask, rows: Ids) -> Walk:
+        whole, ghosts = self._whole.forward, self.local.backward.ghosts
+        if self._alone:
+            return whole
+        owner, parts = self._partition.owner, self._partition.parts
+        read = rows_read(whole.edges, rows, whole.columns)
+        readers = np.concatenate([np.full(self.own, self.local.server), owner[ghosts]])
+        counts = np.concatenate([needed[self.local.vertices], needed[ghosts]])
+        send = rows_read_by(self.local.backward.edges, readers, counts, self.local.server, parts)
+        exchange = Exchange(send, _kept(whole.exchange.receive, read))
+        # The edges are the same, so what is found out about them is shared.
+        return Walk(whole.edges, whole.columns, exchange, whole.ids, whole._blocks, whole._weights)
+
+    def _backward(self, needed: Mask) -> Walk:
+        whole = self._whole.backward
+        counts = needed if whole.ids is None else needed[whole.ids]
+        exchange = Exchange(_kept(whole.exchange.send, counts), _kept(whole.exchange.receive, counts))
+        edges = edges_to(whole.edges, counts, at_most=_WORTH_A_COPY)
+        if edges is None:
+            return Walk(whole.edges, whole.columns, exchange, whole.ids, whole._blocks, whole._weights)
+        return Walk(edges, whole.columns, exchange, whole.ids)
+
+
+def _kept(rows: ByServer, mask: Mask) -> ByServer:
+    """Those of the listed rows that the mask has."""
+    stay = mask[rows.values]
+    before = np.concatenate([[0], np.cumsum(stay)])
+    return ByServer(before[rows.starts], rows.values[stay])
