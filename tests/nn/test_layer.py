@@ -125,3 +125,11 @@ def test_rows_that_do_not_fit_the_graph_are_refused() -> None:
 def test_half_precision_tensors_are_refused_by_name() -> None:
     with pytest.raises(BadInput, match="a gather wants float32 or float64"):
         nn.Sum()(some_graph(), torch.randn(30, 5).half())
+
+
+def test_a_maximum_of_zero_passes_on_its_whole_gradient() -> None:
+    graph = siafu.Graph.from_edges([0, 1], [2, 2], num_vertices=3)
+    x = torch.zeros(3, 4, requires_grad=True)
+    messages = edgewise.gather_messages(graph, x, lambda source, target: 1.0 * source, [], nn.Max())
+    (of_x,) = torch.autograd.grad(messages[2].sum(), x)
+    torch.testing.assert_close(of_x, torch.tensor([[0.5], [0.5], [0.0]]).expand(3, 4))

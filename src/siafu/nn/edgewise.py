@@ -122,7 +122,9 @@ def _reduce(graph: Graph, gather: Gather, first: int, last: int, messages: torch
     zeros = messages.new_zeros((last - first, messages.shape[1]))
     if isinstance(gather, Max):
         where = target[:, None].expand_as(messages)
-        return zeros.scatter_reduce(0, where, messages, "amax", include_self=False)
+        # From -inf on: PyTorch gives a share of the gradient to a start that equals the maximum, even if left out.
+        greatest = torch.full_like(zeros, -torch.inf).scatter_reduce(0, where, messages, "amax")
+        return greatest.masked_fill(torch.from_numpy(lengths == 0)[:, None], 0)
     if gather == Sum(precision=gather.precision) and graph.edge_weight is not None:
         lo, hi = graph.indptr[first], graph.indptr[last]
         messages = messages * torch.from_numpy(graph.edge_weight[lo:hi]).to(messages.dtype)[:, None]
