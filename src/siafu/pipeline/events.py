@@ -166,17 +166,16 @@ class GradientArrived(Event):
 
 @dataclass(frozen=True, slots=True)
 class UpdateDone(Event):
-    """The optimizer has made a phase's `version`, here."""
+    """The optimizer has made `version` of the parameters whose home this is."""
 
-    phase: PhaseId
     version: Version
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsMade(Event):
-    """The home of a phase's parameters has made `version`; the message carries it."""
+    """A weight server has made `version` of the parameters whose home it is; the message carries them."""
 
-    phase: PhaseId
+    home: ServerId
     version: Version
 
 
@@ -220,10 +219,10 @@ class EpochFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class Settled(Event):
-    """A weight server holds all of `version`."""
+    """A weight server holds all of the version that it was asked to settle at."""
 
     server: ServerId
-    version: Version
+    settle: Settle
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,9 +64,8 @@ class KeepRows(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Restore(Instruction):
-    """Hold `version` of all phases, as the checkpoint after `epochs` epochs (or the start) has it, and nothing else.
-
-    At a phase's home its optimizer's state too.
+    """Hold `version`, as the checkpoint after `epochs` epochs (or the start) has it, and nothing else: no other
+    version and no gradient. The optimizer's state of the parameters whose home this is, too.
     """
 
     epochs: Epoch
@@ -86,25 +85,26 @@ class Accumulate(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Update(Instruction):
-    """Make a phase's `version` from the one before and its sum; report it by `UpdateDone`."""
+    """Make `version` of the parameters whose home this is, from the one before and the sums; report `UpdateDone`.
 
-    phase: PhaseId
+    By then both versions are held; the instructions that follow the report free what is not needed.
+    """
+
     version: Version
 
 
 @dataclass(frozen=True, slots=True)
 class KeepWeights(Instruction):
-    """The weights that just arrived are held here; those that no `KeepWeights` names are thrown away."""
+    """The part of a version that just arrived is held here; one that no `KeepWeights` names is thrown away."""
 
-    phase: PhaseId
+    home: ServerId
     version: Version
 
 
 @dataclass(frozen=True, slots=True)
 class FreeWeights(Instruction):
-    """No one here needs a phase's `version` any more."""
+    """No one here needs `version` any more, nor the parts of it that came."""
 
-    phase: PhaseId
     version: Version
 
 
@@ -142,8 +142,16 @@ class SaveCheckpoint(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class Rewind(Instruction):
+    """The run goes on from the checkpoint after `epochs` epochs: what was recorded of later ones is void, and the
+    best model is the checkpoint's."""
+
+    epochs: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class Replace(Instruction):
-    """Start another server in place of a lost one. What the others have under way is void."""
+    """Start another server in place of a lost one."""
 
     server: Address
 

@@ -1,5 +1,6 @@
 """Setup: what all machines of a run must agree on."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -11,10 +12,19 @@ from siafu.pipeline.schedule import Schedule
 
 
 class VersionPolicy(Protocol):
-    """How many versions of the weights a weight server may hold; None: as many as are in use."""
+    """How many versions of the weights a weight server may hold (`siafu.weights.policy` has them).
+
+    max_versions: None: as many as are in use
+    """
 
     @property
     def max_versions(self) -> int | None: ...
+
+    def may_update(self, latest: int, pinned: Collection[int]) -> bool:
+        """Whether version `latest + 1` may come while `pinned` are in use."""
+
+    def may_enter(self, update_due: bool) -> bool:
+        """Whether an interval may pin the latest version, given that an update waits."""
 
 
 @dataclass(frozen=True)
@@ -54,3 +64,13 @@ class Setup:
             phase: ServerId(place % self.weight_servers)
             for place, phase in enumerate(self.training.parameters)
         }
+
+    @cached_property
+    def parts(self) -> frozenset[ServerId]:
+        """The weight servers that are a home: each makes its part of every version."""
+        return frozenset(self.homes.values())
+
+    @property
+    def exact(self) -> bool:
+        """Whether every epoch makes one version and reads its own rows."""
+        return self.mode != "async"

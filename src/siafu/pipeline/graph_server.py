@@ -1,0 +1,317 @@
+"""GraphServer: the machine that takes one server's intervals through the epochs."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from siafu.pipeline.events import (
+    Begin,
+    EpochFinished,
+    EvaluationStarted,
+    Event,
+    GradientArrived,
+    GradientTaken,
+    Measures,
+    Proceed,
+    Ready,
+    RowsArrived,
+    ServerAdvanced,
+    TaskDone,
+    WeightsAsked,
+    WeightsGranted,
+    WeightsReleased,
+)
+from siafu.pipeline.ids import (
+    RUN,
+    Address,
+    Anchor,
+    Epoch,
+    Incarnation,
+    IntervalId,
+    Lane,
+    PhaseId,
+    ServerId,
+    StageId,
+    Version,
+)
+from siafu.pipeline.instructions import Instruction, KeepResult, KeepRows, Send
+from siafu.pipeline.setup import Setup
+from siafu.pipeline.track import Position, Track
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a graph server saw.
+
+    staleness:  how often an interval entered an epoch with this lead over the slowest
+    row_ages:   how often a gather read rows that were so many epochs older than itself (negative: newer)
+    duplicates: events that had come before, or came too late to matter
+    outdated:   events of another incarnation
+    """
+
+    staleness: Counter[int] = field(default_factory=Counter)
+    row_ages: Counter[int] = field(default_factory=Counter)
+    duplicates: int = 0
+    outdated: int = 0
+
+
+@dataclass(slots=True)
+class _Pin:
+    """The version that an (interval, epoch) uses: held by `weights` until no phase's gradient is `owed`."""
+
+    weights: ServerId
+    owed: set[PhaseId]
+
+
+class GraphServer:
+    """One graph server's part in a run.
+
+    Why no row is overwritten before all have read it, in sync and pipe: an interval makes rows of epoch e + 1 only
+    with version e + 1. That version holds the gradient of the last stage of every interval in epoch e, and an interval
+    comes to its last stage when all its gathers of epoch e are done. So once rows of epoch e + 1 exist, no one
+    reads those of epoch e; ghosts are copies made from them later still. Rows of an older epoch that arrive late, or
+    twice, are not kept. Evaluations have tables of their own, and the run starts one only when all servers have
+    finished the one before. Asynchronous gathers may find newer rows, or older ones, down to `_oldest_read`.
+    """
+
+    def __init__(self, setup: Setup, server: ServerId) -> None:
+        self.setup = setup
+        self.server = server
+        self.address = Address("graph", server)
+        self.counts = Counts()
+        self.incarnation = Incarnation(-1)
+        self.intervals = setup.layout.owned(server)
+        self._others = [ServerId(other) for other in range(setup.layout.num_servers) if other != server]
+        self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
+            Proceed: self._proceed,
+            EvaluationStarted: self._evaluation_started,
+            TaskDone: self._task_done,
+            RowsArrived: self._rows_arrived,
+            ServerAdvanced: self._server_advanced,
+            WeightsGranted: self._weights_granted,
+            GradientTaken: self._gradient_taken,
+        }
+        self._reset(Anchor(Epoch(0), Version(0)))
+
+    def handle(self, event: Event) -> list[Instruction]:
+        out: list[Instruction] = []
+        if isinstance(event, Begin):
+            self._begin(event, out)
+        elif event.incarnation != self.incarnation:
+            self.counts.outdated += 1
+        else:
+            self._handlers[type(event)](event, out)
+        return out
+
+    def waiting(self) -> list[str]:
+        """What waits for what, in words."""
+        outside = [
+            f"interval {interval} asked weight server {self._asked[interval]} for epoch {each.epoch}"
+            if interval in self._asked
+            else f"interval {interval} may not enter epoch {each.epoch} yet (until {self._until}, slowest {self._slowest()})"
+            for interval, each in self._train.passes.items()
+            if not each.inside
+        ]
+        owed = [f"{key} owes gradients of phases {sorted(pin.owed)}" for key, pin in self._pins.items()]
+        lines = self._train.waiting() + self._evaluate.waiting() + outside + owed
+        return [f"{self.address}: {line}" for line in lines]
+
+    # What comes from the run
+
+    def _begin(self, event: Begin, out: list[Instruction]) -> None:
+        if event.incarnation <= self.incarnation:
+            self.counts.duplicates += 1
+            return
+        self.incarnation = event.incarnation
+        self._reset(event.start)
+        out.append(Send(RUN, Ready(self.incarnation, self.address)))
+
+    def _reset(self, start: Anchor) -> None:
+        setup = self.setup
+        self._first = start.epoch
+        self._until = start.epoch
+        self._exact = start if setup.exact else None
+        self._positions: dict[ServerId, Position] = dict.fromkeys(self._others, (start.epoch, 0))
+        self._told: Position = (start.epoch, 0)
+        self._asked: dict[IntervalId, ServerId] = {}
+        self._load = [0] * setup.weight_servers
+        self._pins: dict[tuple[IntervalId, Epoch], _Pin] = {}
+        self._evaluation = Epoch(-1)
+        self._finished: Counter[tuple[Lane, Epoch]] = Counter()
+        self._measures: dict[tuple[Lane, Epoch], dict[IntervalId, Measures]] = {}
+        self._train = Track(
+            "train", setup.training, setup.layout, self.intervals, start.epoch, self._oldest_read
+        )
+        self._train.ages = self.counts.row_ages
+        if setup.mode == "sync":
+            self._train.barrier = self._told
+        self._evaluate = Track(
+            "evaluate", setup.evaluation, setup.layout, self.intervals, start.epoch, oldest_read=int
+        )
+
+    def _proceed(self, event: Proceed, out: list[Instruction]) -> None:
+        if event.until <= self._until:
+            self.counts.duplicates += 1
+            return
+        self._until = event.until
+        self._exact = event.exact
+        self._try_entries(out)
+
+    def _evaluation_started(self, event: EvaluationStarted, out: list[Instruction]) -> None:
+        if event.epoch <= self._evaluation:
+            self.counts.duplicates += 1
+            return
+        self._evaluation = event.epoch
+        for interval in self.intervals:
+            self._evaluate.enter(interval, event.epoch, event.version, event.weights, out)
+
+    # Entering an epoch
+
+    def _try_entries(self, out: list[Instruction]) -> None:
+        for interval, each in self._train.passes.items():
+            if not each.inside and interval not in self._asked and self._may_enter(each.epoch):
+                self._ask_weights(interval, each.epoch, out)
+
+    def _may_enter(self, epoch: Epoch) -> bool:
+        return epoch < self._until and (
+            self._is_exact(epoch) or epoch <= self._slowest() + self._allowed_lead()
+        )
+
+    def _is_exact(self, epoch: Epoch) -> bool:
+        """Whether gathers of `epoch` read that epoch's rows alone. Where the weights' version is exact too, no one
+        can be ahead. A run's first epoch is exact since there is nothing else to read."""
+        return epoch == self._first or (self._exact is not None and epoch >= self._exact.epoch)
+
+    def _allowed_lead(self) -> int:
+        # While someone reads rows of the first epoch, they must stay as they are.
+        return 0 if self._slowest() == self._first else self.setup.staleness
+
+    def _slowest(self) -> Epoch:
+        """The epoch of the slowest interval of all servers, as far as it is known here."""
+        return Epoch(min([self._train.slowest, *self._positions.values()])[0])
+
+    def _oldest_read(self, epoch: Epoch) -> int:
+        if self._is_exact(epoch):
+            return epoch
+        # The slowest was at most S epochs behind when this interval entered, and had made the rows of the epoch before.
+        return max(self._first, epoch - self.setup.staleness - 1)
+
+    def _ask_weights(self, interval: IntervalId, epoch: Epoch, out: list[Instruction]) -> None:
+        choices = len(self._load)
+        least = min(range(choices), key=lambda each: (self._load[each], (each - self.server) % choices))
+        self._load[least] += 1
+        self._asked[interval] = ServerId(least)
+        exact = self._exact is not None and epoch >= self._exact.epoch
+        version = self._exact.version_of(epoch) if self._exact is not None and exact else None
+        message = WeightsAsked(self.incarnation, self.address, interval, epoch, version)
+        out.append(Send(Address("weight", ServerId(least)), message))
+
+    def _weights_granted(self, event: WeightsGranted, out: list[Instruction]) -> None:
+        interval = event.interval
+        if interval is None or self._asked.get(interval) != event.server:
+            self.counts.duplicates += 1
+            return
+        if event.epoch != self._train.passes[interval].epoch:
+            self.counts.duplicates += 1
+            return
+        del self._asked[interval]
+        self._load[event.server] = event.load
+        self._pins[interval, event.epoch] = _Pin(event.server, set(self.setup.training.parameters))
+        lead = 0 if self._exact is not None else event.epoch - self._slowest()
+        self.counts.staleness[lead] += 1
+        self._train.enter(interval, event.epoch, event.version, event.server, out)
+
+    # Inside an epoch
+
+    def _task_done(self, event: TaskDone, out: list[Instruction]) -> None:
+        task = event.task
+        track = self._train if task.lane == "train" else self._evaluate
+        if not track.is_running(task):
+            self.counts.duplicates += 1
+            return
+        out.append(KeepResult(task))
+        if event.measures:
+            self._measures.setdefault((task.lane, task.epoch), {})[task.interval] = event.measures
+        if task.stage.scatters:
+            self._send_rows(task.lane, task.epoch, task.stage.id, task.interval, out)
+        for phase in task.stage.gradients:
+            gradient = GradientArrived(self.incarnation, task.epoch, phase, task.interval)
+            out.append(Send(Address("weight", self.setup.homes[phase]), gradient))
+        last = track.finish(task, out)
+        if task.lane == "train":
+            self._tell_position(out)
+            if last:
+                self._try_entries(out)
+        elif last:
+            self._count_finished("evaluate", task.epoch, out)
+
+    def _send_rows(
+        self, lane: Lane, epoch: Epoch, stage: StageId, interval: IntervalId, out: list[Instruction]
+    ) -> None:
+        schedule = self.setup.training if lane == "train" else self.setup.evaluation
+        message = RowsArrived(self.incarnation, lane, epoch, stage, interval)
+        receivers = self.setup.layout.receivers[schedule[stage].direction][interval]
+        out.extend(Send(Address("graph", server), message) for server in receivers)
+
+    def _rows_arrived(self, event: RowsArrived, out: list[Instruction]) -> None:
+        track = self._train if event.lane == "train" else self._evaluate
+        found: list[Instruction] = []
+        if not track.take_rows(event.stage, event.interval, event.epoch, found):
+            self.counts.duplicates += 1
+            return
+        out.append(KeepRows(event.lane, event.epoch, event.stage, event.interval))
+        out.extend(found)
+
+    def _tell_position(self, out: list[Instruction]) -> None:
+        """Let the others know how far this server is, as far as they wait for that."""
+        slowest = self._train.slowest
+        if self.setup.mode != "sync":
+            slowest = (slowest[0], 0)
+        if slowest == self._told:
+            return
+        self._told = slowest
+        if self.setup.mode == "sync" or self._exact is None:
+            message = ServerAdvanced(self.incarnation, self.server, Epoch(slowest[0]), StageId(slowest[1]))
+            out.extend(Send(Address("graph", other), message) for other in self._others)
+        self._slowest_moved(out)
+
+    def _server_advanced(self, event: ServerAdvanced, out: list[Instruction]) -> None:
+        position = (event.epoch, event.stage)
+        if position <= self._positions[event.server]:
+            self.counts.duplicates += 1
+            return
+        self._positions[event.server] = position
+        self._slowest_moved(out)
+
+    def _slowest_moved(self, out: list[Instruction]) -> None:
+        if self.setup.mode == "sync":
+            self._train.raise_barrier(min([self._told, *self._positions.values()]), out)
+        self._try_entries(out)
+
+    # Leaving an epoch
+
+    def _gradient_taken(self, event: GradientTaken, out: list[Instruction]) -> None:
+        key = (event.interval, event.epoch)
+        pin = self._pins.get(key)
+        if pin is None or event.phase not in pin.owed:
+            self.counts.duplicates += 1
+            return
+        pin.owed.remove(event.phase)
+        if pin.owed:
+            return
+        del self._pins[key]
+        self._load[pin.weights] = max(0, self._load[pin.weights] - 1)
+        released = WeightsReleased(self.incarnation, event.interval, event.epoch)
+        out.append(Send(Address("weight", pin.weights), released))
+        self._count_finished("train", event.epoch, out)
+
+    def _count_finished(self, lane: Lane, epoch: Epoch, out: list[Instruction]) -> None:
+        self._finished[lane, epoch] += 1
+        if self._finished[lane, epoch] < len(self.intervals):
+            return
+        del self._finished[lane, epoch]
+        found = self._measures.pop((lane, epoch), {})
+        # In the order of intervals, so that the sum has the same bits whatever the order of events.
+        total = tuple(map(sum, zip(*(found[interval] for interval in sorted(found)), strict=True)))
+        out.append(Send(RUN, EpochFinished(self.incarnation, lane, self.server, epoch, total)))

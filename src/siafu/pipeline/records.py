@@ -1,0 +1,107 @@
+"""Records: what a run knows of its epochs: which are trained, which are evaluated, and which is the best."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from siafu.pipeline.events import Measures
+from siafu.pipeline.ids import Epoch, Lane, ServerId, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What an evaluation says of the validation rows; None: there are none, and the last evaluated is the best."""
+
+    accuracy: float | None
+    loss: float | None
+
+    def beats(self, other: "Score") -> bool:
+        """Whether this, the later of the two, takes the other's place: see `siafu.report.metrics.best_epoch`."""
+        if self.accuracy is None or other.accuracy is None:
+            return True
+        return (self.accuracy, -(self.loss or 0.0)) > (other.accuracy, -(other.loss or 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The epoch whose weights are kept."""
+
+    epoch: Epoch
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The evaluation after an epoch: of which version, and what it measured."""
+
+    version: Version
+    measures: Measures
+
+
+class Records:
+    """What a run knows of the epochs since `start`.
+
+    trained:  how many epochs all servers have finished
+    recorded: how many of them have their evaluation too, if they are to have one
+    """
+
+    def __init__(self, start: Epoch, num_servers: int, score: Callable[[Measures], Score]) -> None:
+        self.trained = start
+        self.recorded = start
+        self.best: Best | None = None
+        self._num_servers = num_servers
+        self._score = score
+        self._parts: dict[tuple[Lane, Epoch], dict[ServerId, Measures]] = {}
+        self._training: dict[Epoch, Measures] = {}
+        self._evaluations: dict[Epoch, Evaluation] = {}
+
+    def take(self, lane: Lane, server: ServerId, epoch: Epoch, measures: Measures) -> Measures | None:
+        """A server has finished an epoch: the measures of all, once they are there."""
+        parts = self._parts.setdefault((lane, epoch), {})
+        parts[server] = measures
+        if len(parts) < self._num_servers:
+            return None
+        del self._parts[lane, epoch]
+        # In the order of servers, so that the sum has the same bits whatever the order of events.
+        return tuple(map(sum, zip(*(parts[each] for each in sorted(parts) if parts[each]), strict=True)))
+
+    def has(self, lane: Lane, server: ServerId, epoch: Epoch) -> bool:
+        """Whether that was taken before."""
+        if server in self._parts.get((lane, epoch), {}):
+            return True
+        if lane == "evaluate":
+            return epoch in self._evaluations or epoch < self.recorded
+        return epoch in self._training or epoch < self.recorded
+
+    def add_training(self, epoch: Epoch, measures: Measures) -> None:
+        self._training[epoch] = measures
+        while self.trained in self._training:
+            self.trained = Epoch(self.trained + 1)
+
+    def add_evaluation(self, epoch: Epoch, evaluation: Evaluation) -> bool:
+        """Whether it is the best so far."""
+        self._evaluations[epoch] = evaluation
+        score = self._score(evaluation.measures)
+        if self.best is not None and not score.beats(self.best.score):
+            return False
+        self.best = Best(epoch, score)
+        return True
+
+    def score(self, measures: Measures) -> Score:
+        return self._score(measures)
+
+    def is_evaluated(self, epoch: Epoch) -> bool:
+        return epoch in self._evaluations or epoch < self.recorded
+
+    def next_record(self, due: bool) -> tuple[Measures, Evaluation | None] | None:
+        """What is known of the next epoch to record, if that is all there will be."""
+        epoch = self.recorded
+        if epoch >= self.trained or (due and epoch not in self._evaluations):
+            return None
+        self.recorded = Epoch(epoch + 1)
+        return self._training.pop(epoch), self._evaluations.pop(epoch, None)
+
+
+def diverged(measures: Measures) -> bool:
+    """Whether the loss, the first of the measures, is not a number."""
+    return bool(measures) and not math.isfinite(measures[0])

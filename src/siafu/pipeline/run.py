@@ -1,0 +1,390 @@
+"""RunMachine: how far a run may go, when it is evaluated and saved, and when it ends."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from siafu.pipeline.events import (
+    Begin,
+    CheckpointAsked,
+    CheckpointSaved,
+    EpochFinished,
+    EvaluationStarted,
+    Event,
+    Measures,
+    Proceed,
+    Ready,
+    ServerGone,
+    Settle,
+    Settled,
+    StopAsked,
+    WeightsAsked,
+    WeightsGranted,
+    WeightsReleased,
+)
+from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, Incarnation, ServerId, Version
+from siafu.pipeline.instructions import (
+    Instruction,
+    Reason,
+    RecordEpoch,
+    Replace,
+    Rewind,
+    SaveCheckpoint,
+    Send,
+    Stop,
+)
+from siafu.pipeline.records import Best, Evaluation, Records, Score, diverged
+from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.setup import Setup
+
+_START = Anchor(Epoch(0), Version(0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What to start again from."""
+
+    anchor: Anchor
+    exact: bool
+    best: Best | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The evaluation that is under way; no version: it waits for one."""
+
+    epoch: Epoch
+    weights: ServerId
+    version: Version | None
+
+
+class RunMachine:
+    """The run's part: epochs, evaluations, the best model, checkpoints, the end, and a new start after a loss.
+
+    Training never waits for the run but at a *limit*: a point that no interval may pass before something is done there.
+    At a hard limit (a checkpoint, the end, patience, the switch to exact epochs) all intervals stand still and the
+    weights settle. An evaluation limits too: in exact epochs its version must be held before the next ones replace it.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        options: RunOptions,
+        score: Callable[[Measures], Score],
+        *,
+        start: Anchor = _START,
+        best: Best | None = None,
+        exact: bool = False,
+    ) -> None:
+        """
+        score: what an evaluation's measures say
+        start: after so many epochs, with that version; that first epoch is exact
+        best:  of the epochs before; exact: an asynchronous run had come to exact epochs by then
+        """
+        self.setup = setup
+        self.options = options
+        self.ended = False
+        self.incarnation = Incarnation(-1)
+        self.duplicates = 0
+        self.outdated = 0
+        self._score = score
+        self._saved = _Saved(start, setup.exact or exact, best)
+        self._stop_asked = False
+        self._stand_still_at: Epoch | None = None
+        self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
+            Ready: self._ready,
+            EpochFinished: self._epoch_finished,
+            WeightsGranted: self._weights_granted,
+            Settled: self._settled,
+            CheckpointSaved: self._checkpoint_saved,
+        }
+        self._reset()
+
+    def begin(self) -> list[Instruction]:
+        """The run's first instructions."""
+        out: list[Instruction] = []
+        self._begin_again(out)
+        return out
+
+    def handle(self, event: Event) -> list[Instruction]:
+        out: list[Instruction] = []
+        if self.ended:
+            return out
+        if isinstance(event, ServerGone):
+            out += [Rewind(self._saved.anchor.epoch), Replace(event.server)]
+            self._begin_again(out)
+        elif isinstance(event, CheckpointAsked | StopAsked):
+            self._stop_asked |= isinstance(event, StopAsked)
+            self._checkpoint_asked = True
+            self._stand_still_at = self._until
+        elif event.incarnation != self.incarnation:
+            self.outdated += 1
+            return out
+        else:
+            self._handlers[type(event)](event, out)
+        if not self._unready and not self.ended:
+            self._go_on(out)
+        return out
+
+    def waiting(self) -> list[str]:
+        """What waits for what, in words."""
+        records = self._records
+        return [
+            f"run: {records.trained} epochs trained, {records.recorded} recorded, until {self._until}, "
+            f"evaluation {self._evaluation}, limit {self._state} at {self._hard_limit()}, "
+            f"not ready {sorted(map(str, self._unready))}, unsettled {sorted(self._unsettled)}"
+        ]
+
+    def _servers(self) -> Iterator[Address]:
+        yield from self._graph_servers()
+        yield from self._weight_servers()
+
+    def _graph_servers(self) -> Iterator[Address]:
+        return (Address("graph", ServerId(each)) for each in range(self.setup.layout.num_servers))
+
+    def _weight_servers(self) -> Iterator[Address]:
+        return (Address("weight", ServerId(each)) for each in range(self.setup.weight_servers))
+
+    # Beginning
+
+    def _begin_again(self, out: list[Instruction]) -> None:
+        self.incarnation = Incarnation(self.incarnation + 1)
+        self._reset()
+        out.extend(Send(to, Begin(self.incarnation, self._saved.anchor)) for to in self._servers())
+
+    def _reset(self) -> None:
+        saved = self._saved
+        self._base = saved.anchor
+        self._exact = saved.anchor if saved.exact else None
+        self._until = saved.anchor.epoch
+        self._records = Records(saved.anchor.epoch, self.setup.layout.num_servers, self._score)
+        self._records.best = saved.best
+        self._evaluation: _Running | None = None
+        self._state: Literal["going", "settling", "settled", "saving"] = "going"
+        self._stand_still_at = saved.anchor.epoch if self._stop_asked else None
+        self._checkpoint_asked = False
+        self._switching = False
+        self._settle: Settle | None = None
+        self._unsettled: set[ServerId] = set()
+        # No one may hear from a server that began before itself did: it would take that for a void event.
+        self._unready = set(self._servers())
+
+    def _ready(self, event: Ready, out: list[Instruction]) -> None:
+        if event.sender not in self._unready:
+            self.duplicates += 1
+            return
+        self._unready.remove(event.sender)
+
+    # Going on
+
+    def _go_on(self, out: list[Instruction]) -> None:
+        self._record(out)
+        self._stand_at_limit(out)
+        if self.ended:
+            return
+        self._start_evaluation(out)
+        self._proceed(out)
+
+    def _record(self, out: list[Instruction]) -> None:
+        epoch = self._records.recorded
+        while (found := self._records.next_record(self.options.is_evaluated(epoch))) is not None:
+            training, evaluation = found
+            measures, version = (evaluation.measures, evaluation.version) if evaluation else (None, None)
+            out.append(RecordEpoch(epoch, training, measures, version))
+            epoch = self._records.recorded
+
+    def _proceed(self, out: list[Instruction]) -> None:
+        limits = [
+            self._hard_limit(),
+            self._evaluation_limit(),
+            self._records.trained + self.setup.staleness + 2,
+        ]
+        until = Epoch(min(limits))
+        if until <= self._until or self._state != "going":
+            return
+        self._until = until
+        message = Proceed(self.incarnation, until, self._exact)
+        out.extend(Send(to, message) for to in self._graph_servers())
+
+    def _evaluation_limit(self) -> int:
+        """How far training may go before the next evaluation begins."""
+        following = self._next_evaluation()
+        if self._exact is None:
+            return following + 1 + self.setup.staleness
+        return following + 1
+
+    def _next_evaluation(self) -> Epoch:
+        epoch = self._records.recorded
+        while not self.options.is_evaluated(epoch) or self._has_begun(epoch):
+            epoch = Epoch(epoch + 1)
+        return epoch
+
+    def _has_begun(self, epoch: Epoch) -> bool:
+        running = self._evaluation
+        if running is not None and running.epoch == epoch:
+            # Without a version it has not: later epochs could replace the one that it must have.
+            return running.version is not None or self._exact is None
+        return self._records.is_evaluated(epoch)
+
+    # Limits where everything stands still
+
+    def _hard_limit(self) -> int:
+        limits = [self.options.epochs]
+        every = self.options.checkpoint_every
+        if every is not None:
+            limits.append((self._saved.anchor.epoch // every + 1) * every)
+        if self.options.patience is not None:
+            limits.append(self._patience_ends())
+        if self._stand_still_at is not None:
+            limits.append(self._stand_still_at)
+        return min(limits)
+
+    def _patience_ends(self) -> int:
+        """When the run stops unless a better model comes. The first that is evaluated is the best until then."""
+        best = self._records.best
+        epoch = best.epoch if best is not None else self._next_evaluated(self._saved.anchor.epoch)
+        return epoch + 1 + (self.options.patience or 0)
+
+    def _next_evaluated(self, epoch: Epoch) -> Epoch:
+        while not self.options.is_evaluated(epoch):
+            epoch = Epoch(epoch + 1)
+        return epoch
+
+    def _stand_at_limit(self, out: list[Instruction]) -> None:
+        here = self._records.trained
+        if here < self._until or here < self._hard_limit():
+            return
+        if self._state == "going":
+            self._begin_settling(here, out)
+        if self._state == "settled" and self._records.recorded == here:
+            self._leave_limit(here, out)
+
+    def _begin_settling(self, here: Epoch, out: list[Instruction]) -> None:
+        if self._base.epoch == here and not self._switching:
+            self._state = "settled"
+            return
+        self._state = "settling"
+        self._unsettled = {each.index for each in self._weight_servers()}
+        self._base = Anchor(here, self._version_at(here))
+        exact = self._exact is not None or self._switching
+        self._settle = Settle(self.incarnation, self._base, exact)
+        out.extend(Send(to, self._settle) for to in self._weight_servers())
+
+    def _version_at(self, epoch: Epoch) -> Version:
+        if self._exact is not None:
+            return self._exact.version_of(epoch)
+        gradients = (epoch - self._base.epoch) * self.setup.layout.num_intervals
+        return Version(self._base.version - (-gradients // self.setup.gradients_an_update))
+
+    def _settled(self, event: Settled, out: list[Instruction]) -> None:
+        if event.settle != self._settle or event.server not in self._unsettled:
+            self.duplicates += 1
+            return
+        self._unsettled.remove(event.server)
+        if not self._unsettled and self._state == "settling":
+            self._state = "settled"
+            if self._exact is not None or self._switching:
+                self._exact = self._base
+                self._switching = False
+
+    def _leave_limit(self, here: Epoch, out: list[Instruction]) -> None:
+        reason = self._reason_to_stop(here)
+        if reason in ("finished", "patience"):
+            self._stop(reason, out)
+        elif self._switching:
+            self._begin_settling(here, out)
+        elif self._wants_checkpoint(here):
+            self._state = "saving"
+            out.append(SaveCheckpoint(here, self._base.version))
+        elif reason is not None:
+            self._stop(reason, out)
+        else:
+            self._stand_still_at = None
+            self._checkpoint_asked = False
+            self._state = "going"
+
+    def _reason_to_stop(self, here: Epoch) -> Reason | None:
+        if here >= self.options.epochs:
+            return "finished"
+        if self.options.patience is not None and here >= self._patience_ends():
+            return "patience"
+        return "asked" if self._stop_asked else None
+
+    def _wants_checkpoint(self, here: Epoch) -> bool:
+        every = self.options.checkpoint_every
+        asked = self._checkpoint_asked or (every is not None and here % every == 0)
+        return asked and self._saved.anchor.epoch != here
+
+    def _checkpoint_saved(self, event: CheckpointSaved, out: list[Instruction]) -> None:
+        if self._state != "saving" or event.epochs != self._base.epoch:
+            self.duplicates += 1
+            return
+        self._saved = _Saved(self._base, self._exact is not None, self._records.best)
+        self._state = "settled"
+
+    # Evaluation
+
+    def _start_evaluation(self, out: list[Instruction]) -> None:
+        """Ask for the weights of the next evaluation, when it is due and no other is under way."""
+        if self._evaluation is not None:
+            return
+        epoch = self._next_evaluation()
+        if epoch >= self._records.trained or self._state == "settling":
+            return
+        weights = ServerId(epoch % self.setup.weight_servers)
+        self._evaluation = _Running(epoch, weights, None)
+        asked = WeightsAsked(self.incarnation, RUN, None, epoch, self._version_to_evaluate(epoch))
+        out.append(Send(Address("weight", weights), asked))
+
+    def _version_to_evaluate(self, epoch: Epoch) -> Version | None:
+        if self._exact is not None and epoch + 1 >= self._exact.epoch:
+            return self._exact.version_of(Epoch(epoch + 1))
+        return self._base.version if self._base.epoch == epoch + 1 else None
+
+    def _weights_granted(self, event: WeightsGranted, out: list[Instruction]) -> None:
+        running = self._evaluation
+        if running is None or running.version is not None or event.epoch != running.epoch:
+            self.duplicates += 1
+            return
+        self._evaluation = _Running(event.epoch, event.server, event.version)
+        started = EvaluationStarted(self.incarnation, event.epoch, event.version, event.server)
+        out.extend(Send(to, started) for to in self._graph_servers())
+
+    def _epoch_finished(self, event: EpochFinished, out: list[Instruction]) -> None:
+        if self._records.has(event.lane, event.server, event.epoch):
+            self.duplicates += 1
+            return
+        measures = self._records.take(event.lane, event.server, event.epoch, event.measures)
+        if measures is None:
+            return
+        if diverged(measures):
+            self._stop("diverged", out)
+        elif event.lane == "train":
+            self._records.add_training(event.epoch, measures)
+        else:
+            self._evaluated(event.epoch, measures, out)
+
+    def _evaluated(self, epoch: Epoch, measures: Measures, out: list[Instruction]) -> None:
+        running = self._evaluation
+        if running is None or running.version is None or running.epoch != epoch:
+            self.duplicates += 1
+            return
+        best = self._records.add_evaluation(epoch, Evaluation(running.version, measures))
+        released = WeightsReleased(self.incarnation, None, epoch, best)
+        out.append(Send(Address("weight", running.weights), released))
+        self._evaluation = None
+        self._consider_switch(self._records.score(measures))
+
+    def _consider_switch(self, score: Score) -> None:
+        above = self.options.exact_above
+        if self._exact is not None or self._switching or above is None or score.accuracy is None:
+            return
+        if score.accuracy >= above:
+            self._switching = True
+            self._stand_still_at = self._until
+
+    def _stop(self, reason: Reason, out: list[Instruction]) -> None:
+        self.ended = True
+        version = None if reason == "diverged" else self._base.version
+        best = self._records.best
+        out.append(Stop(reason, self._records.recorded, version, best.epoch if best is not None else None))

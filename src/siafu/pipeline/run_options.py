@@ -1,0 +1,26 @@
+"""RunOptions: how long a run goes on and what is done on the way."""
+
+from dataclasses import dataclass
+
+from siafu.pipeline.ids import Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How long a run goes on and what is done on the way.
+
+    epochs:           how many, those before a resumed start counted
+    evaluate_every:   evaluate after every so many epochs, and after the last
+    patience:         stop when so many epochs brought no better model; None: never
+    checkpoint_every: save after every so many epochs; None: only when asked
+    exact_above:      async: go on exactly, as pipe, once the validation accuracy is at least this; None: never
+    """
+
+    epochs: int
+    evaluate_every: int = 1
+    patience: int | None = None
+    checkpoint_every: int | None = None
+    exact_above: float | None = None
+
+    def is_evaluated(self, epoch: Epoch) -> bool:
+        return (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs

@@ -1,0 +1,172 @@
+"""Track: how far the intervals of one graph server are in one lane, and what each may run next."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from siafu.pipeline.ids import Epoch, IntervalId, Lane, ServerId, StageId, Version
+from siafu.pipeline.instructions import Instruction, RunTask
+from siafu.pipeline.layout import Layout
+from siafu.pipeline.schedule import Schedule, Stage
+from siafu.pipeline.task import Task
+
+Position = tuple[int, int]
+"""An epoch and a stage of it: all before that is done."""
+
+_NEVER = -1
+
+
+@dataclass(slots=True)
+class _Pass:
+    """An interval's way through one epoch.
+
+    epoch:   the one it is in; where it is not inside, the one it wants to enter
+    stage:   the stage that it runs or waits for
+    missing: how many intervals' rows the gather waits for
+    oldest:  the oldest epoch whose rows that gather takes
+    """
+
+    interval: IntervalId
+    epoch: Epoch
+    version: Version
+    weights: ServerId
+    stage: int = 0
+    inside: bool = False
+    running: bool = False
+    missing: int = 0
+    oldest: int = 0
+
+    @property
+    def position(self) -> Position:
+        return (self.epoch, self.stage)
+
+
+@dataclass(slots=True)
+class Track:
+    """The intervals of one graph server in one lane.
+
+    oldest_read: of a gather's epoch, the oldest epoch whose rows it may read
+    barrier:     no stage beyond this position may run (sync); None: no barrier
+    ages:        how often a gather read rows that were so many epochs older than itself
+    """
+
+    lane: Lane
+    schedule: Schedule
+    layout: Layout
+    intervals: tuple[IntervalId, ...]
+    start: Epoch
+    oldest_read: Callable[[Epoch], int]
+    barrier: Position | None = None
+    ages: Counter[int] = field(default_factory=Counter)
+    passes: dict[IntervalId, _Pass] = field(init=False)
+    _rows: dict[StageId, list[int]] = field(init=False)
+    _waiting: dict[tuple[StageId, IntervalId], list[_Pass]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.passes = {
+            interval: _Pass(interval, self.start, Version(0), ServerId(0)) for interval in self.intervals
+        }
+        self._rows = {
+            stage.id: [_NEVER] * self.layout.num_intervals for stage in self.schedule.stages if stage.scatters
+        }
+
+    @property
+    def slowest(self) -> Position:
+        return min(each.position for each in self.passes.values())
+
+    def enter(
+        self, interval: IntervalId, epoch: Epoch, version: Version, weights: ServerId, out: list[Instruction]
+    ) -> None:
+        """Let an interval into an epoch with the version that `weights` holds for it."""
+        entering = self.passes[interval]
+        entering.epoch, entering.stage, entering.inside = epoch, 0, True
+        entering.version, entering.weights = version, weights
+        self._try_stage(entering, out)
+
+    def is_running(self, task: Task) -> bool:
+        """Whether the result of `task` is waited for: not if it came before, or is of another time."""
+        current = self.passes[task.interval]
+        return current.running and current.stage == task.stage.id and current.epoch == task.epoch
+
+    def finish(self, task: Task, out: list[Instruction]) -> bool:
+        """Take an interval past `task`, which was running. Whether that was the last of its epoch."""
+        current = self.passes[task.interval]
+        current.running = False
+        current.stage += 1
+        if task.stage.scatters:
+            self.take_rows(task.stage.id, task.interval, task.epoch, out)
+        if current.stage < len(self.schedule):
+            self._try_stage(current, out)
+            return False
+        current.epoch, current.stage, current.inside = Epoch(current.epoch + 1), 0, False
+        return True
+
+    def take_rows(self, stage: StageId, interval: IntervalId, epoch: Epoch, out: list[Instruction]) -> bool:
+        """An interval's rows of a stage are there, here. Whether they are newer than those that were."""
+        rows = self._rows[stage]
+        if epoch <= rows[interval]:
+            return False
+        rows[interval] = epoch
+        waiting = self._waiting.pop((stage, interval), None)
+        if waiting:
+            for reader in waiting:
+                if epoch < reader.oldest:
+                    self._waiting.setdefault((stage, interval), []).append(reader)
+                    continue
+                reader.missing -= 1
+                if not reader.missing:
+                    self._run(reader, out)
+        return True
+
+    def raise_barrier(self, barrier: Position, out: list[Instruction]) -> None:
+        """Let the stages up to `barrier` run."""
+        self.barrier = barrier
+        for each in self.passes.values():
+            if each.inside and not each.running and not each.missing:
+                self._try_stage(each, out)
+
+    def waiting(self) -> list[str]:
+        """What waits for what, in words."""
+        return [self._describe(each) for each in self.passes.values() if each.inside]
+
+    def _try_stage(self, current: _Pass, out: list[Instruction]) -> None:
+        if self.barrier is not None and current.position > self.barrier:
+            return
+        for source in self.schedule[current.stage].reads:
+            self._await_rows(current, source)
+        if not current.missing:
+            self._run(current, out)
+
+    def _await_rows(self, reader: _Pass, source: StageId) -> None:
+        reader.oldest = self.oldest_read(reader.epoch)
+        rows = self._rows[source]
+        for interval in self._sources(reader, source):
+            if rows[interval] < reader.oldest:
+                reader.missing += 1
+                self._waiting.setdefault((source, interval), []).append(reader)
+
+    def _sources(self, reader: _Pass, source: StageId) -> frozenset[IntervalId]:
+        return self.layout.reads[self.schedule[source].direction][reader.interval]
+
+    def _run(self, current: _Pass, out: list[Instruction]) -> None:
+        stage = self.schedule[current.stage]
+        current.running = True
+        self._note_ages(current, stage)
+        out.append(
+            RunTask(Task(self.lane, current.epoch, stage, current.interval), current.version, current.weights)
+        )
+
+    def _note_ages(self, reader: _Pass, stage: Stage) -> None:
+        for source in stage.reads:
+            rows = self._rows[source]
+            for interval in self._sources(reader, source):
+                self.ages[reader.epoch - rows[interval]] += 1
+
+    def _describe(self, current: _Pass) -> str:
+        task = Task(self.lane, current.epoch, self.schedule[current.stage], current.interval)
+        if current.running:
+            return f"{task} runs"
+        if not current.missing:
+            return f"{task} waits for the barrier at {self.barrier}"
+        sources = sorted(i for (_, i), readers in self._waiting.items() if current in readers)
+        return f"{task} waits for rows of epoch {current.oldest} from intervals {sources}"

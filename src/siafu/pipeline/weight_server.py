@@ -1,0 +1,298 @@
+"""WeightServer: the machine that keeps the versions of the weights and makes its part of new ones."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from siafu.pipeline.events import (
+    Begin,
+    Event,
+    GradientArrived,
+    GradientTaken,
+    Ready,
+    RoomMade,
+    Settle,
+    Settled,
+    UpdateDone,
+    UpdateDue,
+    WeightsAsked,
+    WeightsGranted,
+    WeightsMade,
+    WeightsReleased,
+)
+from siafu.pipeline.gradients import Gradients
+from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, Incarnation, IntervalId, ServerId, Version
+from siafu.pipeline.instructions import (
+    FreeWeights,
+    Instruction,
+    KeepBest,
+    KeepWeights,
+    Restore,
+    Send,
+    Update,
+)
+from siafu.pipeline.setup import Setup
+
+_Holder = tuple[IntervalId | None, Epoch]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a weight server saw.
+
+    gradients:     how many were taken
+    versions_peak: the most complete versions that were held at once
+    duplicates:    events that had come before, or came too late to matter
+    outdated:      events of another incarnation
+    """
+
+    gradients: int = 0
+    versions_peak: int = 0
+    duplicates: int = 0
+    outdated: int = 0
+
+
+class WeightServer:
+    """One weight server's part in a run.
+
+    Each server is the home of some phases: it gathers their gradients, makes its part of the next version and sends it
+    to the others. A version is complete on a server when all parts are there; the latest complete one is what
+    those that enter an epoch are given, here, to hold until their gradients are delivered.
+
+    How a policy that bounds the versions is kept with several servers: each tells the homes up to which version it has
+    room (`RoomMade`), and a version is made only when all have. The oldest version in use on a server never falls,
+    since only its latest is given out, so what it told stays true. Where one version is all there is, a server has
+    room when no one holds a version and no one will be given one: homes ask for that by `UpdateDue`.
+    """
+
+    def __init__(self, setup: Setup, server: ServerId) -> None:
+        self.setup = setup
+        self.server = server
+        self.address = Address("weight", server)
+        self.counts = Counts()
+        self.incarnation = Incarnation(-1)
+        self._others = [ServerId(other) for other in range(setup.weight_servers) if other != server]
+        self._phases = tuple(phase for phase, home in setup.homes.items() if home == server)
+        self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
+            WeightsAsked: self._weights_asked,
+            WeightsReleased: self._weights_released,
+            GradientArrived: self._gradient_arrived,
+            UpdateDone: self._update_done,
+            WeightsMade: self._weights_made,
+            UpdateDue: self._update_due,
+            RoomMade: self._room_made,
+            Settle: self._settle,
+        }
+        self._reset(Anchor(Epoch(0), Version(0)))
+
+    def handle(self, event: Event) -> list[Instruction]:
+        out: list[Instruction] = []
+        if isinstance(event, Begin):
+            self._begin(event, out)
+        elif event.incarnation != self.incarnation:
+            self.counts.outdated += 1
+        else:
+            self._handlers[type(event)](event, out)
+        return out
+
+    def waiting(self) -> list[str]:
+        """What waits for what, in words."""
+        state = f"has made {self._made}, holds {sorted(self._held)}, latest {self._latest}, room {self._room}"
+        asked = [f"{each.sender} waits for version {each.version or 'any'}" for each in self._queue]
+        pins = [f"{holder} holds version {version}" for holder, version in self._pins.items()]
+        closed = ["closed until a version is made"] if self._closed else []
+        return [f"{self.address}: {line}" for line in [state, *asked, *pins, *closed]]
+
+    def _begin(self, event: Begin, out: list[Instruction]) -> None:
+        if event.incarnation <= self.incarnation:
+            self.counts.duplicates += 1
+            return
+        self.incarnation = event.incarnation
+        self._reset(event.start)
+        out.append(Restore(event.start.epoch, event.start.version))
+        out.append(Send(RUN, Ready(self.incarnation, self.address)))
+
+    def _reset(self, start: Anchor) -> None:
+        setup = self.setup
+        self._gradients = Gradients(
+            self._phases, setup.layout.num_intervals, setup.gradients_an_update, start, setup.exact
+        )
+        self._made = self._latest = self._due = start.version
+        self._updating = False
+        self._held: dict[Version, set[ServerId]] = {start.version: set(setup.parts)}
+        self._pins: dict[_Holder, Version] = {}
+        self._uses: Counter[Version] = Counter()
+        self._asked: dict[IntervalId | None, Epoch] = {}
+        self._queue: list[WeightsAsked] = []
+        self._settling: Settle | None = None
+        self._settled: tuple[int, bool] = (-1, False)
+        self._room = self._room_at(start.version)
+
+    def _room_at(self, version: Version) -> dict[ServerId, Version]:
+        """How far every server has room when none has given anything out; {}: no bound is kept."""
+        policy = self.setup.policy
+        if policy.max_versions is None:
+            return {}
+        room = Version(version + 1) if policy.may_update(version, {version}) else version
+        return {ServerId(each): room for each in range(self.setup.weight_servers)}
+
+    # Giving versions out
+
+    def _weights_asked(self, event: WeightsAsked, out: list[Instruction]) -> None:
+        # Each asks for its epochs in order: one that is not later came before, and may be released long since.
+        if event.epoch <= self._asked.get(event.interval, -1):
+            self.counts.duplicates += 1
+            return
+        self._asked[event.interval] = event.epoch
+        if not self._try_grant(event, out):
+            self._queue.append(event)
+
+    def _try_grant(self, asked: WeightsAsked, out: list[Instruction]) -> bool:
+        version = self._latest if asked.version is None else asked.version
+        if not self._is_complete(version) or (version == self._latest and self._closed):
+            return False
+        self._pins[asked.interval, asked.epoch] = version
+        self._uses[version] += 1
+        granted = WeightsGranted(
+            self.incarnation, self.server, asked.interval, asked.epoch, version, len(self._pins)
+        )
+        out.append(Send(asked.sender, granted))
+        return True
+
+    def _is_complete(self, version: Version) -> bool:
+        return len(self._held.get(version, ())) == len(self.setup.parts)
+
+    @property
+    def _closed(self) -> bool:
+        """Whether no one may enter on the latest version, because the next one waits for it to be free."""
+        return not self.setup.policy.may_enter(self._due > self._latest)
+
+    def _weights_released(self, event: WeightsReleased, out: list[Instruction]) -> None:
+        version = self._pins.pop((event.interval, event.epoch), None)
+        if version is None:
+            self.counts.duplicates += 1
+            return
+        if event.best:
+            out.append(KeepBest(event.epoch, version))
+        self._uses[version] -= 1
+        if not self._uses[version]:
+            del self._uses[version]
+            self._free_unused(out)
+            self._look_for_room(out)
+
+    # Making versions
+
+    def _gradient_arrived(self, event: GradientArrived, out: list[Instruction]) -> None:
+        accumulated = self._gradients.take(event.epoch, event.phase, event.interval)
+        if accumulated is None:
+            self.counts.duplicates += 1
+            return
+        self.counts.gradients += 1
+        out.extend(accumulated)
+        owner = Address("graph", self.setup.layout.owner[event.interval])
+        out.append(Send(owner, GradientTaken(self.incarnation, event.epoch, event.phase, event.interval)))
+        self._try_update(out)
+
+    def _try_update(self, out: list[Instruction]) -> None:
+        version = Version(self._made + 1)
+        if self._updating or not self._phases or not self._gradients.complete(version):
+            return
+        if any(room < version for room in self._room.values()):
+            self._ask_for_room(version, out)
+            return
+        self._updating = True
+        out.append(Update(version))
+
+    def _ask_for_room(self, version: Version, out: list[Instruction]) -> None:
+        if self.setup.policy.may_enter(True) or version <= self._due:
+            return
+        out.extend(
+            Send(Address("weight", other), UpdateDue(self.incarnation, version)) for other in self._others
+        )
+        self._due = version
+        self._look_for_room(out)
+
+    def _update_due(self, event: UpdateDue, out: list[Instruction]) -> None:
+        if event.version <= self._due:
+            self.counts.duplicates += 1
+            return
+        self._due = event.version
+        self._look_for_room(out)
+
+    def _look_for_room(self, out: list[Instruction]) -> None:
+        """Tell the homes when this server can take a further version."""
+        if not self._room:
+            return
+        used = set(self._uses) if self._closed else {*self._uses, self._latest}
+        if not self.setup.policy.may_update(self._latest, used) or self._room[self.server] > self._latest:
+            return
+        room = Version(self._latest + 1)
+        self._room[self.server] = room
+        homes = sorted(self.setup.parts - {self.server})
+        out.extend(
+            Send(Address("weight", home), RoomMade(self.incarnation, self.server, room)) for home in homes
+        )
+        self._try_update(out)
+
+    def _room_made(self, event: RoomMade, out: list[Instruction]) -> None:
+        if event.version <= self._room[event.server]:
+            self.counts.duplicates += 1
+            return
+        self._room[event.server] = event.version
+        self._try_update(out)
+
+    def _update_done(self, event: UpdateDone, out: list[Instruction]) -> None:
+        if not self._updating or event.version != self._made + 1:
+            self.counts.duplicates += 1
+            return
+        self._updating = False
+        self._made = event.version
+        self._gradients.forget(event.version)
+        made = WeightsMade(self.incarnation, self.server, event.version)
+        out.extend(Send(Address("weight", other), made) for other in self._others)
+        self._hold(self.server, event.version, out)
+        self._try_update(out)
+
+    # Holding versions
+
+    def _weights_made(self, event: WeightsMade, out: list[Instruction]) -> None:
+        if event.version < self._latest or event.home in self._held.get(event.version, ()):
+            self.counts.duplicates += 1
+            return
+        out.append(KeepWeights(event.home, event.version))
+        self._hold(event.home, event.version, out)
+
+    def _hold(self, home: ServerId, version: Version, out: list[Instruction]) -> None:
+        self._held.setdefault(version, set()).add(home)
+        if not self._is_complete(version):
+            return
+        self._latest = version
+        self._free_unused(out)
+        complete = sum(map(self._is_complete, self._held))
+        self.counts.versions_peak = max(self.counts.versions_peak, complete)
+        self._queue = [asked for asked in self._queue if not self._try_grant(asked, out)]
+        self._try_settled(out)
+        self._look_for_room(out)
+
+    def _free_unused(self, out: list[Instruction]) -> None:
+        for version in sorted(self._held):
+            if version < self._latest and version not in self._uses:
+                del self._held[version]
+                out.append(FreeWeights(version))
+
+    def _settle(self, event: Settle, out: list[Instruction]) -> None:
+        # At one point twice: first as it was, and then to go on exactly.
+        if (event.anchor.epoch, event.exact) <= self._settled:
+            self.counts.duplicates += 1
+            return
+        self._settled = (event.anchor.epoch, event.exact)
+        self._settling = event
+        self._gradients.settle(event.anchor, event.exact)
+        self._try_update(out)
+        self._try_settled(out)
+
+    def _try_settled(self, out: list[Instruction]) -> None:
+        if self._settling is not None and self._latest >= self._settling.anchor.version:
+            out.append(Send(RUN, Settled(self.incarnation, self.server, self._settling)))
+            self._settling = None
