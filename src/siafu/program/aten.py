@@ -51,7 +51,7 @@ def translate(traced: fx.GraphModule, inputs: list[tuple[str, Spec]]) -> tuple[B
     known: dict[fx.Node, Any] = {node: Ref(number) for number, node in enumerate(placeholders)}
     for node in _live(traced.graph):
         if node.op == "get_attr":
-            known[node] = _constant(builder, getattr(traced, node.target))
+            known[node] = _constant(builder, getattr(traced, str(node.target)))
         elif node.op == "call_function":
             known[node] = _call(builder, node, known)
         elif node.op == "output":

@@ -63,9 +63,9 @@ def _moves_rows(op: Op, reads: list[Spec | None], result: Spec) -> bool:
     if first is None or axis is None:
         return False
     if op.name in ("softmax", "log_softmax"):
-        return op.arguments[-1] == axis
+        return bool(op.arguments[-1] == axis)
     if op.name in ("cat", "slice", "pad"):
-        return op.arguments[1] == axis
+        return bool(op.arguments[1] == axis)
     if op.name == "layer_norm":
         return len(first.shape) - len(op.arguments[1]) <= axis
     if op.name == "dropout":

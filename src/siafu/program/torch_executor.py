@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from siafu.errors import BadInput
-from siafu.nn.dropout import dropout
+from siafu.nn.dropout import drop_rows
+from siafu.nn.tensors import as_rows
+from siafu.program.running import Frame
 from siafu.program.tensor_program import Op, Ref, Rows, TensorProgram
 
 aten = torch.ops.aten
@@ -28,59 +29,28 @@ class TorchExecutor:
 
     def __init__(self, program: TensorProgram) -> None:
         self.program = program
-        self._names = program.input_names
-        self._rows_in, self._axis, self._times = _where_rows_are(program)
-        self._float_in = next((k for k, (_, spec) in enumerate(program.inputs) if spec.kind == "float"), None)
+        self._frame = Frame(program)
         self._outputs = [number for _, number in program.outputs]
         self._size = len(program.specs)
-        self._steps = _steps(program)
+        first, self._steps = len(program.inputs), []
+        for op, dead in zip(program.ops, self._frame.dead, strict=True):
+            self._steps.append(_step(op, first, dead))
+            first += len(op.results)
 
     def __call__(self, inputs: Mapping[str, Tensor], rows: int | None = None) -> list[Tensor]:
         """rows: how many there are, for a program that reads none and makes some"""
-        try:
-            given = [inputs[name] for name in self._names]
-        except KeyError as missing:
-            raise BadInput(f"a tensor program wants {missing.args[0]!r}, which was not given") from missing
-        return self.run(given, rows)
+        return self.run(self._frame.pick(inputs), rows)
 
     def run(self, given: Sequence[Tensor], rows: int | None = None) -> list[Tensor]:
         """The same with the inputs in the program's order."""
         values: Values = [*given, *([None] * (self._size - len(given)))]
-        if self._rows_in is not None:
-            rows = given[self._rows_in].shape[self._axis] // self._times
-        precision = torch.float32 if self._float_in is None else given[self._float_in].dtype
+        rows = self._frame.count_rows(given, rows)
+        lead = self._frame.float_in
+        precision = torch.float32 if lead is None else given[lead].dtype
         with torch.no_grad():
             for step in self._steps:
-                step(values, rows or 0, precision)
+                step(values, rows, precision)
         return [values[number] for number in self._outputs]
-
-
-def _where_rows_are(program: TensorProgram) -> tuple[int | None, int, int]:
-    """An input that has rows, the dimension that counts them, and how many times."""
-    for k, (_, spec) in enumerate(program.inputs):
-        for axis, size in enumerate(spec.shape):
-            if isinstance(size, Rows):
-                return k, axis, size.times
-    return None, 0, 1
-
-
-def _steps(program: TensorProgram) -> list[Step]:
-    """One step an operation; what nobody reads any more is freed after it."""
-    last_use: dict[int, int] = {}
-    first = number = len(program.inputs)
-    for position, op in enumerate(program.ops):
-        last_use |= dict.fromkeys(op.refs(), position)
-        for _ in op.results:
-            last_use.setdefault(number, position)
-            number += 1
-    for _, number in program.outputs:
-        last_use.pop(number, None)
-    steps = []
-    for position, op in enumerate(program.ops):
-        dead = tuple(each for each, when in last_use.items() if when == position)
-        steps.append(_step(op, first, dead))
-        first += len(op.results)
-    return steps
 
 
 def _step(op: Op, first: int, dead: tuple[int, ...]) -> Step:
@@ -111,20 +81,20 @@ def _bind(op: Op) -> Compute:
     if op.name in _SHAPED:
         return _SHAPED[op.name](*op.arguments)
     function = _FUNCTIONS[op.name]
-    refs = [each.number if isinstance(each, Ref) else None for each in op.arguments]
-    rest = op.arguments
-    if refs == [refs[0]] and refs[0] is not None:
+    if op.name == "cat":
+        parts, dim = op.arguments
+        numbers = [each.number for each in parts]
+        return lambda values, rows, precision: torch.cat([values[number] for number in numbers], dim)
+    refs = [each.number for each in op.arguments if isinstance(each, Ref)]
+    if len(refs) == len(op.arguments) == 1:
         (a,) = refs
         return lambda values, rows, precision: function(values[a])
-    if len(refs) == 2 and None not in refs:
+    if len(refs) == len(op.arguments) == 2:
         a, b = refs
         return lambda values, rows, precision: function(values[a], values[b])
-    if op.name == "cat":
-        numbers, dim = [each.number for each in rest[0]], rest[1]
-        return lambda values, rows, precision: torch.cat([values[number] for number in numbers], dim)
-    pairs = list(zip(refs, rest, strict=True))
+    places = [(each.number, None) if isinstance(each, Ref) else (None, each) for each in op.arguments]
     return lambda values, rows, precision: function(
-        *[given if number is None else values[number] for number, given in pairs]
+        *[given if number is None else values[number] for number, given in places]
     )
 
 
@@ -196,8 +166,8 @@ def _compare(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _layer_norm_backward(
     gradient: Tensor, rows: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, *wanted: bool
 ) -> Any:
-    # The bias is asked for only as a sign that there is one.
-    bias = weight if weight is not None else None
+    # PyTorch looks at the bias only for its shape.
+    bias = rows.new_empty(shape) if wanted[2] else None
     return aten.native_layer_norm_backward(gradient, rows, shape, mean, rstd, weight, bias, wanted)
 
 
@@ -231,6 +201,13 @@ def _sum(value: Tensor, dims: tuple[int, ...], keep: bool) -> Tensor:
 
 def _mean(value: Tensor, dims: tuple[int, ...], keep: bool) -> Tensor:
     return value.mean(dims, keepdim=keep) if dims else value
+
+
+def _dropout(rows: Tensor, vertices: Tensor, key: Tensor, p: float, site: int) -> Tensor:
+    # Not through PyTorch's dispatcher, which takes longer than a small interval's mask.
+    seed, epoch = key.tolist()
+    flat = as_rows(rows.flatten(1) if rows.ndim > 1 else rows[:, None])
+    return torch.from_numpy(drop_rows(flat, vertices.numpy(), seed, epoch, p, site)).reshape(rows.shape)
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -304,5 +281,5 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pad": _pad,
     "nll_loss": _nll_loss,
     "nll_loss_backward": _nll_loss_backward,
-    "dropout": dropout,
+    "dropout": _dropout,
 }
