@@ -37,6 +37,7 @@ def run_phase(
     gradient: torch.Tensor,
     *,
     count: int = 1,
+    dropout: float = 0.0,
     seed: int = 0,
     weights: dict[str, torch.Tensor] | None = None,
 ) -> Ran:
@@ -55,7 +56,7 @@ def run_phase(
     copy_rows([g.forward_tables for g in gathers], [g.forward_exchange for g in gathers])
     out = torch.zeros_like(gradient)
     for k, first, last in spans:
-        out[ids[k][first:last]] = gathers[k].forward(first, last, seed=seed, weights=weights)
+        out[ids[k][first:last]] = gathers[k].forward(first, last, dropout=dropout, seed=seed, weights=weights)
     for k, first, last in spans:
         mine = gradient[ids[k]]
         needed = gathers[k].needed
@@ -67,7 +68,7 @@ def run_phase(
     of_sent = [torch.full_like(rows, torch.nan) for rows in sent]
     of_weights: dict[str, torch.Tensor] = {}
     for k, first, last in spans:
-        found = gathers[k].backward(first, last, seed=seed, weights=weights)
+        found = gathers[k].backward(first, last, dropout=dropout, seed=seed, weights=weights)
         for total, part in zip(of_sent, found.sent, strict=True):
             assert part.shape == (last - first, total.shape[1])
             total[ids[k][first:last]] = part

@@ -93,10 +93,11 @@ def test_attention_drops_the_same_edges_under_any_partition(parts: int, self_loo
     found = run_phase(
         graph,
         partition_of(graph, parts),
-        lambda server: local_gather(gather, server, 16, torch.float64, dropout=0.4),
+        lambda server: local_gather(gather, server, 16, torch.float64),
         sent,
         gradient,
         count=3,
+        dropout=0.4,
         seed=SEED,
     )
     expected = on_whole_graph(gather, graph, sent, gradient, dropout=0.4)
@@ -246,3 +247,17 @@ def test_an_unknown_gather_is_refused_by_name() -> None:
     graph = some_graph()
     with pytest.raises(BadInput, match="a gather of type Gather"):
         local_gather(nn.Gather(), ServerEdges.of(graph, partition_of(graph, 1), 0), 4)
+
+
+def test_rows_of_another_shape_are_refused() -> None:
+    graph = some_graph()
+    server = ServerEdges.of(graph, partition_of(graph, 1), 0)
+    for gather in GATHERS.values():
+        local = local_gather(gather, server, 12)
+        sent = [torch.zeros(10, 12)]
+        if isinstance(gather, nn.Softmax):
+            sent += [torch.zeros(10, gather.heads)] * 2
+        with pytest.raises(ValueError, match=r"got rows of shape \[10, 12\], not \[11, 12\]"):
+            local.send(0, 11, tuple(sent))
+        with pytest.raises(ValueError, match=r"got rows of shape \[10, 13\], not \[10, 12\]"):
+            local.send_back(5, 15, torch.zeros(10, 13))

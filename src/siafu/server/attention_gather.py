@@ -17,9 +17,9 @@ from siafu.kernels import (
     zero_table,
 )
 from siafu.nn.gather import Softmax
-from siafu.nn.tensors import as_rows, storage
+from siafu.nn.tensors import storage
 from siafu.server.edges import ServerEdges
-from siafu.server.local_gather import Gradients, LocalGather, Mask, Weights, sum_type, view
+from siafu.server.local_gather import Gradients, LocalGather, Mask, Weights, checked, sum_type, view
 
 
 class AttentionGather(LocalGather):
@@ -38,7 +38,6 @@ class AttentionGather(LocalGather):
         width: int,
         dtype: torch.dtype,
         *,
-        dropout: float = 0.0,
         needed: Mask | None = None,
         training: bool = True,
     ) -> None:
@@ -46,7 +45,7 @@ class AttentionGather(LocalGather):
         heads = gather.heads
         self._head_width = width // heads
         padded = -(-self._head_width // LANES) * LANES
-        self._how = Attention(heads, padded, gather.slope, gather.self_loops, dropout)
+        self._how = Attention(heads, padded, gather.slope, gather.self_loops)
         own, kind = server.own, sum_type(dtype)
         self._out = zero_table(own, heads * padded, kind)
         self._target, self._log_sum = (np.zeros((own, heads), kind) for _ in range(2))
@@ -69,12 +68,14 @@ class AttentionGather(LocalGather):
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         x, source, target = sent
         rows, sources = self.forward_tables
-        pack_heads_range(as_rows(x), rows, self._how.heads, self._how.head_columns, None, first)
-        sources[first:last] = as_rows(source)
-        self._target[first:last] = as_rows(target)
+        heads, count = self._how.heads, last - first
+        values = checked(x, count, heads * self._head_width)
+        pack_heads_range(values, rows, heads, self._how.head_columns, None, first)
+        sources[first:last] = checked(source, count, heads)
+        self._target[first:last] = checked(target, count, heads)
 
     def forward(
-        self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
     ) -> torch.Tensor:
         walk = self._walks.forward
         rows, sources = self.forward_tables
@@ -85,7 +86,7 @@ class AttentionGather(LocalGather):
             rows,
             sources,
             self._target,
-            *self._how._replace(seed=seed).arguments,
+            *self._how._replace(dropout=dropout, seed=seed).arguments,
             walk.ids,
             self._out,
             self._log_sum,
@@ -98,10 +99,10 @@ class AttentionGather(LocalGather):
         return self._joined(first, last)
 
     def send_back(self, first: int, last: int, gradient: torch.Tensor) -> None:
-        begin, _ = self._walks.span(first, last)
+        begin, end = self._walks.span(first, last)
         packed, targets = self.backward_tables
         attention_gradient_range(
-            as_rows(gradient),
+            checked(gradient, end - begin, self._how.heads * self._head_width),
             self._how.heads,
             self._how.head_columns,
             self._how.slope,
@@ -117,7 +118,9 @@ class AttentionGather(LocalGather):
             begin,
         )
 
-    def backward(self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None) -> Gradients:
+    def backward(
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
+    ) -> Gradients:
         walk = self._walks.backward
         rows, sources = self.forward_tables
         gradient, targets = self.backward_tables
@@ -129,7 +132,7 @@ class AttentionGather(LocalGather):
             sources,
             targets,
             gradient,
-            *self._how._replace(seed=seed).arguments,
+            *self._how._replace(dropout=dropout, seed=seed).arguments,
             walk.ids,
             self._out,
             self._of_source,

@@ -24,7 +24,7 @@ from siafu.kernels import (
 from siafu.nn.gather import Gather, Max, Mean, Sum
 from siafu.nn.tensors import as_rows
 from siafu.server.edges import ServerEdges, Walk
-from siafu.server.local_gather import Gradients, LocalGather, Mask, Weights, sum_type, view
+from siafu.server.local_gather import Gradients, LocalGather, Mask, Weights, checked, sum_type, view
 
 EDGES_AT_ONCE = 1 << 16  # what is made for an edge is held for so many at a time
 
@@ -38,7 +38,7 @@ class EdgeProgram(Protocol):
     def gradients(
         self, source: torch.Tensor, target: torch.Tensor, weights: Weights, of_messages: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
-        """The gradients of both ends' rows [k, C], and of each parameter over all k edges."""
+        """The gradients of both ends' rows [k, C], and of each parameter over all k edges, which may be none."""
 
 
 class _Edges(NamedTuple):
@@ -102,10 +102,10 @@ class EdgeGather(LocalGather):
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         (x,) = sent
-        pack_range(as_rows(x), None, self.forward_tables[0], None, first)
+        pack_range(checked(x, last - first, self._width), None, self.forward_tables[0], None, first)
 
     def forward(
-        self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
     ) -> torch.Tensor:
         indptr, picked = self._walks.forward.edges.indptr, self.needed
         for edges in self._pieces(self._walks.forward, picked, *self._walks.span(first, last)):
@@ -120,33 +120,41 @@ class EdgeGather(LocalGather):
     def send_back(self, first: int, last: int, gradient: torch.Tensor) -> None:
         begin, end = self._walks.span(first, last)
         rows, shares = self.backward_tables[:2]
+        values = checked(gradient, end - begin, self._message_width)
         copy_range(self.forward_tables[0], rows, self.needed, begin, end)
         if self._ties is None:
-            pack_range(as_rows(gradient), self._scale, shares, self.needed, begin)
+            pack_range(values, self._scale, shares, self.needed, begin)
             return
         maxima = self.backward_tables[2]
-        max_gradient_range(as_rows(gradient), self._out, self._ties, maxima, shares, self.needed, begin)
+        max_gradient_range(values, self._out, self._ties, maxima, shares, self.needed, begin)
 
-    def backward(self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None) -> Gradients:
+    def backward(
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
+    ) -> Gradients:
         given = weights or {}
         self._of_rows[first:last] = 0
-        of_weights: dict[str, torch.Tensor] = {}
-        (rows,) = self.forward_tables
-        targets = self.backward_tables[0]
-        for edges in self._pieces(self._walks.backward, None, first, last):
-            if len(edges.inner) == 0:
-                continue
-            ends = _rows(rows, edges.inner, self._width), _rows(targets, edges.outer, self._width)
-            of_source, _, _ = self._gradients(*ends, given, edges.outer, edges.weight)
-            add_to_rows(as_rows(of_source), edges.inner, self._of_rows)
-        for edges in self._pieces(self._walks.forward, self.needed, *self._walks.span(first, last)):
-            if len(edges.inner) == 0:
-                continue
-            _, of_target, found = self._gradients(*self._ends(edges), given, edges.inner, edges.weight)
-            add_to_rows(as_rows(of_target), edges.inner, self._of_rows)
-            for name, part in found.items():
-                of_weights[name] = of_weights[name] + part if name in of_weights else part
+        self._add_as_sources(first, last, given)
+        of_weights = self._add_as_targets(first, last, given)
         return Gradients((view(self._of_rows, first, last, self._width),), of_weights)
+
+    def _add_as_sources(self, first: int, last: int, weights: Weights) -> None:
+        (rows,), targets = self.forward_tables, self.backward_tables[0]
+        for edges in self._pieces(self._walks.backward, None, first, last):
+            if len(edges.inner):
+                ends = _rows(rows, edges.inner, self._width), _rows(targets, edges.outer, self._width)
+                of_source, _, _ = self._gradients(*ends, weights, edges.outer, edges.weight)
+                add_to_rows(as_rows(of_source), edges.inner, self._of_rows)
+
+    def _add_as_targets(self, first: int, last: int, weights: Weights) -> dict[str, torch.Tensor]:
+        """What the parameters get is returned: zeros where there is no edge."""
+        of_weights: dict[str, torch.Tensor] = {}
+        for edges in self._pieces(self._walks.forward, self.needed, *self._walks.span(first, last)):
+            if len(edges.inner) or not of_weights:
+                _, of_target, found = self._gradients(*self._ends(edges), weights, edges.inner, edges.weight)
+                add_to_rows(as_rows(of_target), edges.inner, self._of_rows)
+                for name, part in found.items():
+                    of_weights[name] = of_weights[name] + part if name in of_weights else part
+        return of_weights
 
     def _messages(self, edges: _Edges, weights: Weights) -> NDArray[Any]:
         if len(edges.inner) == 0:
@@ -168,9 +176,10 @@ class EdgeGather(LocalGather):
             if edge_weight is not None:
                 of_messages *= torch.from_numpy(edge_weight)[:, None]
         else:
-            made = as_rows(self._program.messages(source, target, weights))
-            of_messages = torch.empty(made.shape, dtype=source.dtype)
-            share_out(made, ends, self.backward_tables[2], shares, of_messages.numpy())
+            of_messages = torch.empty((len(ends), self._message_width), dtype=source.dtype)
+            if len(ends):
+                made = as_rows(self._program.messages(source, target, weights))
+                share_out(made, ends, self.backward_tables[2], shares, of_messages.numpy())
         return self._program.gradients(source, target, weights, of_messages)
 
     def _ends(self, edges: _Edges) -> tuple[torch.Tensor, torch.Tensor]:
@@ -181,13 +190,15 @@ class EdgeGather(LocalGather):
     def _pieces(
         self, walk: Walk, picked: NDArray[np.int64] | None, first: int, last: int
     ) -> Iterator[_Edges]:
-        """The edges of a range of rows, some rows at a time."""
+        """The edges of a range of rows, some rows at a time; one piece at least, which may have none."""
         indptr, indices, _ = walk.edges
         weights = walk.weights(self._out.dtype) if self._weighted else None
-        while first < last:
+        while True:
             end = rows_within(indptr, picked, first, last, EDGES_AT_ONCE)
             outer, inner, weight = edge_ends(indptr, indices, weights, picked, first, end)
             yield _Edges(first, end, inner, outer, weight)
+            if end == last:
+                return
             first = end
 
     def _kept(self) -> list[NDArray[Any]]:

@@ -19,7 +19,6 @@ def local_gather(
     width: int,
     dtype: torch.dtype = torch.float32,
     *,
-    dropout: float = 0.0,
     needed: Mask | None = None,
     training: bool = True,
 ) -> LocalGather:
@@ -27,7 +26,6 @@ def local_gather(
 
     width:    columns of the rows that are gathered, all heads together
     dtype:    float32 or float64: of the tensors that go in and come out, and of the sums
-    dropout:  share of attention's weights put to zero; the seed comes with each call
     needed:   [V] over all vertices of the graph: whether somebody will read what is gathered for them; None: all
     training: whether a backward pass follows; else nothing is kept for one
     """
@@ -36,9 +34,7 @@ def local_gather(
     if isinstance(gather, Max):
         return MaxGather(gather, server, width, dtype, needed=needed, training=training)
     if isinstance(gather, Softmax):
-        return AttentionGather(
-            gather, server, width, dtype, dropout=dropout, needed=needed, training=training
-        )
+        return AttentionGather(gather, server, width, dtype, needed=needed, training=training)
     raise BadInput(
         f"no server can run a gather of type {type(gather).__name__}: use Sum, Mean, GcnSum, Max or Softmax"
     )

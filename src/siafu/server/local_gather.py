@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from siafu.kernels import Table
+from siafu.nn.tensors import as_rows
 from siafu.server.edges import Exchange, ServerEdges, Walks
 
 Mask = NDArray[np.bool_]
@@ -72,11 +73,11 @@ class LocalGather(ABC):
 
     @abstractmethod
     def forward(
-        self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
     ) -> torch.Tensor:
         """The gathered rows [last - first, width].
 
-        seed: of attention's dropout; weights: an edge function's parameters. The backward pass must get the same.
+        dropout, seed: of attention; weights: an edge function's parameters. The backward pass must get the same.
         """
 
     @abstractmethod
@@ -84,7 +85,9 @@ class LocalGather(ABC):
         """Put the gradient of the gathered rows, those that are needed and no others, into the backward tables."""
 
     @abstractmethod
-    def backward(self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None) -> Gradients:
+    def backward(
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
+    ) -> Gradients:
         """The gradients of what `send` took for these rows."""
 
     @property
@@ -101,6 +104,13 @@ class LocalGather(ABC):
 def sum_type(dtype: torch.dtype) -> type[np.float32] | type[np.float64]:
     """What rows of a tensor type are summed in."""
     return np.float64 if dtype == torch.float64 else np.float32
+
+
+def checked(tensor: torch.Tensor, rows: int, columns: int) -> NDArray[Any]:
+    """The tensor as NumPy's array, sharing its memory. Kernels check no bound: its shape must be this one."""
+    if tensor.shape != (rows, columns):
+        raise ValueError(f"a graph phase got rows of shape {list(tensor.shape)}, not {[rows, columns]}")
+    return as_rows(tensor)
 
 
 def view(table: NDArray[Any], first: int, last: int, columns: int) -> torch.Tensor:

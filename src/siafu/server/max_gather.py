@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from siafu.kernels import max_adjoint_range, max_gradient_range, max_range, pack_range, zero_table
 from siafu.nn.gather import Max
-from siafu.nn.tensors import as_rows, storage
+from siafu.nn.tensors import storage
 from siafu.server.edges import ServerEdges
-from siafu.server.local_gather import Gradients, LocalGather, Mask, Weights, sum_type, view
+from siafu.server.local_gather import Gradients, LocalGather, Mask, Weights, checked, sum_type, view
 
 
 class MaxGather(LocalGather):
@@ -37,10 +37,10 @@ class MaxGather(LocalGather):
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         (x,) = sent
-        pack_range(as_rows(x), None, self.forward_tables[0], None, first)
+        pack_range(checked(x, last - first, self._width), None, self.forward_tables[0], None, first)
 
     def forward(
-        self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
     ) -> torch.Tensor:
         indptr, indices, _ = self._walks.forward.edges
         (rows,) = self.forward_tables
@@ -49,11 +49,21 @@ class MaxGather(LocalGather):
         return view(self._out, first, last, self._width)
 
     def send_back(self, first: int, last: int, gradient: torch.Tensor) -> None:
-        begin, _ = self._walks.span(first, last)
+        begin, end = self._walks.span(first, last)
         maxima, shares = self.backward_tables
-        max_gradient_range(as_rows(gradient), self._out, self._ties, maxima, shares, self.needed, begin)
+        max_gradient_range(
+            checked(gradient, end - begin, self._width),
+            self._out,
+            self._ties,
+            maxima,
+            shares,
+            self.needed,
+            begin,
+        )
 
-    def backward(self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None) -> Gradients:
+    def backward(
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
+    ) -> Gradients:
         indptr, indices, _ = self._walks.backward.edges
         (rows,) = self.forward_tables
         maxima, shares = self.backward_tables

@@ -16,9 +16,9 @@ from siafu.kernels import (
     zero_table,
 )
 from siafu.nn.gather import Sum
-from siafu.nn.tensors import as_rows, storage
+from siafu.nn.tensors import storage
 from siafu.server.edges import ServerEdges, Walk
-from siafu.server.local_gather import Gradients, LocalGather, Mask, Weights, sum_type, view
+from siafu.server.local_gather import Gradients, LocalGather, Mask, Weights, checked, sum_type, view
 
 
 class SumGather(LocalGather):
@@ -50,20 +50,28 @@ class SumGather(LocalGather):
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         (x,) = sent
-        pack_range(as_rows(x), self._pre, self.forward_tables[0], None, first)
+        pack_range(checked(x, last - first, self._width), self._pre, self.forward_tables[0], None, first)
 
     def forward(
-        self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
     ) -> torch.Tensor:
         span = self._walks.span(first, last)
         self._sum(self._walks.forward, self._forward, self._post, self.needed, *span)
         return view(self._out, first, last, self._width)
 
     def send_back(self, first: int, last: int, gradient: torch.Tensor) -> None:
-        begin, _ = self._walks.span(first, last)
-        pack_range(as_rows(gradient), self._post, self.backward_tables[0], self.needed, begin)
+        begin, end = self._walks.span(first, last)
+        pack_range(
+            checked(gradient, end - begin, self._width),
+            self._post,
+            self.backward_tables[0],
+            self.needed,
+            begin,
+        )
 
-    def backward(self, first: int, last: int, *, seed: int = 0, weights: Weights | None = None) -> Gradients:
+    def backward(
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
+    ) -> Gradients:
         # What was gathered forward for these rows has been used up: the gradient of it has been sent.
         self._sum(self._walks.backward, self._backward, self._pre, None, first, last)
         return Gradients((view(self._out, first, last, self._width),), {})
