@@ -126,7 +126,7 @@ class ServerEdges:
             if np.array_equal(mask, needed):
                 return walks
         walks = self._restrict(needed)
-        self._restricted.append((needed, walks))
+        self._restricted.append((needed.copy(), walks))
         return walks
 
     @property
