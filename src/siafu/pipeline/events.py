@@ -35,9 +35,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Begin(Event):
-    """Forget everything and stand at `start`; answer `Ready`. The first event of an incarnation."""
+    """Forget everything and stand at `start`; answer `Ready`. The first event of an incarnation.
+
+    exact: every epoch makes one version from here on; else only the first epoch is exact
+    """
 
     start: Anchor
+    exact: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from siafu.pipeline.ids import (
     StageId,
     Version,
 )
-from siafu.pipeline.instructions import Instruction, KeepResult, KeepRows, Send
+from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, Send
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.track import Position, Track
 
@@ -92,7 +92,7 @@ class GraphServer:
             WeightsGranted: self._weights_granted,
             GradientTaken: self._gradient_taken,
         }
-        self._reset(Anchor(Epoch(0), Version(0)))
+        self._reset(Anchor(Epoch(0), Version(0)), setup.exact)
 
     def handle(self, event: Event) -> list[Instruction]:
         out: list[Instruction] = []
@@ -124,14 +124,15 @@ class GraphServer:
             self.counts.duplicates += 1
             return
         self.incarnation = event.incarnation
-        self._reset(event.start)
+        self._reset(event.start, event.exact)
+        out.append(Abandon())
         out.append(Send(RUN, Ready(self.incarnation, self.address)))
 
-    def _reset(self, start: Anchor) -> None:
+    def _reset(self, start: Anchor, exact: bool) -> None:
         setup = self.setup
         self._first = start.epoch
         self._until = start.epoch
-        self._exact = start if setup.exact else None
+        self._exact = start if exact else None
         self._positions: dict[ServerId, Position] = dict.fromkeys(self._others, (start.epoch, 0))
         self._told: Position = (start.epoch, 0)
         self._asked: dict[IntervalId, ServerId] = {}

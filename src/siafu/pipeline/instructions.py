@@ -31,6 +31,12 @@ class Send(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class Abandon(Instruction):
+    """A new incarnation begins: tasks that wait are not run, and what running ones make is thrown away. Nothing may
+    be written to the tables on their behalf after this."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunTask(Instruction):
     """Run a task, as `Task.priority` orders those that are ready, and report it by `TaskDone`.
 

@@ -150,7 +150,8 @@ class RunMachine:
     def _begin_again(self, out: list[Instruction]) -> None:
         self.incarnation = Incarnation(self.incarnation + 1)
         self._reset()
-        out.extend(Send(to, Begin(self.incarnation, self._saved.anchor)) for to in self._servers())
+        begin = Begin(self.incarnation, self._saved.anchor, self._saved.exact)
+        out.extend(Send(to, begin) for to in self._servers())
 
     def _reset(self) -> None:
         saved = self._saved
@@ -252,9 +253,7 @@ class RunMachine:
 
     def _stand_at_limit(self, out: list[Instruction]) -> None:
         here = self._records.trained
-        if here < self._until or here < self._hard_limit():
-            return
-        if self._state == "going":
+        if self._state == "going" and here == self._until and here >= self._hard_limit():
             self._begin_settling(here, out)
         if self._state == "settled" and self._records.recorded == here:
             self._leave_limit(here, out)

@@ -84,7 +84,7 @@ class WeightServer:
             RoomMade: self._room_made,
             Settle: self._settle,
         }
-        self._reset(Anchor(Epoch(0), Version(0)))
+        self._reset(Anchor(Epoch(0), Version(0)), setup.exact)
 
     def handle(self, event: Event) -> list[Instruction]:
         out: list[Instruction] = []
@@ -109,14 +109,14 @@ class WeightServer:
             self.counts.duplicates += 1
             return
         self.incarnation = event.incarnation
-        self._reset(event.start)
+        self._reset(event.start, event.exact)
         out.append(Restore(event.start.epoch, event.start.version))
         out.append(Send(RUN, Ready(self.incarnation, self.address)))
 
-    def _reset(self, start: Anchor) -> None:
+    def _reset(self, start: Anchor, exact: bool) -> None:
         setup = self.setup
         self._gradients = Gradients(
-            self._phases, setup.layout.num_intervals, setup.gradients_an_update, start, setup.exact
+            self._phases, setup.layout.num_intervals, setup.gradients_an_update, start, exact
         )
         self._made = self._latest = self._due = start.version
         self._updating = False

@@ -1,0 +1,29 @@
+"""Faults: what goes wrong in a simulated run, and how often."""
+
+from dataclasses import dataclass
+
+from siafu.pipeline.ids import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Chances, each from 0 to 1, and accidents.
+
+    lost:       that a message is lost; it is sent again after `resend`
+    duplicated: that a message arrives twice
+    late:       that a Lambda takes 20 times as long
+    dead:       that a Lambda never answers
+    relaunch:   after how long a Lambda that has not answered is launched again
+    deaths:     when which server dies
+    resend, detection, replacement: seconds until a message is sent again, a death is noticed, a server stands again
+    """
+
+    lost: float = 0.0
+    duplicated: float = 0.0
+    late: float = 0.0
+    dead: float = 0.0
+    relaunch: float = 3.0
+    deaths: tuple[tuple[float, Address], ...] = ()
+    resend: float = 2.0
+    detection: float = 3.0
+    replacement: float = 2.0
