@@ -452,14 +452,39 @@ def _select_backward(call: _Call, gradient: Ref, sizes: Any, dim: int, which: in
     return call.builder.pad(one, dim, which % sizes[dim], sizes[dim] - 1 - which % sizes[dim])
 
 
-@_handles("constant_pad_nd")
-def _constant_pad(call: _Call, value: Ref, pads: tuple[int, ...], filling: float = 0) -> Ref:
-    if filling != 0 or min(pads, default=0) < 0:
-        raise call.refuse("with something else than zeros, or to cut: use torch.cat, or a slice")
-    last = len(call.builder.spec(value).shape) - 1
-    for k in range(0, len(pads), 2):
-        value = call.builder.pad(value, last - k // 2, pads[k], pads[k + 1])
-    return value
+# Writing into a part of a value, once PyTorch has made a new value of it.
+
+
+@_handles("copy")
+def _copy(call: _Call, old: Operand, new: Operand, *_: Any) -> Ref:
+    return call.builder.expand(call.builder.to(call.builder.tensor(new), call.result.kind), call.result.shape)
+
+
+@_handles("slice_scatter")
+def _slice_scatter(
+    call: _Call, value: Ref, part: Ref, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Ref:
+    (dim,) = call.dims(value, dim)
+    length, width = call.result.shape[dim], call.builder.spec(part).shape[dim]
+    if width == length:
+        return part
+    if step != 1 or isinstance(length, Rows) or isinstance(width, Rows):
+        raise call.refuse(
+            "to write into some rows, or into every other column: put columns together with torch.cat"
+        )
+    first = 0 if start is None else start + length if start < 0 else start
+    sides = (0, first), (first + width, length)
+    before, after = (None if a == b else call.builder.slice(value, dim, a, b) for a, b in sides)
+    return call.emit("cat", tuple(each for each in (before, part, after) if each is not None), dim)
+
+
+@_handles("select_scatter")
+def _select_scatter(call: _Call, value: Ref, part: Ref, dim: int, which: int) -> Ref:
+    (dim,) = call.dims(value, dim)
+    shape = call.result.shape
+    return _slice_scatter(
+        call, value, call.builder.reshape(part, (*shape[:dim], 1, *shape[dim + 1 :])), dim, which
+    )
 
 
 # Values out of nothing.
@@ -479,9 +504,17 @@ _HANDLERS["scalar_tensor"] = lambda call, filling, **_: _filled(call, filling)
 _HANDLERS["zeros"] = _HANDLERS["zeros_like"] = lambda call, *_, **__: _filled(call, 0.0)
 # Memory to be overwritten: what is in it is never read.
 _HANDLERS["empty"] = _HANDLERS["empty_like"] = _HANDLERS["empty_permuted"] = _HANDLERS["zeros"]
-_HANDLERS["new_empty"] = _HANDLERS["empty_strided"] = _HANDLERS["zeros"]
+_HANDLERS["new_empty"] = _HANDLERS["new_empty_strided"] = _HANDLERS["empty_strided"] = _HANDLERS["zeros"]
 _HANDLERS["ones"] = _HANDLERS["ones_like"] = lambda call, *_, **__: _filled(call, 1.0)
 _HANDLERS["new_zeros"], _HANDLERS["new_ones"] = _HANDLERS["zeros"], _HANDLERS["ones"]
+
+
+@_handles("arange")
+def _arange(call: _Call, *bounds: Any, **_: Any) -> Ref:
+    if any(isinstance(each, Rows) for each in bounds):
+        raise call.refuse("on the rows: which place a row has says nothing of its vertex")
+    numbers = torch.arange(*bounds).tolist()
+    return call.emit("constant", tuple(numbers), call.result.shape, call.result.kind)
 
 
 @_handles("_to_copy")

@@ -1,6 +1,7 @@
 """What PyTorch takes apart while it traces, because a tensor program has no single operation for it."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from siafu.errors import BadInput
 from siafu.program.aten import HANDLED, name_of
 
 
+@cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """PyTorch's own for what a tensor program does not hold, and ours where it has none."""
     table = {op: how for op, how in core_aten_decompositions().items() if name_of(op) not in HANDLED}
@@ -23,6 +25,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         ),
         aten.std.correction: lambda x, dim=None, **options: _var(x, dim, **options).sqrt(),
         aten.linalg_vector_norm.default: _norm,
+        aten.constant_pad_nd.default: _pad,
+        aten.clamp_min.Tensor: torch.maximum,
+        aten.clamp_max.Tensor: torch.minimum,
         aten.binary_cross_entropy_with_logits.default: _binary_cross_entropy,
         aten.square.default: lambda x: x * x,
         aten.relu6.default: lambda x: torch.clamp(x, 0, 6),
@@ -62,3 +67,19 @@ def _binary_cross_entropy(
         )
     # From 40 up log(1 + exp(x)) is x, to the last bit of a float64.
     return (torch.nn.functional.softplus(x, 1, 40) - x * y).sum()
+
+
+def _pad(x: Tensor, pads: list[int], value: float = 0) -> Tensor:
+    """A negative width cuts: that is how padding is differentiated."""
+    for back, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
+        dim = x.ndim - 1 - back
+        if min(before, after) < 0:
+            start, stop = max(-before, 0), x.shape[dim] - max(-after, 0)
+            x = x.narrow(dim, start, stop - start)
+        sides = [
+            [x.new_full((*x.shape[:dim], width, *x.shape[dim + 1 :]), value)] if width > 0 else []
+            for width in (before, after)
+        ]
+        if any(sides):
+            x = torch.cat([*sides[0], x, *sides[1]], dim)
+    return x

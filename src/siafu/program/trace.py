@@ -127,17 +127,16 @@ class _Phase:
                 names[:] = list(found)
                 return list(found.values())
 
-            # Once for autograd, and once more without operations in place.
-            table = decompositions()
-            first = make_fx(joint, decomposition_table=table)(*inputs.values())
-            _drop_dead(first)
-            pure = torch.func.functionalize(first, remove="mutations")
-            traced = make_fx(pure, decomposition_table=table)(*inputs.values())
+            traced = make_fx(joint, decomposition_table=decompositions())(*inputs.values())
             _drop_dead(traced)
+            if _changes_in_place(traced):
+                traced = _out_of_place(traced, list(inputs.values()))
             specs = [(name, spec_of(tensor)) for name, tensor in inputs.items()]
             if any(isinstance(spec.shape[0], int) for name, spec in specs if name.startswith("rows/")):
-                raise BadInput("the model takes a fixed number of rows: write it for any number of them")
-            builder, values = translate(traced, specs)
+                raise BadInput(
+                    "the model fixes the number of rows: write it for any number, with x.shape[0] instead of len(x)"
+                )
+        builder, values = translate(traced, specs)
         return builder, dict(zip(names, values, strict=True))
 
     def _inputs(self) -> dict[str, Tensor]:
@@ -169,8 +168,15 @@ class _Phase:
         """An input for the gradient of each output."""
         if self.loss is not None or not (self.learnt or self.differentiated):
             return {}
-        outputs = self._call({name: each.clone() for name, each in inputs.items()})
-        return {f"gradient/{k}": torch.empty_like(out) for k, out in enumerate(outputs)}
+        found: list[Tensor] = []
+
+        def forward(*tensors: Tensor) -> None:
+            found[:] = self._call(dict(zip(inputs, tensors, strict=True)))
+
+        # Traced, not just called: some of PyTorch's operations fix the number of rows where they are not taken apart.
+        copies = [each.clone() for each in inputs.values()]
+        make_fx(forward, decomposition_table=decompositions())(*copies)
+        return {f"gradient/{k}": torch.empty_like(out) for k, out in enumerate(found)}
 
     def _joint(self, inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
         wanted = [f"rows/{k}" for k in self.differentiated] + [f"weight/{name}" for name in self.learnt]
@@ -242,6 +248,26 @@ def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> Pha
         None,
         joint,
     )
+
+
+def _changes_in_place(traced: fx.GraphModule) -> bool:
+    return any(_is_mutable(node) for node in traced.graph.nodes)
+
+
+def _is_mutable(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def _out_of_place(traced: fx.GraphModule, inputs: list[Tensor]) -> fx.GraphModule:
+    pure = torch.func.functionalize(traced, remove="mutations")
+    try:
+        return make_fx(pure, decomposition_table=decompositions())(*inputs)
+    except RuntimeError as error:
+        names = {str(node.target) for node in traced.graph.nodes if _is_mutable(node)}
+        raise BadInput(
+            f"the model changes tensors in place ({', '.join(sorted(names))}) in a way that cannot be traced: write it without"
+        ) from error
 
 
 def _drop_dead(traced: fx.GraphModule) -> None:
