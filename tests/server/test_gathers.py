@@ -13,6 +13,7 @@ from siafu.errors import BadInput
 from siafu.graph.partition import Partition
 from siafu.nn.functions import AttentionFunction, call
 from siafu.server import LocalGather, ServerEdges, local_gather
+from siafu.threads import run_all
 from tests.graph.partition.graphs import partitioned
 from tests.server.phases import Ran, partition_of, run_phase, some_graph, tolerance
 
@@ -261,3 +262,23 @@ def test_rows_of_another_shape_are_refused() -> None:
             local.send(0, 11, tuple(sent))
         with pytest.raises(ValueError, match=r"got rows of shape \[10, 13\], not \[10, 12\]"):
             local.send_back(5, 15, torch.zeros(10, 13))
+
+
+def test_ranges_may_be_worked_on_at_the_same_time() -> None:
+    graph = some_graph(vertices=300, edges=9000)
+    server = ServerEdges.of(graph, partition_of(graph, 1), 0)
+    for gather in GATHERS.values():
+        sent = inputs(gather, graph, 8, torch.float32)
+        width = sent[0].shape[1]
+        spans = [(first, first + 20) for first in range(0, 300, 20)]
+        alone, together = (local_gather(gather, server, width) for _ in range(2))
+        for local in (alone, together):
+            local.send(0, 300, tuple(sent))
+        expected = alone.forward(0, 300)
+        parts = run_all(lambda span, local=together: local.forward(*span), spans)
+        torch.testing.assert_close(torch.cat(parts), expected, rtol=0, atol=0)
+        for local in (alone, together):
+            local.send_back(0, 300, sent[0])
+        back = alone.backward(0, 300).sent[0]
+        parts = run_all(lambda span, local=together: local.backward(*span).sent[0], spans)
+        torch.testing.assert_close(torch.cat(parts), back, rtol=0, atol=0)
