@@ -282,7 +282,7 @@ class RunMachine:
         self._unsettled.remove(event.server)
         if not self._unsettled and self._state == "settling":
             self._state = "settled"
-            if self._exact is not None or self._switching:
+            if event.settle.exact:
                 self._exact = self._base
                 self._switching = False
 
