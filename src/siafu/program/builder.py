@@ -27,6 +27,10 @@ class Builder:
         return self.emit_several(name, *arguments, results=(result,))[0]
 
     def emit_several(self, name: str, *arguments: Any, results: tuple[Spec | None, ...]) -> tuple[Ref, ...]:
+        if any(isinstance(each, Rows) for each in arguments):
+            raise BadInput(
+                f"the model's {name} computes with the number of rows: a tensor phase computes each vertex alone"
+            )
         # 1, 1.0 and True are equal as keys, but not as arguments.
         key = name, repr(arguments), results
         if key not in self._known:

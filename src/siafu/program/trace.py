@@ -118,24 +118,53 @@ class _Phase:
     def trace(self) -> tuple[Builder, dict[str, Ref | None]]:
         """Everything in one: named values of the outputs, the loss and the gradients."""
         inputs = self._inputs()
+        outputs = self._check_forward(inputs)
+        if self.loss is None and (self.learnt or self.differentiated):
+            inputs |= {f"gradient/{k}": out for k, out in enumerate(outputs)}
+        return self._traced(self._joint, inputs)
+
+    def _check_forward(self, inputs: dict[str, Tensor]) -> list[Tensor]:
+        """What the phase gives, once each row was seen to be computed alone."""
+        outputs: list[Tensor] = []
+
+        def forward(inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
+            outputs[:] = self._call(inputs)
+            return {f"output/{k}": out for k, out in enumerate(outputs)}
+
+        builder, named = self._traced(forward, inputs)
+        program = prune(
+            builder.inputs,
+            tuple(builder.ops),
+            [(name, each.number) for name, each in named.items() if each is not None],
+        )
+        check_rowwise(program, has_loss=False)
+        check_outputs(program)
+        with self.fakes:
+            return [torch.empty_like(out) for out in outputs]
+
+    def _traced(
+        self, function: Callable[[dict[str, Tensor]], dict[str, Tensor | None]], inputs: dict[str, Tensor]
+    ) -> tuple[Builder, dict[str, Ref | None]]:
+        """`function` of named inputs as operations, and what it gives by name."""
+        names: list[str] = []
+
+        def listed(*tensors: Tensor) -> list[Tensor | None]:
+            found = function(dict(zip(inputs, tensors, strict=True)))
+            names[:] = list(found)
+            return list(found.values())
+
         with self.fakes, torch.no_grad(), _refusing():
-            inputs |= self._gradients(inputs)
-            names: list[str] = []
-
-            def joint(*tensors: Tensor) -> list[Tensor | None]:
-                found = self._joint(dict(zip(inputs, tensors, strict=True)))
-                names[:] = list(found)
-                return list(found.values())
-
-            traced = make_fx(joint, decomposition_table=decompositions())(*inputs.values())
+            # A function may change its inputs in place.
+            copies = [each.clone() for each in inputs.values()]
+            traced = make_fx(listed, decomposition_table=decompositions())(*copies)
             _drop_dead(traced)
             if _changes_in_place(traced):
-                traced = _out_of_place(traced, list(inputs.values()))
-            specs = [(name, spec_of(tensor)) for name, tensor in inputs.items()]
-            if any(isinstance(spec.shape[0], int) for name, spec in specs if name.startswith("rows/")):
-                raise BadInput(
-                    "the model fixes the number of rows: write it for any number, with x.shape[0] instead of len(x)"
-                )
+                traced = _out_of_place(traced, copies)
+        specs = [(name, spec_of(tensor)) for name, tensor in inputs.items()]
+        if any(isinstance(spec.shape[0], int) for name, spec in specs if name.startswith("rows/")):
+            raise BadInput(
+                "the model fixes the number of rows: write it for any number, with x.shape[0] instead of len(x)"
+            )
         builder, values = translate(traced, specs)
         return builder, dict(zip(names, values, strict=True))
 
@@ -163,20 +192,6 @@ class _Phase:
         rows = [inputs[f"rows/{k}"] for k in range(len(self.rows))]
         weights = {name: inputs[f"weight/{name}"] for name in self.weights}
         return list(self.function(rows, weights, inputs["vertices"], inputs["key"]))
-
-    def _gradients(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """An input for the gradient of each output."""
-        if self.loss is not None or not (self.learnt or self.differentiated):
-            return {}
-        found: list[Tensor] = []
-
-        def forward(*tensors: Tensor) -> None:
-            found[:] = self._call(dict(zip(inputs, tensors, strict=True)))
-
-        # Traced, not just called: some of PyTorch's operations fix the number of rows where they are not taken apart.
-        copies = [each.clone() for each in inputs.values()]
-        make_fx(forward, decomposition_table=decompositions())(*copies)
-        return {f"gradient/{k}": torch.empty_like(out) for k, out in enumerate(found)}
 
     def _joint(self, inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
         wanted = [f"rows/{k}" for k in self.differentiated] + [f"weight/{name}" for name in self.learnt]
@@ -231,8 +246,6 @@ def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> Pha
         return prune(builder.inputs, ops, [*outputs, *extra])
 
     forward = take(("output/",))
-    check_rowwise(forward, has_loss=False)
-    check_outputs(forward, forward.output_names)
     joint = take(("",))
     if phase.loss is not None:
         check_rowwise(take(("loss",)), has_loss=True)
