@@ -295,7 +295,9 @@ def _argument(form: Any) -> Any:
     if what == "value":
         return Ref(_whole(thing))
     if what == "rows":
-        return Rows(_whole(thing))
+        if _whole(thing) < 1:
+            raise ValueError(f"{thing} times the rows")
+        return Rows(thing)
     if what == "number":
         return _SPECIAL[thing]
     raise ValueError(f"an argument {what!r}")

@@ -22,7 +22,8 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from siafu.errors import BadInput
-from siafu.program.aten import spec_of, translate
+from siafu.program.aten import translate
+from siafu.program.aten_call import spec_of
 from siafu.program.builder import Builder
 from siafu.program.decompositions import decompositions
 from siafu.program.keep import Kept, choose_kept, read_kept
