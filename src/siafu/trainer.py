@@ -1,229 +1,340 @@
-"""Trainer: the plain whole-graph loop, an epoch at a time. It judges every other way to train."""
+"""Trainer: one training as a run of the pipeline, made of a graph, a model and options."""
 
-import math
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from siafu.errors import BadInput, Diverged
 from siafu.graph import Graph
-from siafu.report.metrics import EpochMetrics, best_epoch, is_better
-from siafu.report.score import SPLITS, Target, rows_of
-
-_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "sgd": torch.optim.SGD,
-}
+from siafu.graph.partition import Partition, auto_interval_count
+from siafu.nn.loss import loss_terms, target_of
+from siafu.options import Options
+from siafu.pipeline.events import Measures
+from siafu.pipeline.ids import Anchor, Epoch, Mode, Version
+from siafu.pipeline.ids import Lane as LaneName
+from siafu.pipeline.records import Best, Score
+from siafu.pipeline.run import RunMachine
+from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.setup import Setup
+from siafu.program.compile import compile_model
+from siafu.program.program import Program
+from siafu.program.record import state_of
+from siafu.report.metrics import EpochMetrics, best_epoch
+from siafu.report.score import SPLITS, rows_of
+from siafu.runtime.local import EpochRecord, LocalRuntime, Outcome, Snapshot
+from siafu.server.assembly import Assembly, assemble
+from siafu.server.schedules import evaluation_schedule, training_schedule
+from siafu.server.worker import tallies_of
+from siafu.threads import thread_count
+from siafu.weights.optimizer import Settings
+from siafu.weights.policy import policy
+from siafu.weights.store import WeightStore
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How to train; see `train` for the fields. They decide a run's every number, but for `epochs`, its length."""
+class Checkpoint:
+    """With its tensors, its counters and the history up to its epoch, training goes on as if it had never stopped."""
 
-    epochs: int
-    lr: float
-    weight_decay: float
-    decay: str
-    optimizer: str
-    seed: int
-    patience: int | None
-    normalize_features: bool
-    evaluate_every: int
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "evaluate_every", "patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise BadInput(f"{name} is {value}: give a whole number from 1 up")
-        if not 0 <= self.seed < 2**63:
-            raise BadInput(f"seed is {self.seed}: give a whole number from 0 up")
-        if not (self.lr > 0 and math.isfinite(self.lr)):
-            raise BadInput(f"lr is {self.lr}: give a learning rate above 0")
-        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
-            raise BadInput(f"weight_decay is {self.weight_decay}: give a number from 0 up")
-        if self.decay not in ("all", "first"):
-            raise BadInput(f"decay is {self.decay!r}: choose all (parameters) or first (the first layer's)")
-        if self.optimizer not in _OPTIMIZERS:
-            raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(_OPTIMIZERS)}")
+    epoch: int
+    tensors: dict[str, Tensor]
+    counters: dict[str, Any]
 
 
 class Trainer:
-    """A training between two epochs: everything that decides how it goes on, and the step to the next.
+    """A training: `prepare` it, `run` it, and it gives what happens; then `finish` gives the model its best weights.
 
-    epoch:        how many are done
-    history:      what each measured
-    best_weights: the model's state after the best of them
+    history:  what each epoch measured
+    programs: what the model was compiled to, for training and for evaluation
     """
 
-    def __init__(self, graph: Graph, model: nn.Module, options: Options) -> None:
-        self.model = model
-        self.options = options
+    def __init__(self, graph: Graph, model: nn.Module, options: Options, partition: Partition) -> None:
+        self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
-        self.best: EpochMetrics | None = None
-        self.best_weights = _copy_of(model.state_dict())
-        self._graph = graph
-        self._target = Target.of(graph)
-        self._rows = rows_of(graph)
-        if "train" not in self._rows:
-            raise BadInput(
-                f"graph {graph.name!r} has no training split: give it train, or import it with one"
-            )
-        if options.patience is not None and "val" not in self._rows:
-            raise BadInput(
-                f"patience needs a validation split, and graph {graph.name!r} has none: leave it out"
-            )
-        self._input = model_input(graph, normalize=options.normalize_features)
-        self._optimizer = _OPTIMIZERS[options.optimizer](
-            _parameter_groups(model, options), lr=options.lr, weight_decay=options.weight_decay
-        )
-        torch.manual_seed(options.seed)
+        self._splits = rows_of(graph)
+        self._check(graph)
+        self.programs = _compile(graph, model, self._splits["train"])
+        self._schedule, self._groups = training_schedule(self.programs["train"])
+        self._interval_counts = _interval_counts(graph, partition, options)
+        self._graph, self._partition = graph, partition
+        self._weights = {name: tensor.clone() for name, tensor in state_of(model).items()}
+        self._best_weights: Mapping[str, Tensor] = self._weights
+        self._start = Snapshot(Epoch(0), Version(0), self._weights, {}, {})
+        self._earlier: dict[str, Any] = {}
+        self._runtime: LocalRuntime | None = None
 
     @property
     def epoch(self) -> int:
+        """How many are done."""
         return len(self.history)
 
     @property
-    def stopped_early(self) -> bool:
+    def done(self) -> bool:
+        best = best_epoch(self.history)
         patience = self.options.patience
-        return patience is not None and self.best is not None and self.epoch - self.best.epoch >= patience
+        stopped = patience is not None and best is not None and self.epoch - best.epoch >= patience
+        return self.epoch >= self.options.epochs or stopped
 
     @property
-    def done(self) -> bool:
-        return self.epoch >= self.options.epochs or self.stopped_early
+    def interval_counts(self) -> list[int]:
+        """Of each graph server."""
+        return self._interval_counts
 
-    def step(self) -> EpochMetrics:
-        """Train one epoch, and evaluate it if it is its turn."""
-        number = self.epoch + 1
-        began = time.perf_counter()
-        train_loss = self._update()
-        trained = time.perf_counter()
-        scores: dict[str, float | None] = dict.fromkeys(
-            ("val_loss", *(f"{split}_accuracy" for split in SPLITS))
-        )
-        evaluated = number % self.options.evaluate_every == 0 or number == self.options.epochs
-        if evaluated:
-            scores |= self._scores()
-        metrics = EpochMetrics(
-            epoch=number,
-            train_loss=train_loss,
-            **scores,
-            seconds=trained - began,
-            evaluate_seconds=time.perf_counter() - trained if evaluated else None,
-        )
-        self.history.append(metrics)
-        if metrics.evaluated and is_better(metrics, self.best):
-            self.best = metrics
-            self.best_weights = _copy_of(self.model.state_dict())
-        return metrics
+    def run(self) -> Iterator[EpochMetrics | Checkpoint]:
+        """Train; every epoch as it ends, a checkpoint now and then, and one at the end."""
+        runtime = self._runtime
+        if runtime is None:
+            return
+        for event in runtime.events():
+            match event:
+                case EpochRecord():
+                    self.history.append(_metrics(event))
+                    yield self.history[-1]
+                case Snapshot():
+                    yield self._checkpoint(event, runtime.best)
+                case Outcome():
+                    self._earlier = _added(self._start.counters, runtime.counters())
+                    self._end(event)
+                    if event.last is not None:
+                        yield self._checkpoint(event.last, runtime.best)
 
-    def state(self) -> dict[str, Tensor]:
-        """What a checkpoint holds: with it and the history, training goes on as if it had never stopped."""
-        tensors = {"random": torch.get_rng_state()}
-        tensors |= {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        tensors |= {f"best.{name}": tensor for name, tensor in self.best_weights.items()}
-        for parameter, values in self._optimizer.state_dict()["state"].items():
-            for name, value in values.items():
-                if value is not None:
-                    tensors[f"optimizer.{parameter}.{name}"] = torch.as_tensor(value)
-        return tensors
+    def stop_soon(self) -> None:
+        """End `run` at the end of an epoch, after a checkpoint. May be called from a signal's handler."""
+        if self._runtime is not None:
+            self._runtime.stop_soon()
 
-    def restore(self, tensors: dict[str, Tensor], history: list[EpochMetrics]) -> None:
-        """Be again as when `state` was taken."""
+    def counters(self) -> dict[str, Any]:
+        """What was counted, in this and in earlier sessions."""
+        return self._earlier
+
+    def finish(self) -> None:
+        """Give the model the weights of its best epoch."""
+        with torch.no_grad():
+            for name, tensor in state_of(self.model).items():
+                tensor.copy_(self._best_weights[name])
+        self.model.eval()
+
+    def restore(
+        self, tensors: dict[str, Tensor], counters: dict[str, Any], history: list[EpochMetrics]
+    ) -> None:
+        """Be again as when a checkpoint was taken."""
+        weights, best = _under("model.", tensors), _under("best.", tensors)
+        for name, tensor in self._weights.items():
+            for found in (weights, best):
+                if name not in found or found[name].shape != tensor.shape:
+                    raise ValueError(f"it has no {name} of shape {list(tensor.shape)}")
         self.history = history
-        self.best = best_epoch(history)
-        self.model.load_state_dict(_under("model.", tensors))
-        self.best_weights = _under("best.", tensors)
-        state: dict[int, dict[str, Tensor]] = {}
-        for key, value in _under("optimizer.", tensors).items():
-            parameter, name = key.split(".", 1)
-            state.setdefault(int(parameter), {})[name] = value
-        groups = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": state, "param_groups": groups})
-        torch.set_rng_state(tensors["random"])
+        self._best_weights, self._earlier = best, counters
+        epoch = Epoch(len(history))
+        optimizer = _under("optimizer.", tensors)
+        self._start = Snapshot(epoch, Version(epoch), weights, optimizer, counters)
 
-    def _update(self) -> float:
-        self.model.train()
-        self._optimizer.zero_grad()
-        logits = self._logits()
-        if logits.shape != (self._graph.num_vertices, self._target.num_classes):
+    def _check(self, graph: Graph) -> None:
+        if "train" not in self._splits:
             raise BadInput(
-                f"the model gives {list(logits.shape)} for a graph of {self._graph.num_vertices} vertices and "
-                f"{self._target.num_classes} classes: build it with out_channels={self._target.num_classes}"
+                f"graph {graph.name!r} has no training split: give it train, or import it with one"
             )
-        loss = self._target.loss(logits, self._rows["train"])
-        value = loss.item()
-        self._require_finite(value)
-        loss.backward()
-        self._optimizer.step()
-        return value
+        if self.options.patience is not None and "val" not in self._splits:
+            raise BadInput(
+                f"patience needs a validation split, and graph {graph.name!r} has none: leave it out"
+            )
+        if not any(parameter.requires_grad for parameter in self.model.parameters()):
+            raise BadInput("the model has no parameters to train")
 
-    def _scores(self) -> dict[str, float]:
-        logits = without_dropout(self.model, self._logits)
-        found = self._target.scores(logits, self._rows)
-        self._require_finite(*(score["loss"] for score in found.values()))
-        scores = {f"{split}_accuracy": score["accuracy"] for split, score in found.items()}
-        if "val" in found:
-            scores["val_loss"] = found["val"]["loss"]
-        return scores
+    def prepare(self, checkpoint_every: float | None = None) -> list[str]:
+        """Make everything ready; what will run and what it needs, in words.
 
-    def _require_finite(self, *losses: float) -> None:
-        for loss in losses:
-            if not math.isfinite(loss):
-                raise Diverged(
-                    f"the loss is {loss} in epoch {self.epoch + 1}: training diverged; "
-                    f"choose a learning rate below {self.options.lr:g} (lr, on the command line --lr)"
-                )
+        checkpoint_every: seconds between checkpoints; 0: after every epoch; None: only at the end
+        """
+        if self.done:
+            return []
+        options = self.options
+        assembly = self._assemble()
+        setup = Setup(
+            self._schedule,
+            evaluation_schedule(self.programs["evaluate"]),
+            assembly.layout,
+            options.weight_servers,
+            cast(Mode, options.mode),
+            policy(options.weights),
+            options.staleness,
+            options.update_every,
+        )
+        learnt = {name for names in self._groups.values() for name in names}
+        fixed = {name: tensor for name, tensor in self._weights.items() if name not in learnt}
+        settings = Settings(options.optimizer, options.lr, _weight_decay(self.model, options))
+        self._runtime = LocalRuntime(
+            setup,
+            self._run_machine(setup),
+            assembly.workers,
+            tuple(WeightStore(home, fixed, settings) for home in self._homes(setup)),
+            self._start,
+            threads=thread_count(),
+            checkpoint_due=_Due(checkpoint_every),
+        )
+        return [*self.programs["train"].choices, _placed(assembly, self._partition, self._interval_counts)]
 
-    def _logits(self) -> Tensor:
-        logits: Tensor = self.model(self._graph, *self._input)
-        return logits
+    def _homes(self, setup: Setup) -> list[list[str]]:
+        """The parameters that each weight server updates."""
+        homes: list[list[str]] = [[] for _ in range(setup.weight_servers)]
+        for group, server in setup.homes.items():
+            homes[server] += self._groups[group]
+        return homes
+
+    def _assemble(self) -> Assembly:
+        x = model_input(self._graph, normalize=self.options.normalize_features)
+        kind = next(each.dtype for each in self._weights.values() if each.is_floating_point())
+        splits: dict[LaneName, Mapping[str, Tensor]] = {
+            "train": {"train": self._splits["train"]},
+            "evaluate": self._splits,
+        }
+        return assemble(
+            self._graph,
+            self._partition,
+            self._interval_counts,
+            self.programs,
+            splits,
+            x.to(kind),
+            self._weights,
+            self._groups,
+            self.options.seed,
+        )
+
+    def _run_machine(self, setup: Setup) -> RunMachine:
+        options = self.options
+        best = best_epoch(self.history)
+        return RunMachine(
+            setup,
+            RunOptions(
+                options.epochs,
+                options.evaluate_every,
+                options.patience,
+                exact_above=options.exact_above,
+            ),
+            _score,
+            start=Anchor(self._start.epochs, self._start.version),
+            best=None
+            if best is None
+            else Best(Epoch(best.epoch - 1), Score(best.val_accuracy, best.val_loss)),
+        )
+
+    def _checkpoint(self, snapshot: Snapshot, best: Mapping[str, Tensor] | None) -> Checkpoint:
+        if best is not None:
+            self._best_weights = best
+        tensors = {f"model.{name}": tensor for name, tensor in snapshot.weights.items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in self._best_weights.items()}
+        tensors |= {f"optimizer.{name}": tensor for name, tensor in snapshot.optimizer.items()}
+        return Checkpoint(snapshot.epochs, tensors, _added(self._start.counters, snapshot.counters))
+
+    def _end(self, outcome: Outcome) -> None:
+        if outcome.stop.reason == "diverged":
+            raise Diverged(
+                f"the loss is not a number in epoch {outcome.stop.epochs + 1}: training diverged; "
+                f"choose a learning rate below {self.options.lr:g} (lr, on the command line --lr)"
+            )
 
 
-def model_input(graph: Graph, *, normalize: bool) -> tuple[Tensor, ...]:
-    """What a model is called with after the graph: nothing where the graph's own features will do."""
-    if not normalize:
-        return ()
+def model_input(graph: Graph, *, normalize: bool) -> Tensor:
+    """The features that a model is trained on."""
     from siafu.nn import features
 
     x = features(graph)
+    if not normalize:
+        return x
     sums = x.abs().sum(dim=1, keepdim=True)
-    return (x / sums.masked_fill(sums == 0, 1.0),)
+    return x / sums.masked_fill(sums == 0, 1.0)
 
 
-def without_dropout(model: nn.Module, call: Callable[[], Tensor]) -> Tensor:
-    """What `call` gives with `model` in evaluation mode, and no gradients kept."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            return call()
-    finally:
-        model.train(training)
+class _Due:
+    """Whether a checkpoint is due: when called, and the last time it was is long enough ago."""
+
+    def __init__(self, every: float | None) -> None:
+        self._every, self._last = every, time.monotonic()
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if self._every is None or now - self._last < self._every:
+            return False
+        self._last = now
+        return True
 
 
-def _parameter_groups(model: nn.Module, options: Options) -> list[dict[str, object]]:
-    everything = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not everything:
-        raise BadInput("the model has no parameters to train")
+def _compile(graph: Graph, model: nn.Module, train: Tensor) -> dict[LaneName, Program]:
+    scale = 1.0 / loss_terms(target_of(graph), len(train))
+    return {
+        "train": compile_model(model, graph, training=True, loss_scale=scale),
+        "evaluate": compile_model(model, graph, training=False),
+    }
+
+
+def _placed(assembly: Assembly, partition: Partition, counts: list[int]) -> str:
+    servers = "1 graph server" if len(counts) == 1 else f"{len(counts)} graph servers ({partition.method})"
+    intervals = "1 interval" if counts[0] == 1 else f"{counts[0]} intervals"
+    each = " each" if len(counts) > 1 else ""
+    needed = max(worker.activation_bytes for worker in assembly.workers) / 1e6
+    return f"{servers} with {intervals}{each}, {needed:,.1f} MB of rows{each}; {thread_count()} threads"
+
+
+def _interval_counts(graph: Graph, partition: Partition, options: Options) -> list[int]:
+    if options.intervals is not None:
+        return [options.intervals] * partition.parts
+    threads = max(1, thread_count() // partition.parts)
+    share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
+    return [auto_interval_count(*share, threads)] * partition.parts
+
+
+def _weight_decay(model: nn.Module, options: Options) -> dict[str, float]:
+    """What falls on each parameter."""
+    named = dict(model.named_parameters())
     if options.decay == "all":
-        return [{"params": everything}]
+        return dict.fromkeys(named, options.weight_decay)
     layers = getattr(model, "convs", None)
     if not isinstance(layers, nn.ModuleList) or len(layers) == 0:
         raise BadInput(
             "decay is 'first' but the model does not list its layers in `convs`: choose decay='all'"
         )
-    first = [parameter for parameter in layers[0].parameters() if parameter.requires_grad]
-    inside = {id(parameter) for parameter in first}
-    others = [parameter for parameter in everything if id(parameter) not in inside]
-    return [{"params": first}, {"params": others, "weight_decay": 0.0}]
+    first = {id(parameter) for parameter in layers[0].parameters()}
+    return {name: options.weight_decay for name, parameter in named.items() if id(parameter) in first}
 
 
-def _copy_of(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in weights.items()}
+def _score(measures: Measures) -> Score:
+    val = tallies_of(measures).get("val")
+    return Score(None, None) if val is None else Score(val.accuracy, val.loss)
+
+
+def _metrics(record: EpochRecord) -> EpochMetrics:
+    tallies = {} if record.evaluation is None else tallies_of(record.evaluation)
+    accuracies = {
+        f"{split}_accuracy": tallies[split].accuracy if split in tallies else None for split in SPLITS
+    }
+    return EpochMetrics(
+        epoch=record.epoch + 1,
+        train_loss=record.training[0],
+        val_loss=tallies["val"].loss if "val" in tallies else None,
+        **accuracies,
+        seconds=record.seconds,
+        evaluate_seconds=record.evaluate_seconds if tallies else None,
+    )
+
+
+def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Counters of an earlier session and of this one: peaks are the higher, histograms and sums add up."""
+    total = dict(now)
+    for name, value in before.items():
+        if name not in now:
+            total[name] = value
+        elif isinstance(value, dict):
+            total[name] = dict(Counter(value) + Counter(now[name]))
+        else:
+            total[name] = max(value, now[name]) if name in _PEAKS else value + now[name]
+    return total
+
+
+_PEAKS = ("max_staleness_seen", "weight_versions_peak")
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """siafu.train and Run: training a model on a whole graph, and what comes of it."""
 
 import json
+import signal
 import statistics
 import time
 from dataclasses import asdict, dataclass
@@ -15,6 +16,10 @@ from siafu import __version__
 from siafu.errors import BadInput, Interrupted
 from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
+from siafu.graph.partition import Partition
+from siafu.options import Options
+from siafu.placement import choose_partition
+from siafu.program.record import mode as mode_of
 from siafu.report.checkpoint import load_tensors, save_tensors
 from siafu.report.machine import peak_rss_bytes
 from siafu.report.metrics import EpochMetrics, best_epoch, read_metrics
@@ -22,7 +27,17 @@ from siafu.report.progress import Progress
 from siafu.report.run_directory import RunDirectory
 from siafu.report.score import Target, classes, probabilities, rows_of
 from siafu.report.signals import StopRequest
-from siafu.trainer import Options, Trainer, model_input, without_dropout
+from siafu.trainer import Checkpoint, Trainer, model_input
+
+# What the pipeline counts, as it stands in a summary.
+COUNTERS = (
+    "max_staleness_seen",
+    "staleness_histogram",
+    "row_age_histogram",
+    "weight_versions_peak",
+    "gradients_applied",
+    "bytes_scattered",
+)
 
 # What a run's files must hold for `Run` to work.
 _IN_CONFIG: dict[str, type | UnionType] = {
@@ -50,6 +65,15 @@ def train(
     patience: int | None = None,
     normalize_features: bool = False,
     evaluate_every: int = 1,
+    mode: str = "pipe",
+    staleness: int = 0,
+    servers: int = 1,
+    intervals: int | None = None,
+    partition: str | Partition = "auto",
+    weights: str = "stash",
+    weight_servers: int = 1,
+    update_every: int | None = None,
+    exact_above: float | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -65,10 +89,21 @@ def train(
     lr, weight_decay, optimizer: "adam", "adamw" or "sgd" with PyTorch's other settings
     decay:              what weight decay falls on: "all" parameters, or those of the "first" layer (as in the
                         paper on GCN)
-    seed:               of dropout; PyTorch's own random state is left as it was
+    seed:               of dropout, whose masks depend on nothing else: not on mode, servers or intervals
     patience:           stop when this many epochs in a row were not better than the best
     normalize_features: divide each vertex's features by the sum of their magnitudes
     evaluate_every:     epochs from one evaluation to the next; the last is always evaluated
+    mode:               "sync": a barrier after every step; "pipe": tasks overlap, the result is the same; "async": gathers
+                        read what is there, within `staleness`; the first epoch is exact
+    staleness:          async: how many epochs an interval may be ahead of the slowest
+    servers:            graph servers, each with a part of the graph; all in this process
+    intervals:          parts of a server's vertices that pass through the pipeline one by one; None: as many as pay
+    partition:          which vertices a server owns: a method's name (see `siafu partition`) or a `Partition`; "auto": the
+                        one saved in the graph's store, or the best method there is
+    weights:            versions of the weights that may be in use at a time: "stash", any number; "2bw", two; "flush", one
+    weight_servers:     how many share the weights and the optimizer's work
+    update_every:       async: how many intervals' gradients make an update; None: as many as there are intervals
+    exact_above:        async: go on exactly once the validation accuracy is at least this
     out:                the run's directory (see `siafu.report.run_directory`); None: nothing is saved
     resume:             go on with the run in `out` from its last checkpoint, as if it had never stopped
     overwrite:          replace the run that is in `out`
@@ -83,29 +118,47 @@ def train(
         raise BadInput(
             f"train takes a siafu.Graph, not {type(graph).__name__}: make one with Graph.from_pyg, from_dgl or from_edges"
         )
+    method = partition if isinstance(partition, str) else partition.method
     options = Options(
-        epochs, lr, weight_decay, decay, optimizer, seed, patience, normalize_features, evaluate_every
+        epochs,
+        lr,
+        weight_decay,
+        decay,
+        optimizer,
+        seed,
+        patience,
+        normalize_features,
+        evaluate_every,
+        mode,
+        staleness,
+        servers,
+        intervals,
+        method,
+        weights,
+        weight_servers,
+        update_every,
+        exact_above,
     )
     if resume and out is None:
         raise BadInput("nothing to resume: name the run's directory (out, on the command line --out)")
     if not checkpoint_every >= 0:
         raise BadInput(f"checkpoint_every is {checkpoint_every}: give seconds, from 0 up")
     listener = progress or Progress()
-    with torch.random.fork_rng(devices=[]):
-        trainer = Trainer(graph, model, options)
-        config = _config(graph, model, options, dataset)
-        if out is None:
-            return _in_memory(trainer, config, listener)
-        config["graph"]["fingerprint"] = fingerprint(graph)
-        path = Path(out)
-        if resume:
-            directory = RunDirectory.resume(path, config)
-        else:
-            directory = RunDirectory.start(path, config, overwrite=overwrite)
-        try:
-            return _saved(trainer, config, listener, directory, checkpoint_every)
-        finally:
-            directory.close()
+    given = partition if isinstance(partition, Partition) else choose_partition(graph, servers, method)
+    trainer = Trainer(graph, model, options, given)
+    config = _config(graph, model, options, dataset)
+    if out is None:
+        return _in_memory(trainer, config, listener)
+    config["graph"]["fingerprint"] = fingerprint(graph)
+    path = Path(out)
+    if resume:
+        directory = RunDirectory.resume(path, config)
+    else:
+        directory = RunDirectory.start(path, config, overwrite=overwrite)
+    try:
+        return _saved(trainer, config, listener, directory, checkpoint_every)
+    finally:
+        directory.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +168,7 @@ class Run:
     model:          with the weights of the best epoch
     history:        what each epoch measured
     config:         what was asked for: data, model, options
+    counters:       what the pipeline counted: see docs/pipeline.md
     seconds_total:  from start to end, evaluations included, pauses between sessions left out
     peak_rss_bytes: the most memory the process held
     path:           the run's directory; None: it was not saved
@@ -123,6 +177,7 @@ class Run:
     model: nn.Module
     history: list[EpochMetrics]
     config: dict[str, Any]
+    counters: dict[str, Any]
     seconds_total: float
     peak_rss_bytes: int
     path: Path | None = None
@@ -152,7 +207,13 @@ class Run:
         if best_epoch(history) is None:
             raise BadInput(f"{directory.metrics_path} holds no epoch that was evaluated: copy the run again")
         return cls(
-            model, history, config, summary["seconds_total"], summary["peak_rss_bytes"], directory.path
+            model,
+            history,
+            config,
+            {name: summary[name] for name in COUNTERS if name in summary},
+            summary["seconds_total"],
+            summary["peak_rss_bytes"],
+            directory.path,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -165,6 +226,9 @@ class Run:
             "model": self.config["model"]["name"],
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "metric": self.config["graph"]["metric"],
+            **{name: self.config["training"].get(name) for name in ("mode", "staleness", "servers")},
+            "intervals": self.config["training"].get("intervals"),
+            "weights": self.config["training"].get("weights"),
             "seed": self.config["training"]["seed"],
             "epochs": len(self.history),
             "best_epoch": best.epoch,
@@ -177,6 +241,10 @@ class Run:
             "seconds_per_epoch": _median_after_first([e.seconds for e in self.history]),
             "seconds_per_evaluation": _median_after_first(evaluations),
             "peak_rss_bytes": self.peak_rss_bytes,
+            **self.counters,
+            "lambda": {"invocations": 0, "relaunched": 0, "duplicates_dropped": 0, "billed_gb_seconds": 0.0},
+            "cost_usd": None,
+            "value": None,
             "path": None if self.path is None else str(self.path),
         }
 
@@ -206,8 +274,11 @@ class Run:
                 f"graph {graph.name!r} has {graph.num_features} features, the run was trained with {wanted}: "
                 "give a graph of the same kind"
             )
-        given = model_input(graph, normalize=self.config["training"]["normalize_features"])
-        return without_dropout(self.model, lambda: self.model(graph, *given))
+        normalize = self.config["training"]["normalize_features"]
+        given = (model_input(graph, normalize=True),) if normalize else ()
+        with mode_of(self.model, training=False), torch.no_grad():
+            logits: Tensor = self.model(graph, *given)
+        return logits
 
     @property
     def multi_label(self) -> bool:
@@ -216,8 +287,10 @@ class Run:
 
 def _in_memory(trainer: Trainer, config: dict[str, Any], progress: Progress) -> Run:
     began = time.perf_counter()
-    while not trainer.done:
-        progress.epoch_ended(trainer.step())
+    progress.prepared(trainer.prepare())
+    for event in trainer.run():
+        if isinstance(event, EpochMetrics):
+            progress.epoch_ended(event)
     return _finished(trainer, config, time.perf_counter() - began, peak_rss_bytes(), None)
 
 
@@ -230,39 +303,41 @@ def _saved(
 ) -> Run:
     began = time.perf_counter()
     spent, peak = _restore(trainer, directory)
-    saved = began
     if directory.finished and trainer.done:
         return Run.load(directory.path, trainer.model)
+    progress.prepared(trainer.prepare(checkpoint_every))
 
-    def save() -> None:
+    def save(checkpoint: Checkpoint) -> None:
         directory.metrics.sync()
         state = {
-            "epoch": trainer.epoch,
+            "epoch": checkpoint.epoch,
             "seconds": spent + time.perf_counter() - began,
             "peak_rss_bytes": max(peak, peak_rss_bytes()),
+            "counters": checkpoint.counters,
         }
-        save_tensors(directory.checkpoint, trainer.state(), state)
+        save_tensors(directory.checkpoint, checkpoint.tensors, state)
+
+    def stop(number: signal.Signals) -> None:
+        progress.stopping(number)
+        trainer.stop_soon()
 
     directory.reopen()
-    with StopRequest(progress.stopping) as request:
-        while not trainer.done:
-            metrics = trainer.step()
-            directory.metrics.append(metrics)
-            progress.epoch_ended(metrics)
-            if request.signal is not None and not trainer.done:
-                save()
-                raise Interrupted(
-                    f"stopped by {request.signal.name} after epoch {trainer.epoch} and saved in {directory.path}; "
-                    "to go on, train again with resume",
-                    request.signal,
-                )
-            if time.perf_counter() - saved >= checkpoint_every:
-                save()
-                saved = time.perf_counter()
-        save()
+    with StopRequest(stop) as request:
+        for event in trainer.run():
+            if isinstance(event, Checkpoint):
+                save(event)
+            else:
+                directory.metrics.append(event)
+                progress.epoch_ended(event)
+        if request.signal is not None and not trainer.done:
+            raise Interrupted(
+                f"stopped by {request.signal.name} after epoch {trainer.epoch} and saved in {directory.path}; "
+                "to go on, train again with resume",
+                request.signal,
+            )
         total = spent + time.perf_counter() - began
         run = _finished(trainer, config, total, max(peak, peak_rss_bytes()), directory.path)
-        save_tensors(directory.model, trainer.best_weights)
+        save_tensors(directory.model, run.model.state_dict())
         directory.write_summary(run.summary())
     return run
 
@@ -275,16 +350,15 @@ def _restore(trainer: Trainer, directory: RunDirectory) -> tuple[float, int]:
     tensors, state = load_tensors(directory.checkpoint)
     history = directory.metrics.keep_until(state["epoch"])
     try:
-        trainer.restore(tensors, history)
+        trainer.restore(tensors, state.get("counters", {}), history)
     except (RuntimeError, KeyError, ValueError) as error:
         raise BadInput(f"{directory.checkpoint} is of another model or optimizer: {error}") from error
     return state["seconds"], state["peak_rss_bytes"]
 
 
 def _finished(trainer: Trainer, config: dict[str, Any], seconds: float, peak: int, path: Path | None) -> Run:
-    trainer.model.load_state_dict(trainer.best_weights)
-    trainer.model.eval()
-    return Run(trainer.model, trainer.history, config, seconds, peak, path)
+    trainer.finish()
+    return Run(trainer.model, trainer.history, config, trainer.counters(), seconds, peak, path)
 
 
 def _config(graph: Graph, model: nn.Module, options: Options, dataset: str | None) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Sum(Gather):
     def _scaling(self, graph: Graph) -> Scaling:
         return Scaling()
 
-    def run(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def run(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         check_rows("x", x, graph)
         return call(SumFunction, x, graph, self.weighted, self.scaling(graph, x.dtype), self.precision)
 
@@ -119,7 +119,7 @@ class GcnSum(Sum):
 class Max(Gather):
     """out_i = the greatest x_j of each column over the stored in-edges; 0 where there are none."""
 
-    def run(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def run(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         check_rows("x", x, graph)
         return call(MaxFunction, x, graph, self.precision)
 
@@ -143,7 +143,7 @@ class Softmax(Gather):
         if self.heads < 1:
             raise BadInput(f"heads is {self.heads}: there must be at least one")
 
-    def run(  # type: ignore[override]
+    def run(
         self,
         graph: Graph,
         x: torch.Tensor,

@@ -1,7 +1,20 @@
 """The losses that vertices are trained on, as sums over rows: parts of a graph add up to the whole."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+
+
+def target_of(graph: Graph) -> Tensor:
+    """What a graph's vertices should be: [V] int64 classes, or [V, C] uint8 where each has any number of labels."""
+    if graph.y is None:
+        raise BadInput(
+            f"graph {graph.name!r} has no labels: give it y, or import it with labels (--vertices or --labels)"
+        )
+    return torch.from_numpy(graph.y)
 
 
 def loss_sum(logits: Tensor, y: Tensor) -> Tensor:

@@ -18,6 +18,9 @@ _PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 class Progress:
     """Who is told how a run gets on. This one tells nobody: inherit from it to listen."""
 
+    def prepared(self, lines: list[str]) -> None:
+        """What will run, and what it needs."""
+
     def epoch_ended(self, metrics: EpochMetrics) -> None:
         """An epoch is over, and this is what it measured."""
 
@@ -37,6 +40,10 @@ class ProgressLine(Progress):
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             self._live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
 
+    def prepared(self, lines: list[str]) -> None:
+        for line in lines:
+            self._print(line)
+
     def epoch_ended(self, metrics: EpochMetrics) -> None:
         self._best = max(self._best, metrics.val_accuracy or 0.0)
         if self._live is not None:
@@ -48,11 +55,13 @@ class ProgressLine(Progress):
             _say(self._line(metrics).plain)
 
     def stopping(self, number: signal.Signals) -> None:
-        message = f"{number.name}: saving at the end of this epoch; once more to stop at once"
+        self._print(f"{number.name}: saving at the end of this epoch; once more to stop at once")
+
+    def _print(self, line: str) -> None:
         if self._live is not None:
-            self._live.console.print(message)
+            self._live.console.print(line, highlight=False, soft_wrap=True)
         else:
-            _say(message)
+            _say(line)
 
     def __enter__(self) -> "ProgressLine":
         if self._live is not None:

@@ -1,0 +1,239 @@
+"""Compile: from a model and a graph to a Program."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+from siafu.nn import Layer
+from siafu.nn.loss import loss_sum
+from siafu.program.cut import Cut, CutGather, CutPhase, cut
+from siafu.program.evaluate import evaluate
+from siafu.program.program import GatherStep, Program, TensorPhase
+from siafu.program.record import GatherSite, Recording, record, state_of
+from siafu.program.trace import LossFunction, PhasePrograms, RowSpec, trace_phase
+
+
+def compile_model(model: nn.Module, graph: Graph, *, training: bool, loss_scale: float = 1.0) -> Program:
+    """Take `model` apart for `graph`.
+
+    training:   with dropout, and with the loss and its gradient in the last phase; else for an evaluation
+    loss_scale: what the sum of the rows' losses is multiplied with
+    """
+    sides = _choose_sides(model, graph, training=training)
+    with _placed(sides):
+        recording = record(model, graph, training=training)
+        trainable = [name for name, each in model.named_parameters() if each.requires_grad]
+        parts = cut(recording, trainable)
+        _check_output(parts, graph)
+        compiler = _Compiler(model, graph, parts, set(trainable), loss_scale if training else None)
+        return compiler.program((*_reasons(sides), *_folded(parts)))
+
+
+class _Compiler:
+    def __init__(
+        self, model: nn.Module, graph: Graph, parts: Cut, trainable: set[str], loss_scale: float | None
+    ) -> None:
+        self.model, self.graph, self.parts, self.trainable = model, graph, parts, trainable
+        self.loss_scale = loss_scale
+        self.state = state_of(model)
+        self.names = _names(parts)
+
+    def program(self, choices: tuple[str, ...]) -> Program:
+        parts = self.parts
+        last = len(parts.phases) - 1
+        return Program(
+            tuple(self._phase(phase, number == last) for number, phase in enumerate(parts.phases)),
+            tuple(tuple(self._gather(each) for each in group) for group in parts.gathers),
+            {name: _shape(node) for node, name in self.names.items()},
+            tuple(self.names[node] for node in parts.constants),
+            parts,
+            choices,
+        )
+
+    def _phase(self, phase: CutPhase, is_last: bool) -> TensorPhase:
+        differentiated = [node for node in phase.inputs if node not in self.parts.constants]
+        learnt = tuple(name for name in phase.weights if name in self.trainable)
+        programs = trace_phase(
+            _function(phase, self.parts.recording),
+            [RowSpec(_shape(node)) for node in phase.inputs],
+            {name: self.state[name] for name in phase.weights},
+            learnt=learnt,
+            differentiated=[phase.inputs.index(node) for node in differentiated],
+            loss=self._loss(self.loss_scale) if is_last and self.loss_scale is not None else None,
+            target=RowSpec((self.graph.num_classes,), "uint8") if self.graph.multi_label else None,
+        )
+        return TensorPhase(
+            tuple(self.names[node] for node in phase.inputs),
+            tuple(self.names[node] for node in phase.outputs),
+            phase.weights,
+            learnt,
+            tuple(self.names[node] for node in differentiated),
+            programs,
+        )
+
+    def _loss(self, scale: float) -> LossFunction:
+        def loss(outputs: list[Tensor], y: Tensor) -> Tensor:
+            return loss_sum(outputs[-1], y) * scale
+
+        return loss
+
+    def _gather(self, gather: CutGather) -> GatherStep:
+        differentiated = [node for node in gather.sent if node not in self.parts.constants]
+        site = gather.site
+        return GatherStep(
+            site,
+            tuple(self.names[node] for node in gather.sent),
+            self.names[gather.out],
+            None if site.apply_edge is None else self._edge(site, _shape(gather.sent[0])),
+            tuple(name for name in site.weights if name in self.trainable),
+            tuple(self.names[node] for node in differentiated),
+        )
+
+    def _edge(self, site: GatherSite, shape: tuple[int, ...]) -> PhasePrograms:
+        call = _EdgeCall(site, self.model)
+
+        def function(
+            rows: list[Tensor], weights: dict[str, Tensor], vertices: Tensor, key: Tensor
+        ) -> list[Tensor]:
+            return [torch.func.functional_call(call, call.local(weights), tuple(rows))]
+
+        return trace_phase(
+            function,
+            [RowSpec(shape), RowSpec(shape)],
+            {name: self.state[name] for name in site.weights},
+            learnt=tuple(name for name in site.weights if name in self.trainable),
+            differentiated=[0, 1],
+            loss=None,
+        )
+
+
+class _EdgeCall(nn.Module):
+    """A layer's `apply_edge` as a module, so that its weights can be given from outside."""
+
+    def __init__(self, site: GatherSite, model: nn.Module) -> None:
+        super().__init__()
+        assert site.layer is not None
+        self.layer = site.layer
+        names = {id(each): name for name, each in model.named_parameters()}
+        self.by_name = {
+            names[id(each)]: f"layer.{name}"
+            for name, each in site.layer.named_parameters()
+            if id(each) in names
+        }
+
+    def local(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {self.by_name[name]: weight for name, weight in weights.items()}
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        messages: Tensor = self.layer.apply_edge(source, target)
+        return messages
+
+
+def _function(phase: CutPhase, recording: Recording) -> Callable[..., list[Tensor]]:
+    """The phase's operations as a function that can be traced."""
+
+    def function(
+        rows: list[Tensor], weights: dict[str, Tensor], vertices: Tensor, key: Tensor
+    ) -> list[Tensor]:
+        known: dict[fx.Node, Any] = dict(zip(phase.inputs, rows, strict=True))
+        known[recording.vertices], known[recording.key] = vertices, key
+        known |= {recording.weights[name]: weight for name, weight in weights.items()}
+        count = rows[0].shape[0]
+        return [evaluate(node, known, count) for node in phase.outputs]
+
+    return function
+
+
+def _names(parts: Cut) -> dict[fx.Node, str]:
+    """A name for everything that stands in a table."""
+    names: dict[fx.Node, str] = {node: f"constant{k}" for k, node in enumerate(parts.constants)}
+    for depth, group in enumerate(parts.gathers):
+        for k, gather in enumerate(group):
+            names[gather.out] = f"gathered{depth + 1}" + (f".{k}" if len(group) > 1 else "")
+    for number, phase in enumerate(parts.phases):
+        for k, node in enumerate(phase.outputs):
+            names.setdefault(node, f"rows{number}" + (f".{k}" if len(phase.outputs) > 1 else ""))
+    return names
+
+
+def _shape(node: fx.Node) -> tuple[int, ...]:
+    return tuple(int(size) for size in node.meta["val"].shape[1:])
+
+
+def _check_output(parts: Cut, graph: Graph) -> None:
+    shape = _shape(parts.recording.output)
+    if shape != (graph.num_classes,):
+        raise BadInput(
+            f"the model gives rows of shape {list(shape)} for a graph of {graph.num_classes} classes: "
+            f"build it with out_channels={graph.num_classes}"
+        )
+
+
+# Sides: where a linear map that commutes with the gather goes.
+
+
+def _choose_sides(model: nn.Module, graph: Graph, *, training: bool) -> dict[Layer, tuple[bool, str]]:
+    """For each layer that has a choice: whether its linear map goes before the gather, and why."""
+    free = [each for each in model.modules() if isinstance(each, Layer) and each.linear_first is not None]
+    if not free:
+        return {}
+    after, before = (
+        _sides(model, graph, dict.fromkeys(free, (first, "")), training=training) for first in (False, True)
+    )
+    chosen = {}
+    for layer in free:
+        if layer not in after or layer not in before:
+            continue
+        (folded, wide), (_, narrow) = after[layer], before[layer]
+        if folded:
+            chosen[layer] = (False, f"its gather, {wide} wide, runs once and never again")
+        elif narrow <= wide:
+            chosen[layer] = (True, f"rows are gathered {narrow} wide instead of {wide}")
+        else:
+            chosen[layer] = (False, f"rows are gathered {wide} wide instead of {narrow}")
+    return chosen
+
+
+def _sides(
+    model: nn.Module, graph: Graph, sides: dict[Layer, tuple[bool, str]], *, training: bool
+) -> dict[Layer, tuple[bool, int]]:
+    """With the maps on these sides: whether each layer's gather is folded, and the width of what it gathers."""
+    with _placed(sides):
+        recording = record(model, graph, training=training)
+        trainable = [name for name, each in model.named_parameters() if each.requires_grad]
+        folded = cut(recording, trainable).folded
+        return {
+            site.layer: (site in folded, site.width) for site in recording.sites if site.layer is not None
+        }
+
+
+@contextmanager
+def _placed(sides: dict[Layer, tuple[bool, str]]) -> Iterator[None]:
+    before = {layer: layer.linear_first for layer in sides}
+    for layer, (first, _) in sides.items():
+        layer.linear_first = first
+    try:
+        yield
+    finally:
+        for layer, was in before.items():
+            layer.linear_first = was
+
+
+def _reasons(sides: dict[Layer, tuple[bool, str]]) -> list[str]:
+    return [
+        f"layer {number} ({type(layer).__name__}): the linear map goes {'before' if first else 'after'} the gather: {why}"
+        for number, (layer, (first, why)) in enumerate(sides.items(), 1)
+    ]
+
+
+def _folded(parts: Cut) -> list[str]:
+    return [
+        f"the {type(site.gather).__name__} gather of {type(site.layer).__name__}, {site.width} wide, depends on the "
+        "features alone: folded"
+        for site in parts.folded
+    ]

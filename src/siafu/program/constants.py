@@ -1,0 +1,58 @@
+"""Constants: the rows of a program that depend on the features alone, computed once for the whole graph."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from siafu.graph import Graph
+from siafu.nn.edgewise import gather_messages
+from siafu.program.cut import Cut, is_gather
+from siafu.program.evaluate import call_target, evaluate
+
+
+def constant_rows(parts: Cut, graph: Graph, x: Tensor, weights: dict[str, Tensor]) -> list[Tensor]:
+    """The rows of parts.constants, [V, …] each, in the type of `x`.
+
+    x:       the features
+    weights: parameters and buffers by name; of these only what is not trained is read
+    """
+    known: dict[fx.Node, Any] = {parts.recording.features: x}
+    known |= {node: weights[name] for name, node in parts.recording.weights.items()}
+
+    def gather(node: fx.Node, sent: list[Tensor]) -> Tensor:
+        number: Any = node.args[2]
+        site = parts.recording.sites[number]
+        if site.apply_edge is None:
+            gathered: Tensor = site.gather.run(graph, *sent)
+            return gathered
+        return gather_messages(graph, sent[0], site.apply_edge, [], site.gather)
+
+    def run(node: fx.Node, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if is_gather(node):
+            return gather(node, arguments[0])
+        return call_target(node, arguments, options)
+
+    with torch.no_grad():
+        return [evaluate(node, known, len(x), run) for node in parts.constants]
+
+
+def recipes(parts: Cut) -> list[str]:
+    """How each of parts.constants is computed, in words: equal ones are the same rows of the same graph."""
+    known: dict[fx.Node, str] = {parts.recording.features: "x"}
+    known |= {node: name for name, node in parts.recording.weights.items()}
+
+    def words(node: fx.Node) -> str:
+        if node not in known:
+            arguments = fx.map_arg((node.args, tuple(sorted(node.kwargs.items()))), words)
+            known[node] = f"{_what(node)}{arguments}"
+        return known[node]
+
+    def _what(node: fx.Node) -> str:
+        if not is_gather(node):
+            return f"{node.op}:{node.target}"
+        number: Any = node.args[2]
+        site = parts.recording.sites[number]
+        return f"{site.gather}{'' if site.apply_edge is None else id(site.layer)}"
+
+    return [words(node) for node in parts.constants]

@@ -1,0 +1,69 @@
+"""Program: a model compiled to tensor phases and graph phases, in turn."""
+
+from dataclasses import dataclass
+
+from siafu.program.cut import Cut
+from siafu.program.record import GatherSite
+from siafu.program.trace import PhasePrograms
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TensorPhase:
+    """Rows in, rows out, each vertex alone.
+
+    inputs, outputs: names of rows
+    weights:         names of the parameters and buffers that it reads, in the programs' order
+    learnt:          those of them that get a gradient
+    differentiated:  those of `inputs` that get a gradient; constants get none
+    programs:        what runs; the last phase's contain the loss
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    learnt: tuple[str, ...]
+    differentiated: tuple[str, ...]
+    programs: PhasePrograms
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GatherStep:
+    """One gather of a graph phase.
+
+    site:           what it does
+    sent:           names of the rows that go along the edges, or that their ends look up
+    out:            name of the rows that come of it
+    edge:           what runs on edges; None: rows are gathered as they are
+    learnt:         the weights of `edge` that get a gradient
+    differentiated: those of `sent` that get a gradient
+    """
+
+    site: GatherSite
+    sent: tuple[str, ...]
+    out: str
+    edge: PhasePrograms | None
+    learnt: tuple[str, ...]
+    differentiated: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Program:
+    """phases[0] · gathers[0] · phases[1] · … · phases[-1], of which the last has the loss.
+
+    shapes:    of one row, by the rows' names
+    constants: rows that are computed once, in the order of cut.constants
+    cut:       where it all came from
+    choices:   what was decided on the way and why, for people
+    """
+
+    phases: tuple[TensorPhase, ...]
+    gathers: tuple[tuple[GatherStep, ...], ...]
+    shapes: dict[str, tuple[int, ...]]
+    constants: tuple[str, ...]
+    cut: Cut
+    choices: tuple[str, ...]
+
+    @property
+    def output(self) -> str:
+        """The rows that come out of the model."""
+        return self.phases[-1].outputs[-1]

@@ -1,0 +1,72 @@
+"""Pool: threads that run the most urgent of the jobs that are ready, and sleep when there are none."""
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+Urgency = tuple[Any, ...]
+Job = Callable[[], None]
+
+
+class Pool:
+    """Jobs in, most urgent first, over `threads` threads; a job may add others.
+
+    busy_seconds: what the jobs took, by the kind they were added with
+    """
+
+    def __init__(self, threads: int, failed: Callable[[BaseException], None]) -> None:
+        self.busy_seconds: dict[str, float] = {}
+        self._failed = failed
+        self._ready: list[tuple[Urgency, int, str, Job]] = []
+        self._order = itertools.count()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"siafu-task-{number}", daemon=True)
+            for number in range(threads)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def add(self, urgency: Urgency, kind: str, job: Job) -> None:
+        """Run `job` when nothing more urgent (lower) is ready; of equals the first added."""
+        with self._changed:
+            heapq.heappush(self._ready, (urgency, next(self._order), kind, job))
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Run nothing more, and wait for what is running."""
+        with self._changed:
+            self._closed = True
+            self._ready.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join()
+
+    def _next(self) -> tuple[str, Job] | None:
+        with self._changed:
+            while not self._ready and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return None
+            _, _, kind, job = heapq.heappop(self._ready)
+            return kind, job
+
+    def _work(self) -> None:
+        while (found := self._next()) is not None:
+            kind, job = found
+            began = time.perf_counter()
+            try:
+                job()
+            except BaseException as error:  # handed to who waits for the run
+                self._failed(error)
+                return
+            spent = time.perf_counter() - began
+            with self._changed:
+                self.busy_seconds[kind] = self.busy_seconds.get(kind, 0.0) + spent

@@ -1,0 +1,288 @@
+"""LocalRuntime: the machines of all servers, driven by threads of this process."""
+
+import queue
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from siafu.pipeline.events import (
+    CheckpointAsked,
+    CheckpointSaved,
+    Event,
+    Measures,
+    RowsArrived,
+    StopAsked,
+    TaskDone,
+    UpdateDone,
+    WeightsMade,
+)
+from siafu.pipeline.graph_server import GraphServer
+from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, IntervalId, Lane, PhaseId, ServerId, Version
+from siafu.pipeline.instructions import (
+    Abandon,
+    Accumulate,
+    FreeWeights,
+    Instruction,
+    KeepBest,
+    KeepResult,
+    KeepRows,
+    KeepWeights,
+    RecordEpoch,
+    Restore,
+    RunTask,
+    SaveCheckpoint,
+    Send,
+    Stop,
+    Update,
+)
+from siafu.pipeline.run import RunMachine
+from siafu.pipeline.schedule import Schedule
+from siafu.pipeline.setup import Setup
+from siafu.pipeline.weight_server import WeightServer
+from siafu.runtime.local.pool import Pool
+from siafu.server.worker import GraphWorker
+from siafu.weights.store import WeightStore
+
+_FIRST = (-1,)  # what others wait for and takes next to no time: before every task
+
+
+class Machine(Protocol):
+    def handle(self, event: Event) -> list[Instruction]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The weights and the optimizer's state after some epochs. Nothing in it changes any more."""
+
+    epochs: Epoch
+    version: Version
+    weights: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
+    counters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """One epoch, as it ended.
+
+    training, evaluation: what its tasks measured, added up; None: it was not evaluated
+    seconds:          from the end of the epoch before, without the evaluation
+    evaluate_seconds: what the evaluation's tasks took, shared out over the threads
+    """
+
+    epoch: Epoch
+    training: Measures
+    evaluation: Measures | None
+    seconds: float
+    evaluate_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended, and where it stood then; None: it diverged."""
+
+    stop: Stop
+    last: Snapshot | None
+
+
+class LocalRuntime:
+    """Drives the machines of a run; `events` gives what happens, as it happens.
+
+    workers:   the graph servers' rows
+    stores:    the weight servers' tensors
+    start:     the weights and the optimizer's state to start from
+    checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
+    best:      the weights of the best epoch so far; None: none since `start` was better
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        run: RunMachine,
+        workers: tuple[GraphWorker, ...],
+        stores: tuple[WeightStore, ...],
+        start: Snapshot,
+        *,
+        threads: int,
+        checkpoint_due: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.bytes_scattered = 0
+        self._run, self._start = run, start
+        self._schedules: Mapping[Lane, Schedule] = {"train": setup.training, "evaluate": setup.evaluation}
+        self.graph_machines = [GraphServer(setup, ServerId(each)) for each in range(setup.layout.num_servers)]
+        self.weight_machines = [WeightServer(setup, ServerId(each)) for each in range(setup.weight_servers)]
+        self._machines: dict[Address, Machine] = {RUN: run}
+        self._machines |= {each.address: each for each in self.graph_machines}
+        self._machines |= {each.address: each for each in self.weight_machines}
+        self._workers, self._stores = workers, stores
+        self._checkpoint_due = checkpoint_due
+        self._happened: queue.SimpleQueue[EpochRecord | Snapshot | Outcome | BaseException | None] = (
+            queue.SimpleQueue()
+        )
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Address, Event]] = deque()
+        self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
+        self._travelling: dict[tuple[Address, ServerId, Version], dict[str, Tensor]] = {}
+        self.best: Mapping[str, Tensor] | None = None
+        self._threads = threads
+        self._pool = Pool(threads, self._happened.put)
+        self._ended = False
+        self._evaluated = 0.0
+
+    def events(self) -> Iterator[EpochRecord | Snapshot | Outcome]:
+        """Run; every epoch's record, every checkpoint asked for, and last the outcome.
+
+        Close the iterator to stop the run at once.
+        """
+        before = torch.get_num_threads()
+        # One thread a task: tasks are what runs side by side.
+        torch.set_num_threads(1)
+        self._began = self._marked = time.perf_counter()
+        try:
+            self._pool.start()
+            with self._lock:
+                for instruction in self._run.begin():
+                    self._obey(RUN, instruction)
+            self._deliver()
+            while True:
+                happened = self._happened.get()
+                if isinstance(happened, BaseException):
+                    raise happened
+                if happened is None:
+                    self._deliver((RUN, StopAsked(self._incarnation)))
+                    continue
+                yield happened
+                if isinstance(happened, Outcome):
+                    return
+        finally:
+            self._ended = True
+            self._pool.close()
+            torch.set_num_threads(before)
+
+    def stop_soon(self) -> None:
+        """End the run at the next epoch's end, after a checkpoint. May be called from a signal's handler."""
+        self._happened.put(None)
+
+    def counters(self) -> dict[str, Any]:
+        """What was counted so far; histograms have text for keys, as JSON does."""
+        staleness: Counter[int] = sum((each.counts.staleness for each in self.graph_machines), Counter())
+        ages: Counter[int] = sum((each.counts.row_ages for each in self.graph_machines), Counter())
+        return {
+            "max_staleness_seen": max(staleness, default=0),
+            "staleness_histogram": {str(lead): count for lead, count in sorted(staleness.items())},
+            "row_age_histogram": {str(age): count for age, count in sorted(ages.items())},
+            "weight_versions_peak": max(each.counts.versions_peak for each in self.weight_machines),
+            "gradients_applied": sum(each.gradients_applied for each in self._stores),
+            "bytes_scattered": self.bytes_scattered,
+        }
+
+    @property
+    def busy_seconds(self) -> Mapping[str, float]:
+        """What the tasks took, by kind, over all threads."""
+        return self._pool.busy_seconds
+
+    @property
+    def _incarnation(self) -> Incarnation:
+        return Incarnation(0)
+
+    def _deliver(self, *events: tuple[Address, Event]) -> None:
+        """Give events to the machines, and do what they say, until nothing follows from it."""
+        with self._lock:
+            self._waiting.extend(events)
+            while self._waiting and not self._ended:
+                address, event = self._waiting.popleft()
+                for instruction in self._machines[address].handle(event):
+                    self._obey(address, instruction)
+
+    def _obey(self, who: Address, what: Instruction) -> None:
+        match what:
+            case Send():
+                self._send(who, what)
+            case RunTask():
+                kind = f"{what.task.lane} {what.task.stage}"
+                self._pool.add((0, *what.task.priority), kind, lambda: self._run_task(who, what))
+            case Accumulate():
+                gradients = self._gradients.pop((what.epoch, what.phase, what.interval))
+                self._stores[who.index].accumulate(what.version, gradients)
+            case Update():
+                self._pool.add(_FIRST, "update", lambda: self._update(who, what))
+            case KeepWeights():
+                part = self._travelling.pop((who, what.home, what.version))
+                self._stores[who.index].keep(what.version, part)
+            case FreeWeights():
+                self._stores[who.index].free(what.version)
+            case Restore():
+                start = self._start
+                self._stores[who.index].restore(what.version, start.weights, start.optimizer)
+            case KeepBest():
+                self.best = self._stores[who.index].weights(what.version)
+            case RecordEpoch():
+                self._record(what)
+            case SaveCheckpoint():
+                self._happened.put(self._snapshot(what.epochs, what.version))
+                self._waiting.append((RUN, CheckpointSaved(self._incarnation, what.epochs)))
+            case Stop():
+                last = None if what.version is None else self._snapshot(what.epochs, what.version)
+                self._happened.put(Outcome(what, last))
+                self._ended = True
+            case KeepResult() | KeepRows() | Abandon():
+                pass  # in one process nothing is lost or comes twice: tasks and copies write where they belong
+            case _:
+                raise NotImplementedError(f"the local runtime cannot {what}")
+
+    def _send(self, who: Address, what: Send) -> None:
+        to, message = what.to, what.message
+        if isinstance(message, RowsArrived):
+            self._pool.add(_FIRST, "scatter", lambda: self._send_rows(who, to, message))
+            return
+        if isinstance(message, WeightsMade):
+            part = self._stores[who.index].part(message.version)
+            self._travelling[to, message.home, message.version] = part
+        self._waiting.append((to, message))
+
+    def _run_task(self, who: Address, what: RunTask) -> None:
+        task = what.task
+        weights = self._stores[what.weights].weights(what.version)
+        done = self._workers[who.index].run(task, weights)
+        for phase, gradients in done.gradients.items():
+            self._gradients[task.epoch, PhaseId(phase), task.interval] = gradients
+        self._deliver((who, TaskDone(self._incarnation, task, done.measures)))
+
+    def _send_rows(self, who: Address, to: Address, message: RowsArrived) -> None:
+        stage = self._schedules[message.lane][message.stage]
+        copied = self._workers[who.index].send_rows(
+            self._workers[to.index], message.lane, stage, message.interval
+        )
+        with self._lock:
+            self.bytes_scattered += copied
+        self._deliver((to, message))
+
+    def _update(self, who: Address, what: Update) -> None:
+        self._stores[who.index].update(what.version)
+        self._deliver((who, UpdateDone(self._incarnation, what.version)))
+
+    def _record(self, what: RecordEpoch) -> None:
+        now = time.perf_counter()
+        spent = sum(
+            seconds for kind, seconds in self._pool.busy_seconds.items() if kind.startswith("evaluate")
+        )
+        evaluating = (spent - self._evaluated) / self._threads
+        self._evaluated = spent
+        self._happened.put(
+            EpochRecord(
+                what.epoch, what.training, what.evaluation, now - self._marked - evaluating, evaluating
+            )
+        )
+        self._marked = now
+        if self._checkpoint_due():
+            self._waiting.append((RUN, CheckpointAsked(self._incarnation)))
+
+    def _snapshot(self, epochs: Epoch, version: Version) -> Snapshot:
+        state = {key: each for server in self._stores for key, each in server.state().items()}
+        return Snapshot(epochs, version, self._stores[0].weights(version), state, self.counters())
