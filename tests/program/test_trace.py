@@ -194,6 +194,25 @@ def test_nothing_is_kept_where_no_product_is_computed_again() -> None:
     assert programs.backward == programs.backward_kept
 
 
+def test_a_bias_that_is_added_to_a_product_is_one_operation_with_it() -> None:
+    def function(rows: list[Tensor], weights: dict[str, Tensor], *_: Tensor) -> list[Tensor]:
+        return [torch.relu(weights["b"] + rows[0] @ weights["w"])]
+
+    weights = {"w": torch.randn(6, 8).double(), "b": torch.randn(8).double()}
+    programs = check_phase(function, [RowSpec((6,))], weights, learnt=["w", "b"], differentiated=[0])
+    assert names_in(programs.forward) == ["addmm", "relu"]
+
+
+def test_a_product_that_is_read_twice_is_not_computed_twice() -> None:
+    def function(rows: list[Tensor], weights: dict[str, Tensor], *_: Tensor) -> list[Tensor]:
+        product = rows[0] @ weights["w"]
+        return [product + weights["b"], product * product]
+
+    weights = {"w": torch.randn(6, 8).double(), "b": torch.randn(8).double()}
+    programs = check_phase(function, [RowSpec((6,))], weights, learnt=["w", "b"], differentiated=[0])
+    assert products(programs, "forward") == 1
+
+
 def test_constant_rows_get_no_gradient_and_cost_nothing() -> None:
     module = mlp()
     learnt = list(dict(module.named_parameters()))

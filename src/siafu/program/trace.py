@@ -26,7 +26,8 @@ from siafu.program.aten import translate
 from siafu.program.aten_call import spec_of
 from siafu.program.builder import Builder
 from siafu.program.decompositions import decompositions
-from siafu.program.keep import Kept, choose_kept, read_kept
+from siafu.program.fuse import fuse_biases
+from siafu.program.keep import choose_kept, read_kept
 from siafu.program.rowwise import check_outputs, check_rowwise
 from siafu.program.tensor_program import Kind, Ref, Spec, TensorProgram, prune
 
@@ -240,7 +241,7 @@ def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> Pha
             assert spec is not None, "only gradients may be missing"
             value = builder.emit("full", spec.shape, 0.0, "float", result=spec)
         named[name] = value.number
-    ops = tuple(builder.ops)
+    ops = fuse_biases(builder.inputs, tuple(builder.ops), named.values())
 
     def take(prefixes: tuple[str, ...], extra: Sequence[tuple[str, int]] = ()) -> TensorProgram:
         outputs = [each for each in named.items() if each[0].startswith(prefixes)]
@@ -253,7 +254,7 @@ def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> Pha
         return PhasePrograms(forward, forward, None, None, take(("loss", "grad/")), joint)
     if not any(name.startswith("grad/") for name in named):
         return PhasePrograms(forward, forward, None, None, None, joint)
-    kept: Kept = choose_kept(builder.inputs, ops, named)
+    kept = choose_kept(builder.inputs, ops, named)
     return PhasePrograms(
         forward,
         take(("output/",), kept.outputs),
