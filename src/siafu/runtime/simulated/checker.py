@@ -15,7 +15,7 @@ from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task
 from siafu.runtime.simulated.record_checks import RecordChecks
 from siafu.runtime.simulated.row_checks import RowChecks
-from siafu.runtime.simulated.symbols import Gradient, Part, Result, RowsKey, Shelf
+from siafu.runtime.simulated.symbols import Gradient, Part, Result, Rows, RowsKey, Shelf
 from siafu.runtime.simulated.truth import Truth, require
 from siafu.runtime.simulated.weight_checks import WeightChecks
 
@@ -83,6 +83,9 @@ class Checker:
         require(result is not None, "only a result that just came is kept")
         if result is not None:
             self._rows.kept(self._truths[incarnation], result)
+
+    def stored(self, key: RowsKey, new: Rows, old: Rows | None) -> None:
+        self._rows.stored(key, new, old)
 
     def weights_read(self, incarnation: Incarnation, run: RunTask) -> None:
         self._weights.read(self._truths[incarnation], run, self._shelves[run.weights])

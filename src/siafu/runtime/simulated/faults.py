@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from siafu.pipeline.events import Event
 from siafu.pipeline.ids import Address
 
 
@@ -11,6 +12,8 @@ class Faults:
 
     lost:       that a message is lost; it is sent again after `resend`
     duplicated: that a message arrives twice
+    held_up:    that a message of the kinds in `victims` takes up to `hold` seconds longer, while others overtake it
+                by whole epochs
     late:       that a Lambda takes 20 times as long
     dead:       that a Lambda never answers
     relaunch:   after how long a Lambda that has not answered is launched again
@@ -20,10 +23,13 @@ class Faults:
 
     lost: float = 0.0
     duplicated: float = 0.0
+    held_up: float = 0.0
+    victims: tuple[type[Event], ...] = (Event,)
     late: float = 0.0
     dead: float = 0.0
     relaunch: float = 3.0
     deaths: tuple[tuple[float, Address], ...] = ()
+    hold: float = 40.0
     resend: float = 2.0
     detection: float = 3.0
     replacement: float = 2.0

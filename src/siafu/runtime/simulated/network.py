@@ -33,14 +33,18 @@ class Network:
         self.sent += 1
         self._bring(self._delay(sender, to, message), to, message, payload)
         if self._draw() < self._faults.duplicated:
-            # The acknowledgement was lost: the second copy comes long after.
+            # The acknowledgement was lost: the second copy comes later, perhaps by whole epochs.
             again = self._faults.resend + self._delay(sender, to, message)
+            if self._draw() < 0.5:
+                again += self._draw() * self._faults.hold
             self._bring(again, to, message, payload)
 
     def _delay(self, sender: Address, to: Address, message: Event) -> float:
         delay = self._durations.message(message, sender, to)
         while self._draw() < self._faults.lost:
             delay += self._faults.resend
+        if self._draw() < self._faults.held_up and isinstance(message, self._faults.victims):
+            delay += self._draw() * self._faults.hold
         return delay
 
     def _bring(self, delay: float, to: Address, message: Event, payload: Payload) -> None:

@@ -4,7 +4,7 @@ from siafu.pipeline.ids import IntervalId, StageId
 from siafu.pipeline.instructions import RunTask
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task
-from siafu.runtime.simulated.symbols import Read, Result, RowsKey
+from siafu.runtime.simulated.symbols import Read, Result, Rows, RowsKey
 from siafu.runtime.simulated.truth import Truth, require
 
 
@@ -95,6 +95,16 @@ class RowChecks:
         schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
         last = task.stage.id + 1 == len(schedule)
         truth.positions[lane] = (task.epoch + 1, 0) if last else (task.epoch, task.stage.id + 1)
+
+    def stored(self, key: RowsKey, new: Rows, old: Rows | None) -> None:
+        """A graph server writes rows to its tables, its own or ghosts."""
+        require(
+            old is None or (new.incarnation, new.epoch) > (old.incarnation, old.epoch),
+            "rows take the place of older ones only",
+            key,
+            new,
+            old,
+        )
 
     def _check_read(self, truth: Truth, task: Task, read: Read) -> None:
         rows = read.rows

@@ -4,7 +4,24 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from siafu.pipeline.events import Measures
+from siafu.pipeline.events import (
+    EpochFinished,
+    EvaluationStarted,
+    Event,
+    GradientArrived,
+    GradientTaken,
+    Measures,
+    Proceed,
+    RoomMade,
+    RowsArrived,
+    ServerAdvanced,
+    Settle,
+    UpdateDue,
+    WeightsAsked,
+    WeightsGranted,
+    WeightsMade,
+    WeightsReleased,
+)
 from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, ServerId, Version
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.records import Score
@@ -14,6 +31,25 @@ from siafu.pipeline.setup import Setup
 from siafu.runtime.simulated.durations import Durations, RandomDurations
 from siafu.runtime.simulated.faults import Faults
 from siafu.weights.policy import POLICIES
+
+_VICTIMS = (
+    RowsArrived,
+    RowsArrived,
+    ServerAdvanced,
+    WeightsAsked,
+    WeightsGranted,
+    WeightsReleased,
+    GradientArrived,
+    GradientTaken,
+    WeightsMade,
+    RoomMade,
+    UpdateDue,
+    Proceed,
+    EvaluationStarted,
+    EpochFinished,
+    Settle,
+)
+"""Messages that may be the only ones to be held up: what comes in between then differs most from the usual."""
 
 _START = Anchor(Epoch(0), Version(0))
 
@@ -116,9 +152,12 @@ def _random_options(source: random.Random, epochs: int) -> RunOptions:
 def _random_faults(source: random.Random, setup: Setup) -> Faults:
     if source.random() < 0.2:
         return Faults()
+    held_up, victims = source.choice([(0.0, (Event,)), (0.05, (Event,)), (0.3, (source.choice(_VICTIMS),))])
     return Faults(
         lost=source.choice([0.0, 0.05, 0.3]),
         duplicated=source.choice([0.0, 0.1, 0.5]),
+        held_up=held_up,
+        victims=victims,
         late=source.choice([0.0, 0.1]),
         dead=source.choice([0.0, 0.1]),
         deaths=tuple(

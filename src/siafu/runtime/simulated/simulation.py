@@ -51,7 +51,7 @@ from siafu.runtime.simulated.symbols import Gradient, Part, Payload, Result, Row
 from siafu.runtime.simulated.truth import Violation
 from siafu.runtime.simulated.workers import Workers
 
-_MANY = 1_000_000
+_MANY = 300_000
 """More steps than any simulated run needs: one that takes more goes in circles."""
 
 
@@ -231,11 +231,17 @@ class _Simulation:
         if isinstance(payload, Gradient) and event.incarnation == machine.incarnation:
             key = payload.epoch, payload.phase, payload.interval
             self._shelves[to.index].arrived[key] = payload
-        for instruction in machine.handle(event):
+        for instruction in self._handle(machine, event):
             self._obey[type(instruction)](to, instruction, payload)
         if to.role == "weight":
             self._checker.held(to.index)
         return True
+
+    def _handle(self, machine: GraphServer | WeightServer | RunMachine, event: Event) -> list[Instruction]:
+        try:
+            return machine.handle(event)
+        except Exception as error:
+            raise Violation(f"{type(machine).__name__} failed on {event}: {error!r}") from error
 
     def _machine(self, at: Address) -> GraphServer | WeightServer | RunMachine | None:
         if at.role == "graph":
@@ -285,11 +291,16 @@ class _Simulation:
         self._checker.kept(self._graph[at.index].incarnation, result)
         if result is not None:
             task = keep.task
-            self._tables[at.index].rows[task.lane, task.stage.id, task.interval] = result.rows
+            self._store(at.index, (task.lane, task.stage.id, task.interval), result.rows)
 
     def _keep_rows(self, at: Address, keep: KeepRows, came: Payload) -> None:
         if isinstance(came, Rows):
-            self._tables[at.index].rows[keep.lane, keep.stage, keep.interval] = came
+            self._store(at.index, (keep.lane, keep.stage, keep.interval), came)
+
+    def _store(self, server: ServerId, key: RowsKey, rows: Rows) -> None:
+        table = self._tables[server].rows
+        self._checker.stored(key, rows, table.get(key))
+        table[key] = rows
 
     # Weight servers
 
