@@ -116,6 +116,14 @@ OTHERS: dict[str, Callable[[Tensor], Any]] = {
         "nhc,hcd->nhd", x.view(-1, 2, 3), torch.arange(12, dtype=x.dtype).view(2, 3, 2)
     ),
     "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "a column written into": lambda x: _column_written(x),
+    "a scaled product": lambda x: torch.addmm(
+        x[:, :2], x, torch.ones(6, 2, dtype=x.dtype), beta=2, alpha=0.5
+    ),
+    "the greatest size": lambda x: torch.linalg.vector_norm(x, float("inf"), -1),
+    "numbers among themselves": lambda x: x * (torch.tensor(2.0, dtype=x.dtype) * 3 - 1),
+    "a reversed difference": lambda x: torch.rsub(x, x * x, alpha=2),
+    "clamped by rows": lambda x: x.clamp_min(x[:, :1]),
     "squeeze": lambda x: x.unsqueeze(1).squeeze(1) * 2,
     "one column": lambda x: x.sum(1, keepdim=True).squeeze(-1),
     "ones of the rows": lambda x: x + torch.ones(x.shape[0], 1, dtype=x.dtype),
@@ -126,6 +134,12 @@ def _written(x: Tensor) -> Tensor:
     out = torch.zeros_like(x)
     out[:, :3] = x[:, 3:]
     return out + x
+
+
+def _column_written(x: Tensor) -> Tensor:
+    out = x * 2
+    out[:, 1] = x[:, 0]
+    return out
 
 
 def positive(*shape: int, dtype: torch.dtype) -> Tensor:
@@ -144,6 +158,7 @@ def test_an_operation_on_positive_rows(name: str) -> None:
     assert name in names_in(programs.joint)
 
 
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")  # of no rows
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_pytorch_takes_apart(name: str) -> None:
     check_phase(of_rows(OTHERS[name]), [ROW], NONE, differentiated=[0])

@@ -335,6 +335,11 @@ def test_dropout_draws_by_vertex_whichever_rows_are_computed_together() -> None:
         ("bernoulli|native_dropout|rand", lambda x: F.dropout(x, 0.5)),
         ("float16", lambda x: x.half().to(x.dtype)),
         ("fixes the number of rows", lambda x: x + torch.ones(len(x), 1)),
+        ("rounding", lambda x: torch.div(x, 2, rounding_mode="floor")),
+        ("norm of order 3", lambda x: torch.linalg.vector_norm(x, 3, -1)),
+        ("bitwise", lambda x: (x.to(torch.int64) & 1) * x),
+        ("not numbers", lambda x: torch.clamp(x, x - 1, x + 1)),
+        ("every other column", lambda x: x[:, ::2]),
         ("one for each vertex", lambda x: x.t() * 2),
     ],
 )
@@ -363,6 +368,20 @@ def test_a_loss_that_is_no_sum_is_refused(reduction: str) -> None:
             {},
             differentiated=[0],
             loss=lambda outputs, y: F.cross_entropy(outputs[0], y, reduction=reduction).sum(),
+        )
+
+
+def test_a_weighted_loss_is_refused() -> None:
+    with pytest.raises(BadInput, match="unweighted"):
+        trace_phase(
+            of_rows(torch.relu),
+            [RowSpec((6,))],
+            {},
+            differentiated=[0],
+            target=RowSpec((6,)),
+            loss=lambda outputs, y: F.binary_cross_entropy_with_logits(
+                outputs[0], y, weight=y, reduction="sum"
+            ),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from siafu.errors import BadInput
 from siafu.program.aten_call import HANDLERS, Call, Handler, handles, spec_of
 from siafu.program.builder import Operand
-from siafu.program.tensor_program import Ref, Spec
+from siafu.program.tensor_program import Ref
 
 # Element by element.
 
@@ -21,6 +21,7 @@ for _name in (
     *("log1p", "sin", "cos", "tanh", "sigmoid", "erf", "silu", "logical_not"),
 ):
     HANDLERS[_name] = _unary(_name)
+HANDLERS["isnan"] = lambda call, value: call.emit("ne", value, value)
 HANDLERS["bitwise_not"] = _unary("logical_not")
 
 
@@ -225,28 +226,12 @@ def _check_nll(call: Call, weight: Any, reduction: int) -> None:
         raise call.refuse('with class weights or without reduction="sum": sum the rows\' losses, unweighted')
 
 
-# What would look at other rows, or what a tensor program can do only when it does not train.
-
-
-@handles("_native_batch_norm_legit_no_training")
-def _batch_norm(
-    call: Call, x: Ref, weight: Any, bias: Any, mean: Ref, var: Ref, momentum: float, eps: float
-) -> tuple[Ref, None, None]:
-    builder = call.builder
-    spec = spec_of(call.value[0])
-    width: Any = spec.shape[1]
-    shape = (width, *(1 for _ in spec.shape[2:]))
-    wide = Spec("float", (width,))
-    scale = builder.emit("rsqrt", builder.emit("add", var, eps, result=wide), result=wide)
-    out = builder.emit("sub", x, builder.reshape(mean, shape), result=spec)
-    for name, factor in (("mul", scale), ("mul", weight), ("add", bias)):
-        if factor is not None:
-            out = builder.emit(name, out, builder.reshape(factor, shape), result=spec)
-    return out, None, None
+# What would look at other rows.
 
 
 @handles(
     "native_batch_norm",
+    "_native_batch_norm_legit_no_training",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "native_batch_norm_backward",

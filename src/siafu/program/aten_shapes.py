@@ -142,9 +142,9 @@ def _slice_scatter(
 def _select_scatter(call: Call, value: Ref, part: Ref, dim: int, which: int) -> Ref:
     (dim,) = call.dims(value, dim)
     shape = call.result.shape
-    return _slice_scatter(
-        call, value, call.builder.reshape(part, (*shape[:dim], 1, *shape[dim + 1 :])), dim, which
-    )
+    one = call.builder.reshape(part, (*shape[:dim], 1, *shape[dim + 1 :]))
+    scattered: Ref = _slice_scatter(call, value, one, dim, which)
+    return scattered
 
 
 # Values out of nothing.
