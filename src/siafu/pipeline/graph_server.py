@@ -170,23 +170,28 @@ class GraphServer:
     # Entering an epoch
 
     def _try_entries(self, out: list[Instruction]) -> None:
-        for interval, each in self._train.passes.items():
-            if not each.inside and interval not in self._asked and self._may_enter(each.epoch):
-                self._ask_weights(interval, each.epoch, out)
+        outside = [
+            each
+            for each in self._train.passes.values()
+            if not each.inside and each.epoch < self._until and each.interval not in self._asked
+        ]
+        if not outside:
+            return
+        reach = self._reach()
+        for each in outside:
+            if self._is_exact(each.epoch) or each.epoch <= reach:
+                self._ask_weights(each.interval, each.epoch, out)
 
-    def _may_enter(self, epoch: Epoch) -> bool:
-        return epoch < self._until and (
-            self._is_exact(epoch) or epoch <= self._slowest() + self._allowed_lead()
-        )
+    def _reach(self) -> int:
+        """The last epoch that the slowest interval lets others enter."""
+        slowest = self._slowest()
+        # While someone reads rows of the first epoch, they must stay as they are.
+        return slowest if slowest == self._first else slowest + self.setup.staleness
 
     def _is_exact(self, epoch: Epoch) -> bool:
         """Whether gathers of `epoch` read that epoch's rows alone. Where the weights' version is exact too, no one
         can be ahead. A run's first epoch is exact since there is nothing else to read."""
         return epoch == self._first or (self._exact is not None and epoch >= self._exact.epoch)
-
-    def _allowed_lead(self) -> int:
-        # While someone reads rows of the first epoch, they must stay as they are.
-        return 0 if self._slowest() == self._first else self.setup.staleness
 
     def _slowest(self) -> Epoch:
         """The epoch of the slowest interval of all servers, as far as it is known here."""
@@ -240,10 +245,9 @@ class GraphServer:
             gradient = GradientArrived(self.incarnation, task.epoch, phase, task.interval)
             out.append(Send(Address("weight", self.setup.homes[phase]), gradient))
         last = track.finish(task, out)
-        if task.lane == "train":
+        if task.lane == "train" and (last or self.setup.mode == "sync"):
             self._tell_position(out)
-            if last:
-                self._try_entries(out)
+            self._try_entries(out)
         elif last:
             self._count_finished("evaluate", task.epoch, out)
 

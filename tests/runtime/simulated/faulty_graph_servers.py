@@ -12,24 +12,24 @@ from tests.runtime.simulated.faults import fault
 class NoStalenessCheck(GraphServer):
     """no staleness check"""
 
-    def _may_enter(self, epoch):
-        return epoch < self._until
+    def _reach(self):
+        return self._until
 
 
 @fault("async")
 class OneEpochMoreThanTheStalenessAllows(GraphServer):
     """one epoch more than the staleness allows"""
 
-    def _allowed_lead(self):
-        return super()._allowed_lead() + 1
+    def _reach(self):
+        return super()._reach() + 1
 
 
 @fault("async")
 class AnIntervalRunsAheadWhileOthersReadTheFirstEpochRows(GraphServer):
     """an interval runs ahead while others read the first epoch's rows"""
 
-    def _allowed_lead(self):
-        return self.setup.staleness
+    def _reach(self):
+        return self._slowest() + self.setup.staleness
 
 
 @fault("async")

@@ -19,12 +19,8 @@ class WeightChecks:
     def read(self, truth: Truth, run: RunTask, shelf: Shelf) -> None:
         """A task reads its weights."""
         parts = shelf.parts.get(run.version, {})
-        require(
-            parts.keys() == self._setup.parts,
-            "a version is held while it is in use",
-            run.task,
-            f"version {run.version} on weight server {run.weights}: parts {sorted(parts)}",
-        )
+        held = parts.keys() == self._setup.parts
+        require(held, "a version is held while it is in use", run, parts)
         for part in parts.values():
             require(part.incarnation == truth.incarnation, "weights are of this incarnation", run.task, part)
 

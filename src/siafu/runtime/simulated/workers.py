@@ -46,7 +46,8 @@ class Workers:
         self._cores = Pool(cores, self._start_on_core)
         self._lambdas = Pool(lambdas, self._start_on_lambda) if lambdas else None
         self._incarnation = Incarnation(-1)
-        self._unanswered: set[tuple[Incarnation, RunTask]] = set()
+        self._unanswered: set[int] = set()
+        self._tasks = 0
         self.busy = 0.0
         self.invocations = 0
 
@@ -75,33 +76,34 @@ class Workers:
         self._finished(incarnation, run, self._result(incarnation, run, found))
 
     def _start_on_lambda(self, run: RunTask) -> None:
-        self._unanswered.add((self._incarnation, run))
-        self._invoke(self._incarnation, run)
+        self._tasks += 1
+        self._unanswered.add(self._tasks)
+        self._invoke(self._tasks, self._incarnation, run)
 
-    def _invoke(self, incarnation: Incarnation, run: RunTask) -> None:
-        if (incarnation, run) not in self._unanswered:
+    def _invoke(self, task: int, incarnation: Incarnation, run: RunTask) -> None:
+        if task not in self._unanswered:
             return
         if incarnation != self._incarnation:
-            self._answered(incarnation, run)
+            self._answered(task)
             return
         self.invocations += 1
-        self._agenda.after(self._faults.relaunch, self._invoke, incarnation, run)
+        self._agenda.after(self._faults.relaunch, self._invoke, task, incarnation, run)
         if self._draw() < self._faults.dead:
             return
         duration = self._durations.task(run.task, self._address)
         if self._draw() < self._faults.late:
             duration *= 20
-        self._agenda.after(duration, self._end_on_lambda, incarnation, run, self._read(run))
+        self._agenda.after(duration, self._end_on_lambda, task, incarnation, run, self._read(run))
 
     def _end_on_lambda(
-        self, incarnation: Incarnation, run: RunTask, found: list[tuple[RowsKey, Rows | None]]
+        self, task: int, incarnation: Incarnation, run: RunTask, found: list[tuple[RowsKey, Rows | None]]
     ) -> None:
-        self._answered(incarnation, run)
+        self._answered(task)
         self._finished(incarnation, run, self._result(incarnation, run, found))
 
-    def _answered(self, incarnation: Incarnation, run: RunTask) -> None:
-        if (incarnation, run) in self._unanswered and self._lambdas is not None:
-            self._unanswered.remove((incarnation, run))
+    def _answered(self, task: int) -> None:
+        if task in self._unanswered and self._lambdas is not None:
+            self._unanswered.remove(task)
             self._lambdas.release()
 
     def _read(self, run: RunTask) -> list[tuple[RowsKey, Rows | None]]:
