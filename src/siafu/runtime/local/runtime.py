@@ -58,13 +58,17 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The weights and the optimizer's state after some epochs. Nothing in it changes any more."""
+    """The weights and the optimizer's state after some epochs. Nothing in it changes any more.
+
+    best: the weights of the best of these epochs; None: none of this session's was better than those before
+    """
 
     epochs: Epoch
     version: Version
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
     counters: Mapping[str, Any]
+    best: Mapping[str, Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,6 @@ class LocalRuntime:
     stores:    the weight servers' tensors
     start:     the weights and the optimizer's state to start from
     checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
-    best:      the weights of the best epoch so far; None: none since `start` was better
     """
 
     def __init__(
@@ -126,10 +129,11 @@ class LocalRuntime:
             queue.SimpleQueue()
         )
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Address, Event]] = deque()
+        self._waiting: deque[tuple[Address, Event] | SaveCheckpoint | Stop] = deque()
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self._travelling: dict[tuple[Address, ServerId, Version], dict[str, Tensor]] = {}
-        self.best: Mapping[str, Tensor] | None = None
+        self._best: Mapping[str, Tensor] | None = None
+        self._stop_wanted = False
         self._threads = threads
         self._pool = Pool(threads, self._happened.put)
         self._ended = False
@@ -155,7 +159,10 @@ class LocalRuntime:
                 if isinstance(happened, BaseException):
                     raise happened
                 if happened is None:
-                    self._deliver((RUN, StopAsked(self._incarnation)))
+                    # Woken up to stop; an epoch that ended since may have seen to it already.
+                    if self._stop_wanted:
+                        self._stop_wanted = False
+                        self._deliver((RUN, StopAsked(self._incarnation)))
                     continue
                 yield happened
                 if isinstance(happened, Outcome):
@@ -166,7 +173,9 @@ class LocalRuntime:
             torch.set_num_threads(before)
 
     def stop_soon(self) -> None:
-        """End the run at the next epoch's end, after a checkpoint. May be called from a signal's handler."""
+        """End the run at an epoch's end, at most two later, after a checkpoint. May be called from a signal's handler."""
+        # Who reads what happened may be behind by many epochs: the flag stops the run all the same.
+        self._stop_wanted = True
         self._happened.put(None)
 
     def counters(self) -> dict[str, Any]:
@@ -196,9 +205,14 @@ class LocalRuntime:
         with self._lock:
             self._waiting.extend(events)
             while self._waiting and not self._ended:
-                address, event = self._waiting.popleft()
-                for instruction in self._machines[address].handle(event):
-                    self._obey(address, instruction)
+                match self._waiting.popleft():
+                    case SaveCheckpoint() as what:
+                        self._save(what)
+                    case Stop() as what:
+                        self._stop(what)
+                    case address, event:
+                        for instruction in self._machines[address].handle(event):
+                            self._obey(address, instruction)
 
     def _obey(self, who: Address, what: Instruction) -> None:
         match what:
@@ -221,16 +235,12 @@ class LocalRuntime:
                 start = self._start
                 self._stores[who.index].restore(what.version, start.weights, start.optimizer)
             case KeepBest():
-                self.best = self._stores[who.index].weights(what.version)
+                self._best = self._stores[who.index].weights(what.version)
             case RecordEpoch():
                 self._record(what)
-            case SaveCheckpoint():
-                self._happened.put(self._snapshot(what.epochs, what.version))
-                self._waiting.append((RUN, CheckpointSaved(self._incarnation, what.epochs)))
-            case Stop():
-                last = None if what.version is None else self._snapshot(what.epochs, what.version)
-                self._happened.put(Outcome(what, last))
-                self._ended = True
+            case SaveCheckpoint() | Stop():
+                # In its turn: what was sent before, such as whose weights are the best, comes first.
+                self._waiting.append(what)
             case KeepResult() | KeepRows() | Abandon():
                 pass  # in one process nothing is lost or comes twice: tasks and copies write where they belong
             case _:
@@ -280,9 +290,22 @@ class LocalRuntime:
             )
         )
         self._marked = now
-        if self._checkpoint_due():
+        if self._stop_wanted:
+            self._stop_wanted = False
+            self._waiting.append((RUN, StopAsked(self._incarnation)))
+        elif self._checkpoint_due():
             self._waiting.append((RUN, CheckpointAsked(self._incarnation)))
+
+    def _save(self, what: SaveCheckpoint) -> None:
+        self._happened.put(self._snapshot(what.epochs, what.version))
+        self._waiting.append((RUN, CheckpointSaved(self._incarnation, what.epochs)))
+
+    def _stop(self, what: Stop) -> None:
+        last = None if what.version is None else self._snapshot(what.epochs, what.version)
+        self._happened.put(Outcome(what, last))
+        self._ended = True
 
     def _snapshot(self, epochs: Epoch, version: Version) -> Snapshot:
         state = {key: each for server in self._stores for key, each in server.state().items()}
-        return Snapshot(epochs, version, self._stores[0].weights(version), state, self.counters())
+        weights = self._stores[0].weights(version)
+        return Snapshot(epochs, version, weights, state, self.counters(), self._best)
