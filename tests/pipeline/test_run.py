@@ -1,0 +1,301 @@
+"""The run: events in, instructions out."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from siafu.pipeline.events import (
+    Begin,
+    CheckpointAsked,
+    CheckpointSaved,
+    EpochFinished,
+    EvaluationStarted,
+    Event,
+    Measures,
+    Proceed,
+    Ready,
+    ServerGone,
+    Settle,
+    Settled,
+    StopAsked,
+    WeightsAsked,
+    WeightsGranted,
+    WeightsReleased,
+)
+from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, Lane, ServerId, Version
+from siafu.pipeline.instructions import Instruction, RecordEpoch, Replace, Rewind, SaveCheckpoint, Send, Stop
+from siafu.pipeline.records import Evaluation, Records, Score
+from siafu.pipeline.run import RunMachine
+from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.setup import Setup
+from siafu.report.metrics import EpochMetrics, best_epoch
+from tests.pipeline.small import NOW, sent, setup
+
+
+def score(measures: Measures) -> Score:
+    return Score(accuracy=measures[1], loss=measures[0])
+
+
+class Driver:
+    """A run with one graph server and one weight server that do what they are told at once.
+
+    accuracies: what the evaluations of the epochs find
+    loss:       of every epoch
+    """
+
+    def __init__(
+        self, given: Setup, options: RunOptions, accuracies: list[float], loss: float = 1.0, **more: object
+    ) -> None:
+        self.run = RunMachine(given, options, score, **more)  # type: ignore[arg-type]
+        self.accuracies = accuracies
+        self.loss = loss
+        self.out: list[Instruction] = []
+        self.entered = self.run._until
+
+    def go(self) -> "Driver":
+        """Until nothing is left to do."""
+        self.take(self.run.begin())
+        return self
+
+    def handle(self, event: Event) -> None:
+        self.take(self.run.handle(event))
+
+    def take(self, instructions: list[Instruction]) -> None:
+        self.out += instructions
+        for each in instructions:
+            if isinstance(each, SaveCheckpoint):
+                self.handle(CheckpointSaved(self.run.incarnation, each.epochs))
+            elif isinstance(each, Send):
+                self.answer(each.to, each.message)
+
+    def answer(self, to: Address, message: Event) -> None:
+        now = self.run.incarnation
+        if isinstance(message, Begin):
+            self.entered = message.start.epoch
+            self.handle(Ready(now, to))
+        elif isinstance(message, Settle):
+            self.handle(Settled(now, to.index, message))
+        elif isinstance(message, WeightsAsked):
+            version = Version(message.version if message.version is not None else message.epoch + 1)
+            self.handle(WeightsGranted(now, to.index, None, message.epoch, version, 1))
+        elif isinstance(message, EvaluationStarted):
+            self.finish("evaluate", message.epoch, (self.loss, self.accuracies[message.epoch]))
+        elif isinstance(message, Proceed):
+            while self.entered < message.until:
+                self.entered = Epoch(self.entered + 1)
+                self.finish("train", Epoch(self.entered - 1), (self.loss,))
+
+    def finish(self, lane: Lane, epoch: Epoch, measures: Measures) -> None:
+        self.handle(EpochFinished(self.run.incarnation, lane, ServerId(0), epoch, measures))
+
+    @property
+    def stop(self) -> Stop:
+        (found,) = [each for each in self.out if isinstance(each, Stop)]
+        return found
+
+    def all(self, kind: type[Instruction]) -> list[Instruction]:
+        return [each for each in self.out if isinstance(each, kind)]
+
+
+def drive(options: RunOptions, accuracies: list[float], **more: object) -> Driver:
+    return Driver(setup(), options, accuracies, **more).go()  # type: ignore[arg-type]
+
+
+def test_a_run_ends_after_its_epochs_with_the_best_of_them() -> None:
+    assert drive(RunOptions(4), [0.1, 0.7, 0.7, 0.3]).stop == Stop("finished", Epoch(4), Version(4), Epoch(1))
+
+
+def test_every_epoch_is_recorded_once_and_in_order() -> None:
+    driver = drive(RunOptions(3, evaluate_every=2), [0.0, 0.5, 0.6])
+    assert driver.all(RecordEpoch) == [
+        RecordEpoch(Epoch(0), (1.0,), None, None),
+        RecordEpoch(Epoch(1), (1.0,), (1.0, 0.5), Version(2)),
+        RecordEpoch(Epoch(2), (1.0,), (1.0, 0.6), Version(3)),
+    ]
+
+
+def test_the_best_model_is_kept_when_it_is_found() -> None:
+    driver = drive(RunOptions(3), [0.5, 0.4, 0.6])
+    assert [each.best for each in sent(driver.out, WeightsReleased)] == [True, False, True]
+
+
+def test_a_run_stops_when_its_patience_ends() -> None:
+    driver = drive(RunOptions(9, patience=2), [0.1, 0.5, 0.4, 0.4, 0.9, 0.9, 0.9, 0.9, 0.9])
+    assert driver.stop == Stop("patience", Epoch(4), Version(4), Epoch(1))
+
+
+def test_patience_ends_between_evaluations_too() -> None:
+    driver = drive(RunOptions(9, patience=3, evaluate_every=2), [0.0, 0.5, 0.0, 0.4, 0.0, 0.9, 0.0, 0.9, 0.9])
+    assert driver.stop.epochs == 5
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_not_a_number_ends_the_run(loss: float) -> None:
+    assert drive(RunOptions(4), [0.1] * 4, loss=loss).stop == Stop("diverged", Epoch(0), None, None)
+
+
+def test_nothing_happens_after_the_end() -> None:
+    driver = drive(RunOptions(1), [0.5])
+    assert driver.run.handle(ServerGone(NOW, Address("graph", ServerId(0)))) == []
+
+
+def test_checkpoints_come_after_every_so_many_epochs() -> None:
+    driver = drive(RunOptions(5, checkpoint_every=2), [0.1] * 5)
+    assert driver.all(SaveCheckpoint) == [
+        SaveCheckpoint(Epoch(2), Version(2)),
+        SaveCheckpoint(Epoch(4), Version(4)),
+    ]
+
+
+def test_a_resumed_run_goes_on_from_its_start() -> None:
+    driver = drive(RunOptions(6), [0.1] * 6, start=Anchor(Epoch(4), Version(9)))
+    assert [each.epoch for each in driver.all(RecordEpoch)] == [4, 5]
+    assert driver.stop.version == 11
+
+
+def quiet(options: RunOptions, **changes: object) -> RunMachine:
+    """A run whose servers are ready and say nothing more."""
+    given = setup(**changes)  # type: ignore[arg-type]
+    run = RunMachine(given, options, score)
+    for each in run.begin():
+        if isinstance(each, Send):
+            run.handle(Ready(NOW, each.to))
+    return run
+
+
+def finished(
+    run: RunMachine, epoch: int, lane: Lane = "train", measures: Measures = (1.0,)
+) -> list[Instruction]:
+    return run.handle(EpochFinished(run.incarnation, lane, ServerId(0), Epoch(epoch), measures))
+
+
+def until(instructions: list[Instruction]) -> list[int]:
+    return [each.until for each in sent(instructions, Proceed)]
+
+
+def test_no_one_proceeds_before_all_servers_have_begun() -> None:
+    run = RunMachine(setup(intervals=(1, 1)), RunOptions(3), score)
+    begun = [each.to for each in run.begin() if isinstance(each, Send)]
+    found = [until(run.handle(Ready(NOW, to))) for to in begun]
+    assert found == [[], [], [1, 1]]
+
+
+def test_exact_training_waits_until_an_evaluation_has_its_version() -> None:
+    run = quiet(RunOptions(5))
+    out = finished(run, 0)
+    assert (until(out), [each.version for each in sent(out, WeightsAsked)]) == ([], [1])
+    granted = WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1)
+    assert until(run.handle(granted)) == [2]
+    assert run.handle(granted) == []
+
+
+def test_one_evaluation_at_a_time() -> None:
+    run = quiet(RunOptions(5))
+    finished(run, 0)
+    run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1))
+    assert sent(finished(run, 1), WeightsAsked) == []
+    assert len(sent(finished(run, 0, "evaluate", (1.0, 0.5)), WeightsAsked)) == 1
+
+
+def test_asynchronous_training_goes_on_while_an_evaluation_waits() -> None:
+    run = quiet(RunOptions(9), mode="async", staleness=1)
+    assert until(finished(run, 0)) == [3]
+
+
+def test_reports_that_come_again_are_dropped() -> None:
+    run = quiet(RunOptions(5))
+    finished(run, 0)
+    assert finished(run, 0) == []
+    assert run.duplicates == 1
+
+
+def test_a_checkpoint_that_is_asked_for_comes_when_all_stand_still() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50))
+    run.handle(CheckpointAsked(NOW))
+    assert sent(finished(run, 0), Settle) == []
+    (settle,) = sent(finished(run, 1), Settle)
+    assert settle == Settle(NOW, Anchor(Epoch(2), Version(2)), True)
+    assert run.handle(Settled(NOW, ServerId(0), settle)) == [SaveCheckpoint(Epoch(2), Version(2))]
+    assert until(run.handle(CheckpointSaved(NOW, Epoch(2)))) == [4]
+    assert run.handle(CheckpointSaved(NOW, Epoch(2))) == []
+
+
+def test_a_run_that_is_asked_to_stop_saves_and_stops() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50))
+    run.handle(StopAsked(NOW))
+    finished(run, 0)
+    (settle,) = sent(finished(run, 1), Settle)
+    run.handle(Settled(NOW, ServerId(0), settle))
+    assert run.handle(CheckpointSaved(NOW, Epoch(2))) == [Stop("asked", Epoch(2), Version(2), None)]
+
+
+def test_a_lost_server_starts_everything_again_from_the_checkpoint() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1))
+    (settle,) = sent(finished(run, 0), Settle)
+    run.handle(Settled(NOW, ServerId(0), settle))
+    run.handle(CheckpointSaved(NOW, Epoch(1)))
+    lost = Address("weight", ServerId(0))
+    out = run.handle(ServerGone(NOW, lost))
+    assert out[:2] == [Rewind(Epoch(1)), Replace(lost)]
+    assert sent(out, Begin) == [Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), True)] * 2
+    assert run.handle(EpochFinished(NOW, "train", ServerId(0), Epoch(1), (1.0,))) == []
+    assert run.outdated == 1
+
+
+def test_without_a_checkpoint_it_starts_from_the_beginning() -> None:
+    run = quiet(RunOptions(5))
+    out = run.handle(ServerGone(NOW, Address("graph", ServerId(0))))
+    assert out[0] == Rewind(Epoch(0))
+
+
+def test_an_asynchronous_run_goes_on_exactly_once_it_is_good_enough() -> None:
+    given = setup(mode="async", update_every=1)
+    driver = Driver(given, RunOptions(6, exact_above=0.8), [0.1, 0.9, 0.9, 0.9, 0.9, 0.9]).go()
+    settles = sent(driver.out, Settle)
+    switch = next(each for each in settles if each.exact)
+    assert switch.anchor.version == 2 * switch.anchor.epoch  # two intervals, an update each
+    assert [each.exact for each in sent(driver.out, Proceed)][-1] is not None
+    assert driver.stop.version == switch.anchor.version_of(Epoch(6))
+
+
+def test_what_is_left_of_gradients_makes_one_more_version() -> None:
+    driver = Driver(setup(intervals=(3,), mode="async", update_every=2), RunOptions(1), [0.5]).go()
+    assert driver.stop.version == 2
+
+
+def test_it_says_what_it_waits_for() -> None:
+    (line,) = quiet(RunOptions(3)).waiting()
+    assert line.startswith("run: 0 epochs trained, 0 recorded, until 1")
+
+
+scores = st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([1.0, 2.0]))
+
+
+@given(st.lists(scores, min_size=1, max_size=8))
+def test_the_best_is_the_one_that_the_report_names(history: list[tuple[float, float]]) -> None:
+    records = Records(Epoch(0), 1, lambda measures: Score(accuracy=measures[1], loss=measures[0]))
+    for epoch, (accuracy, loss) in enumerate(history):
+        records.add_evaluation(Epoch(epoch), Evaluation(Version(epoch + 1), (loss, accuracy)))
+    metrics = [
+        EpochMetrics(
+            epoch=epoch + 1,
+            train_loss=0.0,
+            val_loss=loss,
+            train_accuracy=0.0,
+            val_accuracy=accuracy,
+            test_accuracy=None,
+            seconds=0.0,
+            evaluate_seconds=0.0,
+        )
+        for epoch, (accuracy, loss) in enumerate(history)
+    ]
+    best = best_epoch(metrics)
+    assert best is not None
+    assert records.best is not None
+    assert records.best.epoch == best.epoch - 1
+
+
+def test_without_validation_rows_the_last_that_was_evaluated_is_the_best() -> None:
+    assert Score(None, None).beats(Score(None, None))
