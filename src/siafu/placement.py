@@ -1,7 +1,9 @@
 """Placement: which vertices each graph server of a run owns."""
 
 import re
+import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +15,15 @@ from siafu.graph.store import is_store
 _NAME = re.compile(r"(?P<method>[a-z]+)-(?P<parts>\d+)-(?P<seed>\d+)")
 
 
-def choose_partition(graph: Graph, servers: int, method: str) -> Partition:
-    """A partition of `graph` for so many servers: one that its store holds, or a new one.
+def choose_partition(graph: Graph, servers: int, wanted: str | Partition) -> Partition:
+    """A partition of `graph` for so many servers: the one that is given, one that its store holds, or a new one.
 
-    method: "auto" takes what the store holds for that number of servers. A store that was partitioned, but for other
-            numbers only, is refused: someone meant it to be used.
+    wanted: a partition, or a method's name. "auto" takes what the store holds for that number of servers. A store that
+            was partitioned, but for other numbers only, is refused: someone meant it to be used.
     """
+    if isinstance(wanted, Partition):
+        return _fitting(wanted, graph, servers)
+    method = wanted
     if method not in METHODS:
         raise BadInput(f"no partition method {method!r}: choose one of {', '.join(METHODS)}")
     if servers == 1:
@@ -34,6 +39,27 @@ def choose_partition(graph: Graph, servers: int, method: str) -> Partition:
             f"'siafu partition {graph.source} --parts {servers}', or name a method to partition it anew"
         )
     return make_partition(graph, servers, method=method)
+
+
+def describe_partition(partition: Partition) -> dict[str, Any] | None:
+    """What tells it from others, as JSON takes it; None: one server owns everything."""
+    if partition.parts == 1:
+        return None
+    owners = zlib.crc32(np.ascontiguousarray(partition.owner, np.int32).data)
+    return {"seed": partition.seed, "owners": f"{owners:08x}"}
+
+
+def _fitting(partition: Partition, graph: Graph, servers: int) -> Partition:
+    if partition.parts != servers:
+        raise BadInput(
+            f"the partition is for {partition.parts} servers, and servers is {servers}: pass servers={partition.parts}"
+        )
+    if partition.num_vertices != graph.num_vertices:
+        raise BadInput(
+            f"the partition has {partition.num_vertices} vertices, and graph {graph.name!r} {graph.num_vertices}: "
+            "make one with siafu.graph.partition.make_partition(graph, …)"
+        )
+    return partition
 
 
 def _saved(graph: Graph) -> list[Path]:

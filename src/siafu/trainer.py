@@ -22,6 +22,7 @@ from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.program.compile import compile_model
+from siafu.program.headline import headline
 from siafu.program.program import Program
 from siafu.program.record import state_of
 from siafu.report.metrics import EpochMetrics, best_epoch
@@ -48,19 +49,28 @@ class Checkpoint:
 class Trainer:
     """A training: `prepare` it, `run` it, and it gives what happens; then `finish` gives the model its best weights.
 
-    history:  what each epoch measured
-    programs: what the model was compiled to, for training and for evaluation
+    history:   what each epoch measured
+    programs:  what the model was compiled to, for training and for evaluation
+    partition: which server owns what
     """
 
-    def __init__(self, graph: Graph, model: nn.Module, options: Options, partition: Partition) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        model: nn.Module,
+        options: Options,
+        partition: Partition,
+        programs: dict[LaneName, Program] | None = None,
+    ) -> None:
+        """programs: those of another training of this model on this graph; None: they are compiled"""
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self._splits = rows_of(graph)
         self._check(graph)
-        self.programs = _compile(graph, model, self._splits["train"])
+        self.programs = programs or _compile(graph, model, self._splits["train"])
         self._schedule, self._groups = training_schedule(self.programs["train"])
         self._interval_counts = _interval_counts(graph, partition, options)
-        self._graph, self._partition = graph, partition
+        self._graph, self.partition = graph, partition
         self._weights = {name: tensor.clone() for name, tensor in state_of(model).items()}
         self._best_weights: Mapping[str, Tensor] = self._weights
         self._start = Snapshot(Epoch(0), Version(0), self._weights, {}, {})
@@ -95,12 +105,12 @@ class Trainer:
                     self.history.append(_metrics(event))
                     yield self.history[-1]
                 case Snapshot():
-                    yield self._checkpoint(event, runtime.best)
+                    yield self._checkpoint(event)
                 case Outcome():
                     self._earlier = _added(self._start.counters, runtime.counters())
                     self._end(event)
                     if event.last is not None:
-                        yield self._checkpoint(event.last, runtime.best)
+                        yield self._checkpoint(event.last)
 
     def stop_soon(self) -> None:
         """End `run` at the end of an epoch, after a checkpoint. May be called from a signal's handler."""
@@ -145,13 +155,13 @@ class Trainer:
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
             raise BadInput("the model has no parameters to train")
 
-    def prepare(self, checkpoint_every: float | None = None) -> list[str]:
-        """Make everything ready; what will run and what it needs, in words.
+    def prepare(self, checkpoint_every: float | None = None) -> tuple[list[str], list[str]]:
+        """Make everything ready; what will run and what it needs, in words, and the reasons.
 
         checkpoint_every: seconds between checkpoints; 0: after every epoch; None: only at the end
         """
         if self.done:
-            return []
+            return [], []
         options = self.options
         assembly = self._assemble()
         setup = Setup(
@@ -176,7 +186,9 @@ class Trainer:
             threads=thread_count(),
             checkpoint_due=_Due(checkpoint_every),
         )
-        return [*self.programs["train"].choices, _placed(assembly, self._partition, self._interval_counts)]
+        program = self.programs["train"]
+        lines = [headline(program), _placed(assembly, self.partition, self._interval_counts)]
+        return lines, list(program.choices)
 
     def _homes(self, setup: Setup) -> list[list[str]]:
         """The parameters that each weight server updates."""
@@ -194,7 +206,7 @@ class Trainer:
         }
         return assemble(
             self._graph,
-            self._partition,
+            self.partition,
             self._interval_counts,
             self.programs,
             splits,
@@ -220,11 +232,17 @@ class Trainer:
             best=None
             if best is None
             else Best(Epoch(best.epoch - 1), Score(best.val_accuracy, best.val_loss)),
+            exact=self._was_exact(),
         )
 
-    def _checkpoint(self, snapshot: Snapshot, best: Mapping[str, Tensor] | None) -> Checkpoint:
-        if best is not None:
-            self._best_weights = best
+    def _was_exact(self) -> bool:
+        """Whether an earlier session had come to exact epochs."""
+        above = self.options.exact_above
+        return above is not None and any((epoch.val_accuracy or 0.0) >= above for epoch in self.history)
+
+    def _checkpoint(self, snapshot: Snapshot) -> Checkpoint:
+        if snapshot.best is not None:
+            self._best_weights = snapshot.best
         tensors = {f"model.{name}": tensor for name, tensor in snapshot.weights.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self._best_weights.items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in snapshot.optimizer.items()}
@@ -328,7 +346,8 @@ def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
         if name not in now:
             total[name] = value
         elif isinstance(value, dict):
-            total[name] = dict(Counter(value) + Counter(now[name]))
+            counts = Counter(value) + Counter(now[name])
+            total[name] = dict(sorted(counts.items(), key=lambda each: int(each[0])))
         else:
             total[name] = max(value, now[name]) if name in _PEAKS else value + now[name]
     return total

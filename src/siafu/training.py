@@ -18,7 +18,7 @@ from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition
 from siafu.options import Options
-from siafu.placement import choose_partition
+from siafu.placement import choose_partition, describe_partition
 from siafu.program.record import mode as mode_of
 from siafu.report.checkpoint import load_tensors, save_tensors
 from siafu.report.machine import peak_rss_bytes
@@ -38,6 +38,9 @@ COUNTERS = (
     "gradients_applied",
     "bytes_scattered",
 )
+
+# How the work was laid out, as it stands in a summary.
+_LAYOUT = ("mode", "staleness", "servers", "intervals", "weights", "weight_servers")
 
 # What a run's files must hold for `Run` to work.
 _IN_CONFIG: dict[str, type | UnionType] = {
@@ -97,7 +100,8 @@ def train(
                         read what is there, within `staleness`; the first epoch is exact
     staleness:          async: how many epochs an interval may be ahead of the slowest
     servers:            graph servers, each with a part of the graph; all in this process
-    intervals:          parts of a server's vertices that pass through the pipeline one by one; None: as many as pay
+    intervals:          parts of a server's vertices that pass through the pipeline one by one; None: as many as pay, or
+                        with `resume` as many as there were
     partition:          which vertices a server owns: a method's name (see `siafu partition`) or a `Partition`; "auto": the
                         one saved in the graph's store, or the best method there is
     weights:            versions of the weights that may be in use at a time: "stash", any number; "2bw", two; "flush", one
@@ -112,12 +116,17 @@ def train(
                         what it was loaded from
     progress:           told of every epoch
 
-    With `out`, SIGINT and SIGTERM save a checkpoint at the end of the epoch and raise `Interrupted`.
+    With `out`, SIGINT and SIGTERM save a checkpoint at the end of an epoch, at most two later, and raise `Interrupted`.
     """
     if not isinstance(graph, Graph):
         raise BadInput(
             f"train takes a siafu.Graph, not {type(graph).__name__}: make one with Graph.from_pyg, from_dgl or from_edges"
         )
+    path = None if out is None else Path(out)
+    if resume and path is None:
+        raise BadInput("nothing to resume: name the run's directory (out, on the command line --out)")
+    if resume and path is not None and intervals is None:
+        intervals = _intervals_before(RunDirectory(path))
     method = partition if isinstance(partition, str) else partition.method
     options = Options(
         epochs,
@@ -139,18 +148,15 @@ def train(
         update_every,
         exact_above,
     )
-    if resume and out is None:
-        raise BadInput("nothing to resume: name the run's directory (out, on the command line --out)")
     if not checkpoint_every >= 0:
         raise BadInput(f"checkpoint_every is {checkpoint_every}: give seconds, from 0 up")
     listener = progress or Progress()
-    given = partition if isinstance(partition, Partition) else choose_partition(graph, servers, method)
+    given = choose_partition(graph, servers, partition)
     trainer = Trainer(graph, model, options, given)
-    config = _config(graph, model, options, dataset)
-    if out is None:
+    config = _config(graph, model, trainer, dataset)
+    if path is None:
         return _in_memory(trainer, config, listener)
     config["graph"]["fingerprint"] = fingerprint(graph)
-    path = Path(out)
     if resume:
         directory = RunDirectory.resume(path, config)
     else:
@@ -226,9 +232,7 @@ class Run:
             "model": self.config["model"]["name"],
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "metric": self.config["graph"]["metric"],
-            **{name: self.config["training"].get(name) for name in ("mode", "staleness", "servers")},
-            "intervals": self.config["training"].get("intervals"),
-            "weights": self.config["training"].get("weights"),
+            **{name: self.config["training"].get(name) for name in _LAYOUT},
             "seed": self.config["training"]["seed"],
             "epochs": len(self.history),
             "best_epoch": best.epoch,
@@ -287,7 +291,7 @@ class Run:
 
 def _in_memory(trainer: Trainer, config: dict[str, Any], progress: Progress) -> Run:
     began = time.perf_counter()
-    progress.prepared(trainer.prepare())
+    progress.prepared(*trainer.prepare())
     for event in trainer.run():
         if isinstance(event, EpochMetrics):
             progress.epoch_ended(event)
@@ -305,7 +309,7 @@ def _saved(
     spent, peak = _restore(trainer, directory)
     if directory.finished and trainer.done:
         return Run.load(directory.path, trainer.model)
-    progress.prepared(trainer.prepare(checkpoint_every))
+    progress.prepared(*trainer.prepare(checkpoint_every))
 
     def save(checkpoint: Checkpoint) -> None:
         directory.metrics.sync()
@@ -361,7 +365,14 @@ def _finished(trainer: Trainer, config: dict[str, Any], seconds: float, peak: in
     return Run(trainer.model, trainer.history, config, trainer.counters(), seconds, peak, path)
 
 
-def _config(graph: Graph, model: nn.Module, options: Options, dataset: str | None) -> dict[str, Any]:
+def _intervals_before(directory: RunDirectory) -> int | None:
+    """How many a server had when the run began: sums in another order would not go on bit for bit."""
+    saved = directory.config().get("training") if directory.exists else None
+    found = saved.get("intervals") if isinstance(saved, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | None) -> dict[str, Any]:
     config = {
         "siafu": __version__,
         "torch": torch.__version__,
@@ -375,7 +386,9 @@ def _config(graph: Graph, model: nn.Module, options: Options, dataset: str | Non
             "metric": Target.of(graph).metric,
         },
         "model": _describe(model),
-        "training": asdict(options),
+        "training": asdict(trainer.options)
+        | {"intervals": trainer.interval_counts[0], "partition": trainer.partition.method},
+        "partition": describe_partition(trainer.partition),
     }
     # As it comes back from a file, where tuples are lists.
     plain: dict[str, Any] = json.loads(json.dumps(config))

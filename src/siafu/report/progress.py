@@ -18,21 +18,25 @@ _PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 class Progress:
     """Who is told how a run gets on. This one tells nobody: inherit from it to listen."""
 
-    def prepared(self, lines: list[str]) -> None:
-        """What will run, and what it needs."""
+    def prepared(self, lines: list[str], reasons: list[str]) -> None:
+        """What will run and what it needs, and why it was decided so."""
 
     def epoch_ended(self, metrics: EpochMetrics) -> None:
         """An epoch is over, and this is what it measured."""
 
     def stopping(self, number: signal.Signals) -> None:
-        """A signal came: the run saves itself and stops at the end of this epoch."""
+        """A signal came: the run saves itself and stops at the end of an epoch, at most two later."""
 
 
 class ProgressLine(Progress):
-    """Progress on stderr, for people. Use it as a context manager."""
+    """Progress on stderr, for people. Use it as a context manager.
 
-    def __init__(self, epochs: int, *, metric: str = "accuracy") -> None:
+    verbose: with the reasons
+    """
+
+    def __init__(self, epochs: int, *, metric: str = "accuracy", verbose: bool = False) -> None:
         self._epochs = epochs
+        self._verbose = verbose
         self._metric = metric.replace("_", "-")
         self._told = time.monotonic()
         self._best = 0.0
@@ -40,8 +44,8 @@ class ProgressLine(Progress):
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             self._live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
 
-    def prepared(self, lines: list[str]) -> None:
-        for line in lines:
+    def prepared(self, lines: list[str], reasons: list[str]) -> None:
+        for line in [*lines, *(reasons if self._verbose else [])]:
             self._print(line)
 
     def epoch_ended(self, metrics: EpochMetrics) -> None:
@@ -55,7 +59,7 @@ class ProgressLine(Progress):
             _say(self._line(metrics).plain)
 
     def stopping(self, number: signal.Signals) -> None:
-        self._print(f"{number.name}: saving at the end of this epoch; once more to stop at once")
+        self._print(f"{number.name}: saving at the end of an epoch; once more to stop at once")
 
     def _print(self, line: str) -> None:
         if self._live is not None:
