@@ -258,6 +258,20 @@ def test_an_asynchronous_gather_waits_for_rows_that_are_late_beyond_its_stalenes
     assert names(machine.handle(rows(1, epoch=1))) == ["G2:0"]
 
 
+def test_rows_that_are_newer_but_not_new_enough_do_not_end_the_wait() -> None:
+    machine = graph_server(setup(intervals=(1, 1), reads=[{0, 1}, {1}], mode="async", staleness=1))
+    finish(machine, tasks(grant(machine, 0))[0])
+    run_epoch(machine, machine.handle(rows(1)))
+    for epoch in (1, 2, 3):
+        machine.handle(advanced(1, epoch))
+        run_epoch(machine, grant(machine, 0, epoch))
+    # The gather of epoch 3 takes rows of epoch 1 and waits; then epoch 4 needs those of epoch 2.
+    run_epoch(machine, machine.handle(rows(1, epoch=1)))
+    machine.handle(advanced(1, epoch=4))
+    assert names(finish(machine, tasks(grant(machine, 0, 4))[0])) == []
+    assert names(machine.handle(rows(1, epoch=2))) == ["G2:0"]
+
+
 def test_an_evaluation_passes_all_intervals_with_one_version() -> None:
     machine = graph_server(setup())
     started = EvaluationStarted(NOW, Epoch(0), Version(1), ServerId(0))

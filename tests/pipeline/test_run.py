@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from siafu.pipeline.events import (
     Begin,
+    BestKept,
     CheckpointAsked,
     CheckpointSaved,
     EpochFinished,
@@ -80,6 +81,8 @@ class Driver:
         elif isinstance(message, WeightsAsked):
             version = Version(message.version if message.version is not None else message.epoch + 1)
             self.handle(WeightsGranted(now, to.index, None, message.epoch, version, 1))
+        elif isinstance(message, WeightsReleased) and message.best:
+            self.handle(BestKept(now, message.epoch))
         elif isinstance(message, EvaluationStarted):
             self.finish("evaluate", message.epoch, (self.loss, self.accuracies[message.epoch]))
         elif isinstance(message, Proceed):
@@ -196,7 +199,8 @@ def test_one_evaluation_at_a_time() -> None:
     finished(run, 0)
     run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1))
     assert sent(finished(run, 1), WeightsAsked) == []
-    assert len(sent(finished(run, 0, "evaluate", (1.0, 0.5)), WeightsAsked)) == 1
+    assert sent(finished(run, 0, "evaluate", (1.0, 0.5)), WeightsAsked) == []
+    assert len(sent(run.handle(BestKept(NOW, Epoch(0))), WeightsAsked)) == 1
 
 
 def test_asynchronous_training_goes_on_while_an_evaluation_waits() -> None:
@@ -229,6 +233,15 @@ def test_a_run_that_is_asked_to_stop_saves_and_stops() -> None:
     (settle,) = sent(finished(run, 1), Settle)
     run.handle(Settled(NOW, ServerId(0), settle))
     assert run.handle(CheckpointSaved(NOW, Epoch(2))) == [Stop("asked", Epoch(2), Version(2), None)]
+
+
+def test_a_run_does_not_end_before_its_best_model_is_kept() -> None:
+    run = quiet(RunOptions(1))
+    (settle,) = sent(finished(run, 0), Settle)
+    run.handle(Settled(NOW, ServerId(0), settle))
+    run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1))
+    assert not any(isinstance(each, Stop) for each in finished(run, 0, "evaluate", (1.0, 0.5)))
+    assert run.handle(BestKept(NOW, Epoch(0))) == [Stop("finished", Epoch(1), Version(1), Epoch(0))]
 
 
 def test_a_lost_server_starts_everything_again_from_the_checkpoint() -> None:

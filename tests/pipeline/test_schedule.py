@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from siafu.errors import SiafuError
@@ -5,6 +7,7 @@ from siafu.pipeline.ids import Epoch, IntervalId, PhaseId, StageId
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule, Stage, evaluation_schedule, training_schedule
 from siafu.pipeline.task import Task
+from tests.pipeline.small import setup
 
 
 def names(schedule: Schedule) -> str:
@@ -124,3 +127,18 @@ def test_rows_go_to_the_other_servers_that_read_them() -> None:
 def test_a_layout_that_cannot_be_is_refused(intervals: tuple[int, ...], sets: int) -> None:
     with pytest.raises(SiafuError):
         layout(intervals, *[{0}] * sets)
+
+
+@pytest.mark.parametrize("wrong", [{"weight_servers": 0}, {"staleness": -1}, {"update_every": 0}])
+def test_a_setup_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(SiafuError, match="give at least"):
+        setup(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_training_without_gradients_is_refused() -> None:
+    with pytest.raises(SiafuError, match="no gradient"):
+        replace(setup(), training=evaluation_schedule(1, 2))
+
+
+def test_phases_are_spread_over_the_weight_servers() -> None:
+    assert setup(layers=3, weight_servers=2).homes == {1: 0, 2: 1, 3: 0}

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from siafu.pipeline.events import (
     Begin,
+    BestKept,
     GradientArrived,
     GradientTaken,
     Ready,
@@ -154,7 +155,9 @@ def test_the_best_model_is_copied_before_its_version_is_freed() -> None:
     ask(machine, None, version=0)
     train_epoch(machine)
     updated(machine, 1)
-    assert release(machine, None, best=True) == [KeepBest(Epoch(0), Version(0)), FreeWeights(Version(0))]
+    out = release(machine, None, best=True)
+    assert [out[0], out[-1]] == [KeepBest(Epoch(0), Version(0)), FreeWeights(Version(0))]
+    assert sent(out, BestKept) == [BestKept(NOW, Epoch(0))]
 
 
 def test_a_release_that_comes_again_is_dropped() -> None:

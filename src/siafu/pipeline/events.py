@@ -230,6 +230,13 @@ class Settled(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class BestKept(Event):
+    """A weight server has a copy of the best model so far, evaluated after `epoch`."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointAsked(Event):
     """Someone wants a checkpoint at the next epoch's end that allows one."""
 

@@ -1,11 +1,12 @@
 """RunMachine: how far a run may go, when it is evaluated and saved, and when it ends."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from siafu.pipeline.events import (
     Begin,
+    BestKept,
     CheckpointAsked,
     CheckpointSaved,
     EpochFinished,
@@ -88,6 +89,7 @@ class RunMachine:
         self.duplicates = 0
         self.outdated = 0
         self._score = score
+        self._servers = setup.graph_addresses + setup.weight_addresses
         self._saved = _Saved(start, setup.exact or exact, best)
         self._stop_asked = False
         self._stand_still_at: Epoch | None = None
@@ -95,6 +97,7 @@ class RunMachine:
             Ready: self._ready,
             EpochFinished: self._epoch_finished,
             WeightsGranted: self._weights_granted,
+            BestKept: self._best_kept,
             Settled: self._settled,
             CheckpointSaved: self._checkpoint_saved,
         }
@@ -135,23 +138,13 @@ class RunMachine:
             f"not ready {sorted(map(str, self._unready))}, unsettled {sorted(self._unsettled)}"
         ]
 
-    def _servers(self) -> Iterator[Address]:
-        yield from self._graph_servers()
-        yield from self._weight_servers()
-
-    def _graph_servers(self) -> Iterator[Address]:
-        return (Address("graph", ServerId(each)) for each in range(self.setup.layout.num_servers))
-
-    def _weight_servers(self) -> Iterator[Address]:
-        return (Address("weight", ServerId(each)) for each in range(self.setup.weight_servers))
-
     # Beginning
 
     def _begin_again(self, out: list[Instruction]) -> None:
         self.incarnation = Incarnation(self.incarnation + 1)
         self._reset()
         begin = Begin(self.incarnation, self._saved.anchor, self._saved.exact)
-        out.extend(Send(to, begin) for to in self._servers())
+        out.extend(Send(to, begin) for to in self._servers)
 
     def _reset(self) -> None:
         saved = self._saved
@@ -165,10 +158,11 @@ class RunMachine:
         self._stand_still_at = saved.anchor.epoch if self._stop_asked else None
         self._checkpoint_asked = False
         self._switching = False
+        self._best_on_its_way: Epoch | None = None
         self._settle: Settle | None = None
         self._unsettled: set[ServerId] = set()
         # No one may hear from a server that began before itself did: it would take that for a void event.
-        self._unready = set(self._servers())
+        self._unready = set(self._servers)
 
     def _ready(self, event: Ready, out: list[Instruction]) -> None:
         if event.sender not in self._unready:
@@ -205,7 +199,7 @@ class RunMachine:
             return
         self._until = until
         message = Proceed(self.incarnation, until, self._exact)
-        out.extend(Send(to, message) for to in self._graph_servers())
+        out.extend(Send(to, message) for to in self.setup.graph_addresses)
 
     def _evaluation_limit(self) -> int:
         """How far training may go before the next evaluation begins."""
@@ -255,7 +249,9 @@ class RunMachine:
         here = self._records.trained
         if self._state == "going" and here == self._until and here >= self._hard_limit():
             self._begin_settling(here, out)
-        if self._state == "settled" and self._records.recorded == here:
+        # What is saved or left behind here has the best model with it.
+        complete = self._records.recorded == here and self._best_on_its_way is None
+        if self._state == "settled" and complete:
             self._leave_limit(here, out)
 
     def _begin_settling(self, here: Epoch, out: list[Instruction]) -> None:
@@ -263,11 +259,11 @@ class RunMachine:
             self._state = "settled"
             return
         self._state = "settling"
-        self._unsettled = {each.index for each in self._weight_servers()}
+        self._unsettled = {each.index for each in self.setup.weight_addresses}
         self._base = Anchor(here, self._version_at(here))
         exact = self._exact is not None or self._switching
         self._settle = Settle(self.incarnation, self._base, exact)
-        out.extend(Send(to, self._settle) for to in self._weight_servers())
+        out.extend(Send(to, self._settle) for to in self.setup.weight_addresses)
 
     def _version_at(self, epoch: Epoch) -> Version:
         if self._exact is not None:
@@ -324,8 +320,11 @@ class RunMachine:
     # Evaluation
 
     def _start_evaluation(self, out: list[Instruction]) -> None:
-        """Ask for the weights of the next evaluation, when it is due and no other is under way."""
-        if self._evaluation is not None:
+        """Ask for the weights of the next evaluation, when it is due and no other is under way.
+
+        The best model must be kept by then: another weight server may keep the next, and the earlier come later.
+        """
+        if self._evaluation is not None or self._best_on_its_way is not None:
             return
         epoch = self._next_evaluation()
         if epoch >= self._records.trained or self._state == "settling":
@@ -347,7 +346,7 @@ class RunMachine:
             return
         self._evaluation = _Running(event.epoch, event.server, event.version)
         started = EvaluationStarted(self.incarnation, event.epoch, event.version, event.server)
-        out.extend(Send(to, started) for to in self._graph_servers())
+        out.extend(Send(to, started) for to in self.setup.graph_addresses)
 
     def _epoch_finished(self, event: EpochFinished, out: list[Instruction]) -> None:
         if self._records.has(event.lane, event.server, event.epoch):
@@ -369,10 +368,18 @@ class RunMachine:
             self.duplicates += 1
             return
         best = self._records.add_evaluation(epoch, Evaluation(running.version, measures))
+        if best:
+            self._best_on_its_way = epoch
         released = WeightsReleased(self.incarnation, None, epoch, best)
         out.append(Send(Address("weight", running.weights), released))
         self._evaluation = None
         self._consider_switch(self._records.score(measures))
+
+    def _best_kept(self, event: BestKept, out: list[Instruction]) -> None:
+        if event.epoch == self._best_on_its_way:
+            self._best_on_its_way = None
+        else:
+            self.duplicates += 1
 
     def _consider_switch(self, score: Score) -> None:
         above = self.options.exact_above

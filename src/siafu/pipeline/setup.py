@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Protocol
 
 from siafu.errors import SiafuError
-from siafu.pipeline.ids import Mode, PhaseId, ServerId
+from siafu.pipeline.ids import Address, Mode, PhaseId, ServerId
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule
 
@@ -69,6 +69,14 @@ class Setup:
     def parts(self) -> frozenset[ServerId]:
         """The weight servers that are a home: each makes its part of every version."""
         return frozenset(self.homes.values())
+
+    @cached_property
+    def graph_addresses(self) -> tuple[Address, ...]:
+        return tuple(Address("graph", ServerId(each)) for each in range(self.layout.num_servers))
+
+    @cached_property
+    def weight_addresses(self) -> tuple[Address, ...]:
+        return tuple(Address("weight", ServerId(each)) for each in range(self.weight_servers))
 
     @property
     def exact(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from siafu.pipeline.events import (
     Begin,
+    BestKept,
     Event,
     GradientArrived,
     GradientTaken,
@@ -175,6 +176,7 @@ class WeightServer:
             return
         if event.best:
             out.append(KeepBest(event.epoch, version))
+            out.append(Send(RUN, BestKept(self.incarnation, event.epoch)))
         self._uses[version] -= 1
         if not self._uses[version]:
             del self._uses[version]

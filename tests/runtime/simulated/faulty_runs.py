@@ -82,6 +82,15 @@ class TheLaterOfTwoEqualModelsIsTheBest(RunMachine):
 
 
 @fault()
+class TheRunDoesNotWaitForItsBestModel(RunMachine):
+    """the run ends, or is saved, before its best model is kept"""
+
+    def _evaluated(self, epoch, measures, out):
+        super()._evaluated(epoch, measures, out)
+        self._best_on_its_way = None
+
+
+@fault()
 class PatienceEndsAnEpochLate(RunMachine):
     """patience ends an epoch late"""
 

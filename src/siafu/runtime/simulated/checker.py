@@ -39,6 +39,8 @@ class Checker:
         self._truths: dict[Incarnation, Truth] = {}
         self._exact_at_start = setup.exact
         self._latest = Incarnation(-1)
+        self._best: Epoch | None = None
+        self._best_saved: Epoch | None = None
 
     @property
     def truth(self) -> Truth:
@@ -109,6 +111,8 @@ class Checker:
         require(parts.keys() == self._setup.parts, "the best model is held when it is copied", best)
         evaluated = self._truths[incarnation].evaluated.get(best.epoch)
         require(evaluated == best.version, "the best model is the one that was evaluated", best, evaluated)
+        if incarnation == self._latest:
+            self._best = best.epoch
 
     # The run
 
@@ -119,6 +123,7 @@ class Checker:
         """Everything must stand still and be applied."""
         truth = self.truth
         require(self._records.recorded == save.epochs, "a checkpoint has all epochs' records", save)
+        require(self._records.best == self._best, "a checkpoint has the best model", save, self._best)
         self._check_standstill(save.epochs, save.version)
         require(
             truth.settled == Anchor(save.epochs, save.version), "weights settle before a checkpoint", save
@@ -126,14 +131,17 @@ class Checker:
 
     def saved(self) -> None:
         self._exact_at_start = self.truth.exact is not None
+        self._best_saved = self._best
 
     def rewound(self, epochs: Epoch) -> None:
         self._records.rewind(epochs)
+        self._best = self._best_saved
 
     def stopped(self, stop: Stop) -> None:
         if stop.reason == "diverged":
             return
         self._records.ended(stop)
+        require(stop.best == self._best, "the best model is kept", stop, self._best)
         self._check_standstill(stop.epochs, stop.version)
 
     def ended(self, stop: Stop) -> None:

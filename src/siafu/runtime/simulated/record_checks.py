@@ -27,6 +27,11 @@ class RecordChecks:
     def recorded(self) -> int:
         return self._start + len(self._records)
 
+    @property
+    def best(self) -> int | None:
+        """The epoch with the best evaluation so far."""
+        return self._best(self.recorded)
+
     def record(self, truth: Truth, record: RecordEpoch) -> None:
         count = self._setup.layout.num_intervals
         require(record.epoch == self.recorded, "epochs are recorded in order", record)
@@ -47,8 +52,7 @@ class RecordChecks:
 
     def ended(self, stop: Stop) -> None:
         require(stop.epochs == self.recorded, "a run says how many epochs it recorded", stop)
-        best = self._best(self.recorded)
-        require(stop.best == best, "the best model is kept", stop, best)
+        require(stop.best == self.best, "a run names its best epoch", stop, self.best)
         if stop.reason == "finished":
             require(stop.epochs == self._options.epochs, "a run ends after its last epoch", stop)
         for epochs in range(self._start + 1, stop.epochs + 1):

@@ -22,7 +22,7 @@ from siafu.pipeline.events import (
     WeightsMade,
     WeightsReleased,
 )
-from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, ServerId, Version
+from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, Version
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.records import Score
 from siafu.pipeline.run_options import RunOptions
@@ -161,19 +161,16 @@ def _random_faults(source: random.Random, setup: Setup) -> Faults:
         late=source.choice([0.0, 0.1]),
         dead=source.choice([0.0, 0.1]),
         deaths=tuple(
-            (source.random() * 40, source.choice(_servers(setup)))
+            (source.random() * 40, source.choice(setup.graph_addresses + setup.weight_addresses))
             for _ in range(source.choice([0, 0, 0, 1, 1, 2]))
         ),
     )
 
 
-def _servers(setup: Setup) -> list[Address]:
-    graph = [Address("graph", ServerId(each)) for each in range(setup.layout.num_servers)]
-    return graph + [Address("weight", ServerId(each)) for each in range(setup.weight_servers)]
-
-
 def _some_servers(source: random.Random, setup: Setup) -> frozenset[Address]:
-    return frozenset(each for each in _servers(setup) if source.random() < 0.15)
+    return frozenset(
+        each for each in setup.graph_addresses + setup.weight_addresses if source.random() < 0.15
+    )
 
 
 @dataclass(frozen=True, slots=True)
