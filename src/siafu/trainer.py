@@ -67,7 +67,7 @@ class Trainer:
         self.history: list[EpochMetrics] = []
         self._splits = rows_of(graph)
         self._check(graph)
-        self.programs = programs or _compile(graph, model, self._splits["train"])
+        self.programs = programs or compile_programs(graph, model, self._splits["train"])
         self._schedule, self._groups = training_schedule(self.programs["train"])
         self._interval_counts = _interval_counts(graph, partition, options)
         self._graph, self.partition = graph, partition
@@ -256,6 +256,15 @@ class Trainer:
             )
 
 
+def compile_programs(graph: Graph, model: nn.Module, train: Tensor) -> dict[LaneName, Program]:
+    """What `model` is compiled to, for training on the rows `train` and for evaluation."""
+    scale = 1.0 / loss_terms(target_of(graph), len(train))
+    return {
+        "train": compile_model(model, graph, training=True, loss_scale=scale),
+        "evaluate": compile_model(model, graph, training=False),
+    }
+
+
 def model_input(graph: Graph, *, normalize: bool) -> Tensor:
     """The features that a model is trained on."""
     from siafu.nn import features
@@ -279,14 +288,6 @@ class _Due:
             return False
         self._last = now
         return True
-
-
-def _compile(graph: Graph, model: nn.Module, train: Tensor) -> dict[LaneName, Program]:
-    scale = 1.0 / loss_terms(target_of(graph), len(train))
-    return {
-        "train": compile_model(model, graph, training=True, loss_scale=scale),
-        "evaluate": compile_model(model, graph, training=False),
-    }
 
 
 def _placed(assembly: Assembly, partition: Partition, counts: list[int]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from siafu import __version__
-from siafu.cli import bench, datasets, doctor, evaluate, generate, import_, partition, predict, train
+from siafu.cli import bench, datasets, doctor, evaluate, explain, generate, import_, partition, predict, train
 from siafu.errors import SiafuError
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("train")(train.train)
+app.command("explain")(explain.explain)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("import")(import_.import_)

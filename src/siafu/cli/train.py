@@ -5,66 +5,121 @@ import shlex
 import statistics
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from siafu.cli import recipe as options_of
+from siafu.cli.recipe import Recipe, describe_graph
 from siafu.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from siafu.graph import Graph
     from siafu.training import Run
 
-_ONLY_FOR = {"heads": "gat", "out_heads": "gat", "aggr": "sage"}
-_DEFAULTS: dict[str, dict[str, Any]] = {"gat": {"act": "elu", "heads": 8, "out_heads": 1}}
+_PIPELINE = "How the work is laid out"
 
 
 def train(
-    dataset: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A dataset's name, or a store's path.")],
+    dataset: options_of.Dataset,
     model: Annotated[str, typer.Option(help="gcn, gat, sage or gin.")] = "gcn",
-    hidden: Annotated[int, typer.Option(min=1, help="Width of the hidden layers.")] = 64,
-    layers: Annotated[int, typer.Option(min=1, help="How many layers.")] = 2,
+    hidden: options_of.Hidden = 64,
+    layers: options_of.Layers = 2,
     epochs: Annotated[int, typer.Option(min=1, help="How often to go over the graph.")] = 200,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.01,
-    dropout: Annotated[
-        float, typer.Option(help="Share of the values between layers dropped in training.")
-    ] = 0.5,
-    input_dropout: Annotated[float, typer.Option(help="Share of the features dropped in training.")] = 0.0,
+    dropout: options_of.Dropout = 0.5,
+    input_dropout: options_of.InputDropout = 0.0,
     weight_decay: Annotated[float, typer.Option(help="L2 penalty on the weights.")] = 5e-4,
     decay: Annotated[
         str, typer.Option(help="What weight decay falls on: all parameters, or the first layer's.")
     ] = "all",
     optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.")] = "adam",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights and of dropout.")] = 0,
-    act: Annotated[str | None, typer.Option(help="Activation. [default: relu; gat: elu]")] = None,
-    heads: Annotated[
-        int | None, typer.Option(min=1, help="Attention heads, together --hidden wide (gat). [default: 8]")
-    ] = None,
-    out_heads: Annotated[
-        int | None, typer.Option(min=1, help="Attention heads of the last layer (gat). [default: 1]")
-    ] = None,
-    aggr: Annotated[
-        str | None, typer.Option(help="How neighbours are gathered: mean, max or sum (sage). [default: mean]")
-    ] = None,
-    norm: Annotated[str | None, typer.Option(help="Normalisation between layers: layer_norm.")] = None,
-    residual: Annotated[
-        bool, typer.Option("--residual", help="Add each layer's input to its output.")
-    ] = False,
+    act: options_of.Act = None,
+    heads: options_of.Heads = None,
+    out_heads: options_of.OutHeads = None,
+    aggr: options_of.Aggr = None,
+    norm: options_of.Norm = None,
+    residual: options_of.Residual = False,
     patience: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many epochs that were no better.")
     ] = None,
     evaluate_every: Annotated[int, typer.Option(min=1, help="Epochs from one evaluation to the next.")] = 1,
     runs: Annotated[int, typer.Option(min=1, help="Train with so many seeds; mean and deviation.")] = 1,
-    precision: Annotated[
-        str, typer.Option(help="How rows are stored while gathered: fp32 or bf16.")
-    ] = "fp32",
+    precision: options_of.GatherPrecision = "fp32",
     normalize_features: Annotated[
         bool, typer.Option("--normalize-features", help="Scale each vertex's features to sum to 1.")
     ] = False,
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="sync: a barrier after every step; pipe: tasks overlap, same result; async: gathers read what is there.",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = "pipe",
+    staleness: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Epochs that an interval may be ahead of the slowest (async).",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = 0,
+    servers: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Graph servers, each with a part of the graph, all in this process.",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = 1,
+    intervals: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Parts of a server's vertices that are worked on one by one. [default: as many as pay]",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = None,
+    partition: Annotated[
+        str,
+        typer.Option(
+            help="Which vertices a server owns: auto (the one saved in the store, or the best method), metis, stream, "
+            "contiguous or hash.",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = "auto",
+    weights: Annotated[
+        str,
+        typer.Option(
+            help="Versions of the weights in use at a time: stash, any number; 2bw, two; flush, one.",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = "stash",
+    weight_servers: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Servers that share the weights and their updates.", rich_help_panel=_PIPELINE
+        ),
+    ] = 1,
+    update_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Intervals whose gradients make an update (async). [default: all of them]",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = None,
+    exact_above: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Go on exactly once the validation accuracy is at least this (async).",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's directory. [default: runs/DATASET-MODEL-DATE]")
     ] = None,
@@ -73,6 +128,9 @@ def train(
     checkpoint_every: Annotated[
         float, typer.Option(min=0, help="Seconds from one checkpoint to the next; 0: after every epoch.")
     ] = 10.0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Say also why the model is run as it is.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object as the last line of stdout.")
     ] = False,
@@ -85,26 +143,26 @@ def train(
         raise BadInput("--resume needs --out: name the directory of the run to go on with")
     if resume and overwrite:
         raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
-    recipe = Recipe(
+    recipe = Recipe.of(
         model,
-        {
-            "hidden_channels": hidden,
-            "num_layers": layers,
-            "dropout": dropout,
-            "input_dropout": input_dropout,
-            "norm": norm,
-            "residual": residual,
-            "precision": precision,
-        },
-        {"act": act, "heads": heads, "out_heads": out_heads, "aggr": aggr},
+        hidden=hidden,
+        layers=layers,
+        dropout=dropout,
+        input_dropout=input_dropout,
+        act=act,
+        heads=heads,
+        out_heads=out_heads,
+        aggr=aggr,
+        norm=norm,
+        residual=residual,
+        precision=precision,
     )
-    recipe.check()
 
     import siafu
     from siafu.graph.store import is_store
 
     graph = siafu.load(dataset)
-    _say(_describe_graph(graph))
+    _say(describe_graph(graph))
     directory = out or _new_directory(Path("runs"), f"{graph.name}-{model}")
     options = {
         "epochs": epochs,
@@ -115,18 +173,27 @@ def train(
         "patience": patience,
         "evaluate_every": evaluate_every,
         "normalize_features": normalize_features,
+        "mode": mode,
+        "staleness": staleness,
+        "servers": servers,
+        "intervals": intervals,
+        "partition": partition,
+        "weights": weights,
+        "weight_servers": weight_servers,
+        "update_every": update_every,
+        "exact_above": exact_above,
         "overwrite": overwrite,
         "checkpoint_every": checkpoint_every,
         "dataset": str(Path(dataset).resolve()) if is_store(Path(dataset)) else dataset,
     }
     try:
         if runs == 1:
-            run = _train_once(graph, recipe, directory, seed, options, resume=resume)
+            run = _train_once(graph, recipe, directory, seed, options, resume=resume, verbose=verbose)
             summary = run.summary()
             _report_one(summary)
         else:
             seeds = range(seed, seed + runs)
-            summary = _train_often(graph, recipe, directory, seeds, options, resume=resume)
+            summary = _train_often(graph, recipe, directory, seeds, options, resume=resume, verbose=verbose)
             _report_many(summary, directory)
     except Interrupted as stopped:
         raise Interrupted(f"{stopped}: {_command_to_resume(directory)}", stopped.signal) from None
@@ -134,66 +201,42 @@ def train(
         print(json.dumps(summary), flush=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """Which model to build for whatever graph comes.
-
-    arguments: that every model takes
-    special:   that only some take, or that have other defaults for some; None: not given
-    """
-
-    name: str
-    arguments: dict[str, Any]
-    special: dict[str, Any]
-
-    def check(self) -> None:
-        """Refuse a bad recipe before the data is loaded, which may take long."""
-        from siafu.nn import MODELS
-
-        if self.name not in MODELS:
-            raise BadInput(f"unknown model {self.name!r}: choose one of {', '.join(MODELS)}")
-        for option, owner in _ONLY_FOR.items():
-            if self.special[option] is not None and owner != self.name:
-                flag = option.replace("_", "-")
-                raise BadInput(f"--{flag} is for --model {owner}: leave it out with {self.name}")
-        self.build(1, 1, seed=0)
-
-    def build(self, in_channels: int, out_channels: int, *, seed: int) -> "nn.Module":
-        """The model with its first weights, which `seed` decides."""
-        import torch
-
-        from siafu.nn import build
-
-        given = {option: value for option, value in self.special.items() if value is not None}
-        sizes = {"in_channels": in_channels, "out_channels": out_channels}
-        torch.manual_seed(seed)
-        return build(self.name, {**sizes, **self.arguments, **_DEFAULTS.get(self.name, {}), **given})
-
-
 def _train_once(
-    graph: "Graph", recipe: Recipe, directory: Path, seed: int, options: dict[str, Any], *, resume: bool
+    graph: "Graph",
+    recipe: Recipe,
+    directory: Path,
+    seed: int,
+    options: dict[str, Any],
+    *,
+    resume: bool,
+    verbose: bool,
 ) -> "Run":
     import siafu
     from siafu.report.progress import ProgressLine
     from siafu.report.score import Target
 
     metric = Target.of(graph).metric
-    if graph.x is None:
-        raise BadInput(f"graph {graph.name!r} has no features: give it x, or import it with features")
-    model = recipe.build(graph.num_features, graph.num_classes, seed=seed)
+    model = recipe.build(graph, seed=seed)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     _say(
         f"{recipe.name}: {recipe.arguments['num_layers']} layers, {recipe.arguments['hidden_channels']} wide, "
         f"{parameters:,} parameters; up to {options['epochs']} epochs, lr {options['lr']:g}, seed {seed}"
     )
-    with ProgressLine(options["epochs"], metric=metric) as progress:
+    with ProgressLine(options["epochs"], metric=metric, verbose=verbose) as progress:
         return siafu.train(
             graph, model, seed=seed, out=directory, resume=resume, progress=progress, **options
         )
 
 
 def _train_often(
-    graph: "Graph", recipe: Recipe, directory: Path, seeds: range, options: dict[str, Any], *, resume: bool
+    graph: "Graph",
+    recipe: Recipe,
+    directory: Path,
+    seeds: range,
+    options: dict[str, Any],
+    *,
+    resume: bool,
+    verbose: bool,
 ) -> dict[str, Any]:
     from siafu.report.run_directory import RunDirectory, write_json
 
@@ -201,7 +244,7 @@ def _train_often(
     for seed in seeds:
         path = directory / f"seed-{seed}"
         begun = resume and RunDirectory(path).exists
-        summary = _train_once(graph, recipe, path, seed, options, resume=begun).summary()
+        summary = _train_once(graph, recipe, path, seed, options, resume=begun, verbose=verbose).summary()
         _say(f"seed {seed}: {_scores(summary)}")
         summaries.append(summary)
     together = {
@@ -261,11 +304,6 @@ def _scores(summary: dict[str, Any]) -> str:
         if summary[f"{split}_accuracy"] is not None
     ]
     return f"{metric}: {', '.join(parts)}"
-
-
-def _describe_graph(graph: "Graph") -> str:
-    description = repr(graph)
-    return description.removeprefix("Graph(").removesuffix(")")
 
 
 def _new_directory(parent: Path, stem: str) -> Path:

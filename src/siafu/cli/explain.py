@@ -1,0 +1,145 @@
+"""`siafu explain`: what a model is compiled to for a dataset, and what an epoch of it costs."""
+
+import json
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from siafu.cli import recipe as options_of
+from siafu.cli.recipe import Recipe, describe_graph
+
+if TYPE_CHECKING:
+    from siafu.explanation import Explanation, StageCost
+
+_PIPED_WIDTH = 120
+_FEW = 6  # operations of a phase that are named in the table
+
+
+def explain(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="gcn, gat, sage or gin.")],
+    dataset: options_of.Dataset,
+    hidden: options_of.Hidden = 64,
+    layers: options_of.Layers = 2,
+    dropout: options_of.Dropout = 0.5,
+    input_dropout: options_of.InputDropout = 0.0,
+    act: options_of.Act = None,
+    heads: options_of.Heads = None,
+    out_heads: options_of.OutHeads = None,
+    aggr: options_of.Aggr = None,
+    norm: options_of.Norm = None,
+    residual: options_of.Residual = False,
+    precision: options_of.GatherPrecision = "fp32",
+    ops: Annotated[
+        bool, typer.Option("--ops", help="Print each tensor program, operation by operation.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what runs in an epoch of a model on a dataset, what that costs, and what was decided why.
+
+    T is a tensor phase (rows alone), G a gather (over the edges), ∇ the way back. Nothing is trained.
+    """
+    recipe = Recipe.of(
+        model,
+        hidden=hidden,
+        layers=layers,
+        dropout=dropout,
+        input_dropout=input_dropout,
+        act=act,
+        heads=heads,
+        out_heads=out_heads,
+        aggr=aggr,
+        norm=norm,
+        residual=residual,
+        precision=precision,
+    )
+
+    import siafu
+    from siafu.explanation import explain as explained
+
+    graph = siafu.load(dataset)
+    built = recipe.build(graph, seed=0)
+    found = explained(graph, built)
+    parameters = sum(each.numel() for each in built.parameters())
+    if as_json:
+        said = {"dataset": graph.name, "model": model, "parameters": parameters, **found.as_json(ops=ops)}
+        print(json.dumps(said))
+        return
+    print(describe_graph(graph))
+    print(f"{model}: {layers} layers, {hidden} wide, {parameters:,} parameters")
+    for line in _lines(found, ops=ops):
+        print(line)
+
+
+def _lines(found: "Explanation", *, ops: bool) -> Iterator[str]:
+    width = shutil.get_terminal_size((_PIPED_WIDTH, 0)).columns
+    yield ""
+    yield from _pass("one epoch of training", found.training)
+    yield ""
+    yield from _pass("its evaluation", found.evaluation)
+    yield ""
+    once = [f"computed once, before the first epoch: {rows}" for rows in found.once]
+    for reason in (*once, *found.choices, found.needed):
+        yield from textwrap.wrap(reason, max(40, width), initial_indent="- ", subsequent_indent="  ")
+    if ops:
+        shown: set[str] = set()
+        for stage in (*found.training, *found.evaluation):
+            if stage.text and stage.program not in shown:
+                shown.add(stage.program or "")
+                yield ""
+                yield f"{stage.name}, program {stage.program}"
+                yield from (f"  {line}" for line in stage.text.splitlines())
+
+
+def _pass(title: str, stages: "tuple[StageCost, ...]") -> Iterator[str]:
+    yield f"{title}: {' · '.join(stage.name for stage in stages)}"
+    cells = [[text for _, text in _COLUMNS], *([show(each) for show, _ in _COLUMNS] for each in stages)]
+    cells.append(_total(stages))
+    widths = [max(len(row[k]) for row in cells) for k in range(len(_COLUMNS))]
+    for row in cells:
+        first, *numbers, last = (
+            text.ljust(width) if k in (0, len(row) - 1) else text.rjust(width)
+            for k, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(["", first, *numbers, last]).rstrip()
+
+
+def _total(stages: "tuple[StageCost, ...]") -> list[str]:
+    flops, moved, kept = (sum(getattr(each, name) for each in stages) for name in ("flops", "bytes", "kept"))
+    return ["sum", "", "", "", _count(flops), _size(moved), _size(kept), "", ""]
+
+
+def _count(number: int) -> str:
+    """Such as '1.2 G'."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return str(number) if number else ""
+
+
+def _size(number: int) -> str:
+    return f"{_count(number)}B" if number >= 1000 else f"{number} B" if number else ""
+
+
+def _rows(widths: tuple[int, ...]) -> str:
+    return "+".join(map(str, widths)) or "-"
+
+
+def _operations(stage: "StageCost") -> str:
+    named = list(dict.fromkeys(stage.operations))
+    return " ".join(named[:_FEW]) + (" …" if len(named) > _FEW else "")
+
+
+_COLUMNS: list[tuple[Callable[[Any], str], str]] = [
+    (lambda stage: stage.name, "stage"),
+    (lambda stage: f"{stage.count:,} {stage.over}", "over"),
+    (lambda stage: f"{_rows(stage.widths_in)} → {_rows(stage.widths_out)}", "widths"),
+    (lambda stage: f"{stage.parameters:,}" if stage.parameters else "", "parameters"),
+    (lambda stage: _count(stage.flops), "FLOP"),
+    (lambda stage: _size(stage.bytes), "moved"),
+    (lambda stage: _size(stage.kept), "kept"),
+    (lambda stage: (stage.program or "")[:12], "program"),
+    (_operations, "operations"),
+]
