@@ -129,7 +129,7 @@ class LocalRuntime:
             queue.SimpleQueue()
         )
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Address, Event] | SaveCheckpoint | Stop] = deque()
+        self._waiting: deque[tuple[Address, Event]] = deque()
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self._travelling: dict[tuple[Address, ServerId, Version], dict[str, Tensor]] = {}
         self._best: Mapping[str, Tensor] | None = None
@@ -205,14 +205,9 @@ class LocalRuntime:
         with self._lock:
             self._waiting.extend(events)
             while self._waiting and not self._ended:
-                match self._waiting.popleft():
-                    case SaveCheckpoint() as what:
-                        self._save(what)
-                    case Stop() as what:
-                        self._stop(what)
-                    case address, event:
-                        for instruction in self._machines[address].handle(event):
-                            self._obey(address, instruction)
+                address, event = self._waiting.popleft()
+                for instruction in self._machines[address].handle(event):
+                    self._obey(address, instruction)
 
     def _obey(self, who: Address, what: Instruction) -> None:
         match what:
@@ -238,9 +233,13 @@ class LocalRuntime:
                 self._best = self._stores[who.index].weights(what.version)
             case RecordEpoch():
                 self._record(what)
-            case SaveCheckpoint() | Stop():
-                # In its turn: what was sent before, such as whose weights are the best, comes first.
-                self._waiting.append(what)
+            case SaveCheckpoint():
+                self._happened.put(self._snapshot(what.epochs, what.version))
+                self._waiting.append((RUN, CheckpointSaved(self._incarnation, what.epochs)))
+            case Stop():
+                last = None if what.version is None else self._snapshot(what.epochs, what.version)
+                self._happened.put(Outcome(what, last))
+                self._ended = True
             case KeepResult() | KeepRows() | Abandon():
                 pass  # in one process nothing is lost or comes twice: tasks and copies write where they belong
             case _:
@@ -295,15 +294,6 @@ class LocalRuntime:
             self._waiting.append((RUN, StopAsked(self._incarnation)))
         elif self._checkpoint_due():
             self._waiting.append((RUN, CheckpointAsked(self._incarnation)))
-
-    def _save(self, what: SaveCheckpoint) -> None:
-        self._happened.put(self._snapshot(what.epochs, what.version))
-        self._waiting.append((RUN, CheckpointSaved(self._incarnation, what.epochs)))
-
-    def _stop(self, what: Stop) -> None:
-        last = None if what.version is None else self._snapshot(what.epochs, what.version)
-        self._happened.put(Outcome(what, last))
-        self._ended = True
 
     def _snapshot(self, epochs: Epoch, version: Version) -> Snapshot:
         state = {key: each for server in self._stores for key, each in server.state().items()}
