@@ -259,17 +259,23 @@ def test_an_asynchronous_gather_waits_for_rows_that_are_late_beyond_its_stalenes
 
 
 def test_rows_that_are_newer_but_not_new_enough_do_not_end_the_wait() -> None:
-    machine = graph_server(setup(intervals=(1, 1), reads=[{0, 1}, {1}], mode="async", staleness=1))
+    start = Anchor(Epoch(3), Version(3))
+    machine = GraphServer(setup(intervals=(1, 1)), ServerId(0))
+    machine.handle(Begin(NOW, start, True))
+    machine.handle(Proceed(NOW, Epoch(4), start))
+    finish(machine, tasks(grant(machine, 0, epoch=3, version=3))[0])
+    assert names(machine.handle(rows(1, epoch=2))) == []
+    assert names(machine.handle(rows(1, epoch=3))) == ["G2:0"]
+
+
+def test_it_says_what_waits_for_the_barrier_and_what_runs() -> None:
+    machine = graph_server(setup(mode="sync"))
     finish(machine, tasks(grant(machine, 0))[0])
-    run_epoch(machine, machine.handle(rows(1)))
-    for epoch in (1, 2, 3):
-        machine.handle(advanced(1, epoch))
-        run_epoch(machine, grant(machine, 0, epoch))
-    # The gather of epoch 3 takes rows of epoch 1 and waits; then epoch 4 needs those of epoch 2.
-    run_epoch(machine, machine.handle(rows(1, epoch=1)))
-    machine.handle(advanced(1, epoch=4))
-    assert names(finish(machine, tasks(grant(machine, 0, 4))[0])) == []
-    assert names(machine.handle(rows(1, epoch=2))) == ["G2:0"]
+    grant(machine, 1)
+    assert machine.waiting()[:2] == [
+        "graph server 0: G2 of interval 0, train epoch 0 waits for the barrier at (0, 0)",
+        "graph server 0: T1 of interval 1, train epoch 0 runs",
+    ]
 
 
 def test_an_evaluation_passes_all_intervals_with_one_version() -> None:
