@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siafu.graph.csr import Csr, from_coo, transpose
-from siafu.kernels import block_size, blocking, equal_chunks, gather_sum, pack, split_rows, sum_range
+from siafu.kernels import (
+    block_edges,
+    block_size,
+    blocking,
+    equal_chunks,
+    gather_sum,
+    pack,
+    sum_blocks_range,
+    sum_range,
+)
 from siafu.kernels.rows import empty_table
 
 
@@ -151,7 +160,7 @@ def test_going_block_by_block_changes_no_bit(csr: Csr, size: int, own: bool, bf1
     rows = pack(x, None, np.uint16 if bf16 else np.float32)
     factors = {name: rng.random(vertices, np.float32) if own else None for name in ("self_weight", "scale")}
     plain = gather_sum(csr.indptr, csr.indices, csr.weights, rows, **factors)
-    blocks = split_rows(csr.indptr, csr.indices, size)
+    blocks = block_edges(*csr, size, self_loops=not own)
     blocked = gather_sum(csr.indptr, csr.indices, csr.weights, rows, blocks=blocks, **factors)
     np.testing.assert_array_equal(blocked, plain)
 
@@ -161,15 +170,35 @@ def test_blocks_are_for_dense_graphs_only(monkeypatch: pytest.MonkeyPatch) -> No
     reddit = block_size(232_965, 114_600_000, 512)
     assert reddit == 4096
     assert block_size(232_965, 114_600_000, 256) == 4096
+    assert block_size(232_965, 114_600_000, 192) == 8192
+    assert block_size(10_000, 1_000_000_000, 2) is None
     assert block_size(9_200_000, 313_900_000, 256) is None
     assert block_size(2_708, 10_556, 64) is None
 
 
-def test_long_rows_have_wide_splits() -> None:
+@settings(deadline=None, max_examples=60)
+@given(csr=graphs(), size=st.sampled_from([1, 4, 16]), seed=st.integers(0, 9))
+def test_blocks_of_some_rows_and_some_sources_are_those_of_the_smaller_matrix(
+    csr: Csr, size: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    vertices = len(csr.indptr) - 1
+    picked, kept = np.flatnonzero(rng.random(vertices) < 0.5), rng.random(vertices) < 0.5
+    x = rng.standard_normal((vertices, 5))
+    out = np.full((vertices, 16), -1.0)
+    weights = None if csr.weights is None else csr.weights.astype(np.float64)
+    blocks = block_edges(csr.indptr, csr.indices, weights, size, picked=picked, kept=kept)
+    sum_blocks_range(*blocks, pack(x, None, np.float64), None, None, out, picked, 0, len(picked))
+    matrix = scipy_matrix(csr).astype(np.float64) @ (x * kept[:, None])
+    np.testing.assert_allclose(out[picked, :5], matrix[picked], atol=1e-12)
+    others = np.setdiff1d(np.arange(vertices), picked)
+    assert (out[others] == -1).all()
+
+
+def test_a_row_may_have_more_edges_than_a_block_has_sources() -> None:
     csr = from_coo(np.zeros(70_000, np.int64), np.zeros(70_000, np.int64), None, 3)
-    assert split_rows(csr.indptr, csr.indices, 1).splits.dtype == np.uint32
     rows = pack(np.ones((3, 1), np.float32), None, np.float32)
-    blocks = split_rows(csr.indptr, csr.indices, 1)
+    blocks = block_edges(*csr, 1)
     assert gather_sum(csr.indptr, csr.indices, None, rows, blocks=blocks)[0, 0] == 70_000
 
 

@@ -179,7 +179,7 @@ def test_blocks_that_fit_the_cache_change_nothing(
 
     def make(server: ServerEdges) -> LocalGather:
         gather = local_gather(nn.GcnSum(), server, 16, torch.float64, needed=needed)
-        blocked.append(gather.walks.forward.blocks(128))
+        blocked.append(gather.walks.forward.blocks(128, np.float64, self_loops=False))
         return gather
 
     found = run_phase(graph, partition_of(graph, parts), make, sent, gradient, count=3)

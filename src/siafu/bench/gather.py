@@ -10,7 +10,7 @@ import torch
 from siafu.bench.handwritten import COLUMNS, c_gather
 from siafu.bench.timing import Timing, measure, measure_peer
 from siafu.graph import Graph
-from siafu.kernels import Table, block_size, empty_table, gather_sum, pack, split_rows
+from siafu.kernels import Table, block_edges, block_size, empty_table, gather_sum, pack
 from siafu.report.machine import read_bandwidth
 
 
@@ -42,7 +42,7 @@ def bench_gather(
 
 def _ours(graph: Graph, rows: Table, out: Table) -> Callable[[], object]:
     size = block_size(graph.num_vertices, graph.num_edges, rows.strides[0])
-    blocks = None if size is None else split_rows(graph.indptr, graph.indices, size)
+    blocks = None if size is None else block_edges(graph.indptr, graph.indices, None, size)
     return lambda: gather_sum(graph.indptr, graph.indices, None, rows, blocks=blocks, out=out)
 
 

@@ -13,7 +13,7 @@ from siafu.kernels.attention import (
     gather_attention_adjoint,
 )
 from siafu.kernels.attention_rows import attention_gradient_range
-from siafu.kernels.blocking import Blocks, block_size, split_rows
+from siafu.kernels.blocking import Blocks, block_edges, block_size, near_cache_bytes
 from siafu.kernels.chunks import equal_chunks, over_rows, row_at
 from siafu.kernels.emit import LANES, MAX_TILE
 from siafu.kernels.maxima import (
@@ -56,6 +56,7 @@ __all__ = [
     "attend_adjoint_range",
     "attend_range",
     "attention_gradient_range",
+    "block_edges",
     "block_size",
     "copy_range",
     "edge_ends",
@@ -70,6 +71,7 @@ __all__ = [
     "max_adjoint_range",
     "max_gradient_range",
     "max_range",
+    "near_cache_bytes",
     "over_rows",
     "pack",
     "pack_heads",
@@ -79,7 +81,6 @@ __all__ = [
     "row_at",
     "rows_within",
     "share_out",
-    "split_rows",
     "sum_blocks_range",
     "sum_dtype",
     "sum_range",

@@ -1,10 +1,12 @@
 """Gathering block by block: sources that fit a core's own cache are used up before the next come in.
 
-A row's sources ascend, so the edges from one block of sources stand together; `splits` says where. Each row is
-visited once a block, which pays where a visit finds several edges: in dense graphs, not in sparse ones.
+Edges are put in order of the blocks of their sources, then of their rows, so that a pass over a block streams through
+memory; a source is named by its place in the block, in two bytes. Each row is visited once a block, which pays
+where a visit finds several edges: in dense graphs, not in sparse ones.
 """
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,23 +15,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.jit import kernel
-from siafu.kernels.chunks import over_rows
+from siafu.kernels.chunks import row_at
+from siafu.threads import run_all
 
+_SHARE_OF_CACHE = 0.8
+_MOST_SOURCES = 1 << 16  # that two bytes tell apart
 _EDGES_PER_VISIT = 4  # fewer, and going through the rows again costs more than the cache saves
 _GOOD_VISIT = 8  # edges that make a visit's cost small
 _TYPICAL_CACHE = 1 << 20  # bytes, where the system does not say
 
 
 class Blocks(NamedTuple):
-    """Where each row's edges from each block of sources begin.
+    """Edges in the order of their sources' blocks, and within a block of their rows.
 
-    size:   sources of a block
-    splits: [blocks + 1, V] uint16 or uint32: row i's edges from block b are those from indptr[i] + splits[b, i] up to
-            indptr[i] + splits[b + 1, i]
+    size:    sources of a block
+    base:    [blocks] where a block's edges begin in `sources`
+    starts:  [blocks, rows + 1] uint32: row k's edges from block b begin at base[b] + starts[b, k]
+    sources: [edges] uint16: which of its block's sources each edge comes from
+    weights: [edges]; None: every edge weighs 1
     """
 
     size: int
-    splits: NDArray[Any]
+    base: NDArray[np.int64]
+    starts: NDArray[np.uint32]
+    sources: NDArray[np.uint16]
+    weights: NDArray[Any] | None
 
 
 @cache
@@ -49,11 +59,11 @@ def block_size(vertices: int, edges: int, row_bytes: int, *, sources: int | None
     """How many sources a block should have; None: blocks do not pay.
 
     sources: how many there are; None: as many as `vertices`
-    A power of two, so that tables of similar width share one set of splits. Half the cache is left to the sums and
-    the edges that stream by, unless visits would find few edges then.
+    A power of two. A part of the cache is left to the sums and the edges that stream by, unless visits would find
+    few edges then.
     """
-    largest = _power_below(near_cache_bytes() // row_bytes)
-    size = _power_below(near_cache_bytes() // 2 // row_bytes)
+    largest = min(_power_below(near_cache_bytes() // row_bytes), _MOST_SOURCES)
+    size = min(_power_below(int(_SHARE_OF_CACHE * near_cache_bytes()) // row_bytes), _MOST_SOURCES)
     count = vertices if sources is None else sources
     if _edges_per_visit(vertices, edges, count, size) < _GOOD_VISIT:
         size = largest
@@ -70,27 +80,107 @@ def _power_below(value: int) -> int:
     return 1 << max(0, value.bit_length() - 1)
 
 
-def split_rows(
-    indptr: NDArray[np.int64], indices: NDArray[Any], size: int, *, sources: int | None = None
+def block_edges(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    weights: NDArray[Any] | None,
+    size: int,
+    *,
+    sources: int | None = None,
+    picked: NDArray[np.int64] | None = None,
+    kept: NDArray[np.bool_] | None = None,
+    self_loops: bool = True,
 ) -> Blocks:
-    """Find where the blocks begin in every row: one pass over the edges, on every core. sources: as in `block_size`."""
-    vertices = len(indptr) - 1
-    longest = int(np.diff(indptr).max(initial=0))
-    kind = np.uint16 if longest < 1 << 16 else np.uint32
-    count = vertices if sources is None else sources
-    splits = np.empty((-(-count // size) + 1, vertices), kind)
-    over_rows(indptr, 1, lambda first, last: _split(indptr, indices, size, splits, first, last))
-    return Blocks(size, splits)
+    """Put edges in the order of blocks: two passes over them, on every core.
+
+    sources:    how many there are; None: as many as rows
+    picked:     the rows to take, ascending; None: all
+    kept:       [sources] whether edges from there are taken; None: all
+    self_loops: whether edges from a row to itself are
+    """
+    rows = len(indptr) - 1 if picked is None else len(picked)
+    count = -(-(len(indptr) - 1 if sources is None else sources) // size)
+    starts = np.zeros((count, rows + 1), np.uint32)
+    chosen = picked, kept, self_loops
+
+    def over_picked(work: Callable[[int, int], None]) -> None:
+        chunks = (
+            [(rows * k // 16, rows * (k + 1) // 16) for k in range(16)] if rows >= 1 << 12 else [(0, rows)]
+        )
+        run_all(lambda chunk: work(*chunk), chunks)
+
+    over_picked(lambda first, last: _count(indptr, indices, size, *chosen, starts, first, last))
+    run_all(_add_up, list(starts))
+    base = np.zeros(count, np.int64)
+    np.cumsum(starts[:-1, -1], out=base[1:], dtype=np.int64)
+    edges = int(starts[:, -1].sum(dtype=np.int64))
+    found = np.empty(edges, np.uint16)
+    found_weights = None if weights is None else np.empty(edges, weights.dtype)
+    over_picked(
+        lambda first, last: _place(
+            indptr, indices, weights, size, *chosen, base, starts, found, found_weights, first, last
+        )
+    )
+    return Blocks(size, base, starts, found, found_weights)
+
+
+def _add_up(counts: NDArray[np.uint32]) -> None:
+    np.cumsum(counts, out=counts)
 
 
 @kernel
-def _split(indptr: Any, indices: Any, size: int, splits: Any, first: int, last: int) -> None:
-    blocks = splits.shape[0] - 1
-    for i in range(first, last):
-        edge = indptr[i]
-        for b in range(blocks):
-            splits[b, i] = edge - indptr[i]
-            end = (b + 1) * size
-            while edge < indptr[i + 1] and indices[edge] < end:
-                edge += 1
-        splits[blocks, i] = indptr[i + 1] - indptr[i]
+def _taken(kept: Any, self_loops: bool, row: int, source: int) -> bool:
+    if kept is not None and not kept[source]:
+        return False
+    return self_loops or source != row
+
+
+@kernel
+def _count(
+    indptr: Any,
+    indices: Any,
+    size: int,
+    picked: Any,
+    kept: Any,
+    self_loops: bool,
+    starts: Any,
+    first: int,
+    last: int,
+) -> None:
+    """starts[b, k + 1] = how many edges row k has from block b."""
+    for k in range(first, last):
+        i = row_at(picked, k)
+        for e in range(indptr[i], indptr[i + 1]):
+            if _taken(kept, self_loops, i, indices[e]):
+                starts[indices[e] // size, k + 1] += 1
+
+
+@kernel
+def _place(
+    indptr: Any,
+    indices: Any,
+    weights: Any,
+    size: int,
+    picked: Any,
+    kept: Any,
+    self_loops: bool,
+    base: Any,
+    starts: Any,
+    sources: Any,
+    placed_weights: Any,
+    first: int,
+    last: int,
+) -> None:
+    for k in range(first, last):
+        i = row_at(picked, k)
+        block, at = -1, 0
+        for e in range(indptr[i], indptr[i + 1]):
+            if not _taken(kept, self_loops, i, indices[e]):
+                continue
+            if indices[e] // size != block:
+                block = indices[e] // size
+                at = base[block] + starts[block, k]
+            sources[at] = indices[e] - block * size
+            if weights is not None:
+                placed_weights[at] = weights[e]
+            at += 1

@@ -78,7 +78,9 @@ def list_entry(context: Any, builder: Builder, kind: Any, value: Value) -> Calla
 
     def entry(position: Value) -> Value:
         found = builder.load(builder.gep(data, [position]))
-        return builder.sext(found, I64) if isinstance(kind.dtype, types.Integer) else found
+        if not isinstance(kind.dtype, types.Integer):
+            return found
+        return builder.sext(found, I64) if kind.dtype.signed else builder.zext(found, I64)
 
     return entry
 

@@ -10,11 +10,10 @@ from siafu.kernels.blocking import Blocks
 from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import MAX_TILE
 from siafu.kernels.rows import Table, empty_table
-from siafu.kernels.tiles import accumulate, accumulate_near, ask_for, ask_for_entry, value_of
+from siafu.kernels.tiles import accumulate, accumulate_near, ask_for, value_of
 
 _ONE_HEAD = 1 << 30  # vectors: more than any row has, so that each has the edge's one weight
-_SOON = 8  # rows: how early a visit's edges are asked for
-_NEXT = 4  # rows: how early its sums are
+_SOON = 8  # rows: how early a visit's sums are asked for
 
 
 def gather_sum(
@@ -34,7 +33,8 @@ def gather_sum(
     self_weight: [V]; with it each vertex has exactly one self-loop of that weight, and stored ones are left out;
                  None: the stored edges, as they are
     scale:       [V]; None: 1
-    blocks:      go through the sources block by block; the result is the same to the last bit; None: row by row
+    blocks:      the same edges block by block, with their weights, and without self-loops if self_weight is given;
+                 the result is the same to the last bit; None: row by row
     out:         where the result goes; None: a new table
     The result is float32 for float32 and bfloat16 rows, float64 for float64.
     """
@@ -44,9 +44,7 @@ def gather_sum(
         if blocks is None:
             sum_range(indptr, indices, weights, rows, self_weight, scale, result, None, first, last)
         else:
-            sum_blocks_range(
-                indptr, indices, weights, rows, self_weight, scale, *blocks, result, None, first, last
-            )
+            sum_blocks_range(*blocks, rows, self_weight, scale, result, None, first, last)
 
     over_rows(indptr, rows.shape[1], work)
     return result
@@ -90,14 +88,14 @@ def sum_range(
 
 @kernel
 def sum_blocks_range(
-    indptr: Any,
-    indices: Any,
+    size: int,
+    base: Any,
+    starts: Any,
+    sources: Any,
     weights: Any,
     rows: Any,
     self_weight: Any,
     scale: Any,
-    size: int,
-    splits: Any,
     out: Any,
     picked: Any,
     first: int,
@@ -105,23 +103,20 @@ def sum_blocks_range(
 ) -> None:
     """`sum_range`, one block of sources after the other (`Blocks`): their rows stay in the core's own cache."""
     columns = out.shape[1]
-    for b in range(splits.shape[0] - 1):
+    for k in range(first, last):
+        _start(rows, self_weight, out, row_at(picked, k))
+    for b in range(len(base)):
+        near, begin = rows[b * size : (b + 1) * size], starts[b]
         for k in range(first, last):
-            i = row_at(picked, k)
-            if b == 0:
-                _start(rows, self_weight, out, i)
+            lo, hi = base[b] + begin[k], base[b] + begin[k + 1]
             if k + _SOON < last:
-                soon = row_at(picked, k + _SOON)
-                ask_for_entry(indices, indptr[soon] + splits[b, soon])
-                ask_for(out, row_at(picked, k + _NEXT), columns)
-            lo, hi = indptr[i] + splits[b, i], indptr[i] + splits[b + 1, i]
-            skip_lo, skip_hi = -1, -1
-            if self_weight is not None and i // size == b:
-                skip_lo, skip_hi = _own_edges(indices, lo, hi, i)
+                ask_for(out, row_at(picked, k + _SOON), columns)
+            if lo == hi:
+                continue
             for c in range(0, columns, MAX_TILE):
                 tile = min(columns - c, MAX_TILE)
                 accumulate_near(
-                    out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, _ONE_HEAD
+                    out, row_at(picked, k), near, sources, lo, -1, -1, hi, c, tile, weights, 0, _ONE_HEAD
                 )
     for k in range(first, last):
         _finish(scale, out, row_at(picked, k))

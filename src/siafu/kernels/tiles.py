@@ -295,16 +295,3 @@ def put(typing_context, rows, row, column, value):  # type: ignore[no-untyped-de
         return context.get_dummy_value()
 
     return signature, generate
-
-
-@intrinsic
-def ask_for_entry(typing_context, values, position):  # type: ignore[no-untyped-def]
-    """Bring values[position] and what follows it on its cache line, and on the next, towards the core."""
-    signature = types.void(values, types.int64)
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        table = TableCode(context, builder, signature.args[0], args[0])
-        prefetch(builder, table.address(builder, I64(0), args[1]), 2 * LINE)
-        return context.get_dummy_value()
-
-    return signature, generate

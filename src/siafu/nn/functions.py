@@ -15,6 +15,7 @@ from siafu.kernels import (
     Attention,
     Blocks,
     Table,
+    block_edges,
     block_size,
     empty_table,
     gather_attention,
@@ -24,7 +25,6 @@ from siafu.kernels import (
     gather_sum,
     pack,
     pack_heads,
-    split_rows,
 )
 from siafu.nn.tensors import Precision, as_rows, as_tensor, storage
 
@@ -156,37 +156,44 @@ def _sum(
 ) -> torch.Tensor:
     values = as_rows(x)
     kind = storage(values, precision)
-    counted = edges.weights if weighted else None
-    weights = None if counted is None else counted.astype(values.dtype, copy=False)
+    counted = edges._replace(weights=_weights(edges, values) if weighted else None)
     out = empty_table(len(values), values.shape[1], values.dtype)
     # A slab of columns at a time: the packed copy of a wide table stays small.
     for c in range(0, values.shape[1], MAX_TILE):
         rows = pack(values[:, c : c + MAX_TILE], scaling.pre, kind)
         gather_sum(
-            edges.indptr,
-            edges.indices,
-            weights,
+            *counted,
             rows,
             self_weight=scaling.self_weight,
             scale=scaling.post,
-            blocks=_blocks(graph, edges, rows),
+            blocks=_blocks(graph, counted, rows, self_loops=scaling.self_weight is None),
             out=out[:, c : c + rows.shape[1]],
         )
     return as_tensor(out, x.shape[1])
 
 
-_known_blocks: WeakKeyDictionary[Graph, dict[tuple[bool, int], Blocks]] = WeakKeyDictionary()
+def _weights(edges: Csr, values: NDArray[Any]) -> NDArray[Any] | None:
+    return None if edges.weights is None else edges.weights.astype(values.dtype, copy=False)
 
 
-def _blocks(graph: Graph, edges: Csr, rows: Table) -> Blocks | None:
-    """The blocks in which to go through `edges` for rows this wide; found once for a graph."""
+_known_blocks: WeakKeyDictionary[Graph, dict[Any, Blocks]] = WeakKeyDictionary()
+
+
+def forget_blocks(graph: Graph) -> None:
+    """Let go of the edges that gathers over `graph` have put in order; they will be again when needed."""
+    _known_blocks.pop(graph, None)
+
+
+def _blocks(graph: Graph, edges: Csr, rows: Table, *, self_loops: bool) -> Blocks | None:
+    """`edges` in the blocks that suit rows this wide, if any; put in order once for a graph."""
     size = block_size(graph.num_vertices, graph.num_edges, rows.strides[0])
     if size is None:
         return None
     known = _known_blocks.setdefault(graph, {})
-    key = edges.indices is graph.indices, size
+    weighed = None if edges.weights is None else edges.weights.dtype
+    key = edges.indices is graph.indices, size, weighed, self_loops
     if key not in known:
-        known[key] = split_rows(edges.indptr, edges.indices, size)
+        known[key] = block_edges(*edges, size, self_loops=self_loops)
     return known[key]
 
 

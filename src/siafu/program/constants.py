@@ -7,6 +7,7 @@ from torch import Tensor, fx
 
 from siafu.graph import Graph
 from siafu.nn.edgewise import gather_messages
+from siafu.nn.functions import forget_blocks
 from siafu.program.cut import Cut, is_gather
 from siafu.program.evaluate import call_target, evaluate
 
@@ -34,7 +35,9 @@ def constant_rows(parts: Cut, graph: Graph, x: Tensor, weights: dict[str, Tensor
         return call_target(node, arguments, options)
 
     with torch.no_grad():
-        return [evaluate(node, known, len(x), run) for node in parts.constants]
+        found = [evaluate(node, known, len(x), run) for node in parts.constants]
+    forget_blocks(graph)
+    return found
 
 
 def recipes(parts: Cut) -> list[str]:

@@ -1,6 +1,6 @@
 """ServerEdges: one server's edges as gathers walk them, and what all of its gathers share."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from siafu.graph import Graph
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, local_graph
-from siafu.kernels import Blocks, block_size, split_rows
+from siafu.kernels import Blocks, block_edges, block_size
 from siafu.server.restrict import edges_to, rows_read, rows_read_by
 
 Ids = NDArray[np.int64]
@@ -37,28 +37,53 @@ class Exchange:
 class Walk:
     """One direction of a server's edges, as the gathers of a phase walk them.
 
-    edges:    by own row; columns are rows of the gathered table
+    whole:    all edges by own row; columns are rows of the gathered table
     columns:  rows of the gathered table: own ones, then ghosts
     exchange: which rows other servers and this one need of each other
     ids:      [columns] global ids of the table's rows; None: the rows' numbers are the ids
+    picked:   the rows that are gathered for, ascending; None: all
+    kept:     [columns] whether anything is gathered from there; None: from everywhere
     """
 
-    edges: Csr
+    whole: Csr
     columns: int
     exchange: Exchange
     ids: Ids | None
-    _blocks: dict[int, Blocks] = field(default_factory=dict)
+    picked: Ids | None = None
+    kept: Mask | None = None
+    _blocks: dict[Any, Blocks] = field(default_factory=dict)
     _weights: dict[np.dtype[Any], NDArray[Any]] = field(default_factory=dict)
 
-    def blocks(self, row_bytes: int) -> Blocks | None:
-        """In which blocks to go through the sources of rows this long; None: in none."""
-        rows, edges = len(self.edges.indptr) - 1, int(self.edges.indptr[-1])
+    @cached_property
+    def edges(self) -> Csr:
+        """The edges that are kept, row by row."""
+        if self.kept is None:
+            return self.whole
+        return edges_to(self.whole, self.kept, at_most=_WORTH_A_COPY) or self.whole
+
+    def blocks(self, row_bytes: int, weights: DTypeLike | None, *, self_loops: bool) -> Blocks | None:
+        """The edges in the blocks that suit rows this long; None: blocks do not pay.
+
+        weights: the type of the edges' weights; None: they do not count
+        """
+        rows, edges = len(self.whole.indptr) - 1, len(self.whole.indices)
         size = block_size(rows, edges, row_bytes, sources=self.columns)
         if size is None:
             return None
-        if size not in self._blocks:
-            self._blocks[size] = split_rows(self.edges.indptr, self.edges.indices, size, sources=self.columns)
-        return self._blocks[size]
+        counted = None if weights is None else self.whole.weights
+        key = size, None if counted is None else np.dtype(weights), self_loops
+        if key not in self._blocks:
+            self._blocks[key] = block_edges(
+                self.whole.indptr,
+                self.whole.indices,
+                None if counted is None else counted.astype(np.dtype(weights), copy=False),
+                size,
+                sources=self.columns,
+                picked=self.picked,
+                kept=self.kept,
+                self_loops=self_loops,
+            )
+        return self._blocks[key]
 
     def weights(self, dtype: DTypeLike) -> NDArray[Any] | None:
         """The edges' weights in the type that rows are summed in; None: every edge weighs 1."""
@@ -155,24 +180,20 @@ class ServerEdges:
     def _forward(self, needed: Mask, rows: Ids) -> Walk:
         whole, ghosts = self._whole.forward, self.local.backward.ghosts
         if self._alone:
-            return whole
+            return replace(whole, picked=rows, _blocks={})
         owner, parts = self._partition.owner, self._partition.parts
         read = rows_read(whole.edges, rows, whole.columns)
         readers = np.concatenate([np.full(self.own, self.local.server), owner[ghosts]])
         counts = np.concatenate([needed[self.local.vertices], needed[ghosts]])
         send = rows_read_by(self.local.backward.edges, readers, counts, self.local.server, parts)
         exchange = Exchange(send, _kept(whole.exchange.receive, read))
-        # The edges are the same, so what is found out about them is shared.
-        return Walk(whole.edges, whole.columns, exchange, whole.ids, whole._blocks, whole._weights)
+        return replace(whole, exchange=exchange, picked=rows, _blocks={})
 
     def _backward(self, needed: Mask) -> Walk:
         whole = self._whole.backward
         counts = needed if whole.ids is None else needed[whole.ids]
         exchange = Exchange(_kept(whole.exchange.send, counts), _kept(whole.exchange.receive, counts))
-        edges = edges_to(whole.edges, counts, at_most=_WORTH_A_COPY)
-        if edges is None:
-            return Walk(whole.edges, whole.columns, exchange, whole.ids, whole._blocks, whole._weights)
-        return Walk(edges, whole.columns, exchange, whole.ids)
+        return Walk(whole.whole, whole.columns, exchange, whole.ids, kept=counts)
 
 
 def _kept(rows: ByServer, mask: Mask) -> ByServer:

@@ -1,5 +1,6 @@
 """Lane: one program on one graph server: what its tasks read, make and leave for each other."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from siafu.kernels import near_cache_bytes
 from siafu.nn.tally import Tally
 from siafu.program.program import GatherStep, Program, TensorPhase
+from siafu.server.interval_rows import IntervalRows, WeightGradients
 from siafu.server.local_gather import LocalGather
 from siafu.server.phase_runner import PhaseRunner
+
+_LEAST_ROWS = 2048  # of a block: fewer, and the calls cost more than the cache saves
 
 Weights = Mapping[str, Tensor]
 Seeds = Callable[[int], int]
@@ -46,6 +51,24 @@ class Labels:
     splits: dict[str, Tensor]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Some rows of an interval that a tensor phase computes together: few enough to stay in a core's cache.
+
+    first, last: own rows
+    inside:      the same rows, counted from the interval's first
+    labelled:    those of them that the last phase computes, counted from `first`; None: all
+    y, splits:   of these, as in `Labels`
+    """
+
+    first: int
+    last: int
+    inside: slice
+    labelled: Tensor | None
+    y: Tensor
+    splits: dict[str, Tensor]
+
+
 class Lane:
     """A program's tables on one server; every method runs one task, on one interval, in the calling thread.
 
@@ -68,14 +91,15 @@ class Lane:
         training: bool,
     ) -> None:
         self.program, self.bounds, self.gathers = program, bounds, gathers
-        self._vertices, self._constants, self._labels = vertices, constants, labels
-        self._rows: list[dict[str, Tensor]] = [{} for _ in bounds]
-        self._kept: list[dict[int, list[Tensor]]] = [{} for _ in bounds]
-        self._gradients: list[dict[str, Tensor]] = [{} for _ in bounds]
+        self._vertices, self._constants = vertices, constants
+        self._rows = [IntervalRows(last - first) for first, last in bounds]
         self._runners = [PhaseRunner(phase, training=training) for phase in program.phases]
         self._lasting = self._lasting_rows()
         self._itemsize = next(iter(constants.values())).element_size()
-        self._labelled = [self._labelled_rows(first, last) for first, last in bounds]
+        self._blocks = [
+            [_blocks(first, last, self._block_size(phase), labels) for first, last in bounds]
+            for phase in program.phases
+        ]
 
     @property
     def activation_bytes(self) -> int:
@@ -87,84 +111,105 @@ class Lane:
 
     def forward(self, phase: int, interval: int, weights: Weights, key: Tensor) -> Done:
         """A tensor phase that is not the last: rows come in, rows go out along the edges."""
-        step, run = self.program.phases[phase], self._runners[phase]
-        made, kept = run.forward(self._inputs(step, interval), weights, self._ids(interval), key)
-        outputs = dict(zip(step.outputs, made, strict=True))
-        self._rows[interval] |= {name: each for name, each in outputs.items() if name in self._lasting}
-        self._kept[interval][phase] = kept
-        first, last = self.bounds[interval]
-        for gather, local in self._steps(phase):
-            sent = (outputs[name] if name in outputs else self._row(name, interval) for name in gather.sent)
-            local.send(first, last, tuple(sent))
+        step, run, rows = self.program.phases[phase], self._runners[phase], self._rows[interval]
+        for block in self._blocks[phase][interval]:
+            made, kept = run.forward(self._inputs(step, rows, block), weights, self._ids(block), key)
+            outputs = dict(zip(step.outputs, made, strict=True))
+            for name, each in outputs.items():
+                if name in self._lasting:
+                    rows.put(name, block.inside, each)
+            for k, each in enumerate(kept):
+                rows.put(_kept(phase, k), block.inside, each)
+            for gather, local in self._steps(phase):
+                sent = (outputs[n] if n in outputs else self._row(n, rows, block) for n in gather.sent)
+                local.send(block.first, block.last, tuple(sent))
         return Done()
 
     def gather(self, phase: int, interval: int, weights: Weights, seeds: Seeds) -> Done:
         """The graph phase before tensor phase `phase`, for one interval's vertices."""
         first, last = self.bounds[interval]
         for gather, local in self._steps(phase - 1):
-            self._rows[interval][gather.out] = local.forward(
-                first, last, weights=weights, **_dropout(gather, seeds)
-            )
+            found = local.forward(first, last, weights=weights, **_dropout(gather, seeds))
+            self._rows[interval].lend(gather.out, found)
         return Done()
 
     def learn(self, interval: int, weights: Weights, key: Tensor) -> Done:
         """The last tensor phase with the loss and its gradient."""
         phase = len(self.program.phases) - 1
-        step, run = self.program.phases[phase], self._runners[phase]
-        rows, y, _ = self._labelled[interval]
-        inputs = [_pick(each, rows) for each in self._inputs(step, interval)]
-        loss, of_rows, gradients = run.last(inputs, weights, _pick(self._ids(interval), rows), key, y)
-        first, last = self.bounds[interval]
-        for name, gradient in zip(step.differentiated, of_rows, strict=True):
-            local = self._gatherer(phase, name)
-            if local is not None:
-                local.send_back(first, last, gradient)
-            else:
-                self._add_gradient(interval, name, _spread(gradient, rows, last - first))
-        return Done(gradients, loss)
+        step, run, rows = self.program.phases[phase], self._runners[phase], self._rows[interval]
+        total, gradients = 0.0, WeightGradients()
+        for block in self._blocks[phase][interval]:
+            inputs = [_pick(each, block.labelled) for each in self._inputs(step, rows, block)]
+            ids = _pick(self._ids(block), block.labelled)
+            loss, of_rows, of_weights = run.last(inputs, weights, ids, key, block.y)
+            total += loss
+            gradients.add(of_weights)
+            for name, gradient in zip(step.differentiated, of_rows, strict=True):
+                local = self._gatherer(phase, name)
+                if local is not None:
+                    local.send_back(block.first, block.last, gradient)
+                else:
+                    spread = _spread(gradient, block.labelled, block.last - block.first)
+                    rows.add(_gradient(name), block.inside, spread)
+        return Done(gradients.sums, total)
 
     def gather_back(self, phase: int, interval: int, weights: Weights, seeds: Seeds) -> Done:
         """The adjoint of `gather`: the gradients of what tensor phase `phase - 1` sent."""
         first, last = self.bounds[interval]
-        gradients: dict[str, Tensor] = {}
+        gradients = WeightGradients()
         for gather, local in self._steps(phase - 1):
-            of_sent, of_weights = local.backward(first, last, weights=weights, **_dropout(gather, seeds))
-            for name, gradient in zip(gather.sent, of_sent, strict=True):
+            found = local.backward(first, last, weights=weights, **_dropout(gather, seeds))
+            for name, gradient in zip(gather.sent, found.sent, strict=True):
                 if name in gather.differentiated:
-                    self._add_gradient(interval, name, gradient)
-            for name, gradient in of_weights.items():
-                gradients[name] = gradients[name] + gradient if name in gradients else gradient
-        return Done(gradients)
+                    self._rows[interval].add_whole(_gradient(name), gradient)
+            gradients.add(found.weights)
+        return Done(gradients.sums)
 
     def backward(self, phase: int, interval: int, weights: Weights, key: Tensor) -> Done:
         """The adjoint of `forward`."""
-        step, run = self.program.phases[phase], self._runners[phase]
-        found, rows = self._gradients[interval], self._rows[interval]
-        of_rows, gradients = run.backward(
-            self._inputs(step, interval),
-            {k: rows[step.outputs[k]] for k in run.reads_outputs},
-            self._kept[interval].pop(phase),
-            weights,
-            self._ids(interval),
-            key,
-            [found.pop(name) for name in step.outputs],
+        step, run, rows = self.program.phases[phase], self._runners[phase], self._rows[interval]
+        gradients = WeightGradients()
+        for block in self._blocks[phase][interval]:
+            of_rows, of_weights = run.backward(
+                self._inputs(step, rows, block),
+                {k: rows.get(step.outputs[k], block.inside) for k in run.reads_outputs},
+                [rows.get(_kept(phase, k), block.inside) for k in range(len(run.kept_shapes))],
+                weights,
+                self._ids(block),
+                key,
+                [rows.get(_gradient(name), block.inside) for name in step.outputs],
+            )
+            gradients.add(of_weights)
+            for name, gradient in zip(step.differentiated, of_rows, strict=True):
+                local = self._gatherer(phase, name)
+                if local is None:
+                    rows.add(_gradient(name), block.inside, gradient)
+                    continue
+                if rows.has(_gradient(name)):
+                    gradient = gradient + rows.get(_gradient(name), block.inside)
+                local.send_back(block.first, block.last, gradient)
+        rows.forget(
+            _gradient(name) for name in (*step.outputs, *step.differentiated) if self._is_used_up(phase, name)
         )
-        first, last = self.bounds[interval]
-        for name, gradient in zip(step.differentiated, of_rows, strict=True):
-            self._add_gradient(interval, name, gradient)
-        if phase > 0:
-            for gather, local in self._steps(phase - 1):
-                local.send_back(first, last, found.pop(gather.out))
-        return Done(gradients)
+        return Done(gradients.sums)
 
     def tally(self, interval: int, weights: Weights, key: Tensor) -> Done:
         """The last tensor phase of an evaluation: how good its rows are."""
         phase = len(self.program.phases) - 1
-        step, run = self.program.phases[phase], self._runners[phase]
-        rows, y, splits = self._labelled[interval]
-        inputs = [_pick(each, rows) for each in self._inputs(step, interval)]
-        (logits,), _ = run.forward(inputs, weights, _pick(self._ids(interval), rows), key)
-        return Done(tallies={split: Tally.of(logits[mask], y[mask]) for split, mask in splits.items()})
+        step, run, rows = self.program.phases[phase], self._runners[phase], self._rows[interval]
+        tallies: dict[str, Tally] = {}
+        for block in self._blocks[phase][interval]:
+            inputs = [_pick(each, block.labelled) for each in self._inputs(step, rows, block)]
+            (logits,), _ = run.forward(inputs, weights, _pick(self._ids(block), block.labelled), key)
+            for split, mask in block.splits.items():
+                tallies[split] = tallies.get(split, Tally()) + Tally.of(logits[mask], block.y[mask])
+        return Done(tallies=tallies)
+
+    def _block_size(self, phase: TensorPhase) -> int:
+        """Rows that make the widest of a phase's tables about as large as a core's cache."""
+        shapes = [self.program.shapes[name] for name in (*phase.inputs, *phase.outputs)]
+        widest = max(1, *(math.prod(shape) for shape in shapes))
+        return max(_LEAST_ROWS, near_cache_bytes() // (widest * self._itemsize))
 
     def _lasting_rows(self) -> set[str]:
         """Rows that a phase makes and that are read again later, other than through edges."""
@@ -194,28 +239,44 @@ class Lane:
             return None
         return next((local for gather, local in self._steps(phase - 1) if gather.out == name), None)
 
-    def _inputs(self, step: TensorPhase, interval: int) -> list[Tensor]:
-        return [self._row(name, interval) for name in step.inputs]
+    def _is_used_up(self, phase: int, name: str) -> bool:
+        """Whether no earlier phase reads the gradient of these rows after the backward task of `phase`."""
+        return name in self.program.phases[phase].outputs or self._gatherer(phase, name) is not None
 
-    def _row(self, name: str, interval: int) -> Tensor:
-        first, last = self.bounds[interval]
-        return self._constants[name][first:last] if name in self._constants else self._rows[interval][name]
+    def _inputs(self, step: TensorPhase, rows: IntervalRows, block: _Block) -> list[Tensor]:
+        return [self._row(name, rows, block) for name in step.inputs]
 
-    def _ids(self, interval: int) -> Tensor:
-        first, last = self.bounds[interval]
-        return self._vertices[first:last]
+    def _row(self, name: str, rows: IntervalRows, block: _Block) -> Tensor:
+        constant = self._constants.get(name)
+        return rows.get(name, block.inside) if constant is None else constant[block.first : block.last]
 
-    def _add_gradient(self, interval: int, name: str, gradient: Tensor) -> None:
-        found = self._gradients[interval]
-        found[name] = found[name] + gradient if name in found else gradient
+    def _ids(self, block: _Block) -> Tensor:
+        return self._vertices[block.first : block.last]
 
-    def _labelled_rows(self, first: int, last: int) -> tuple[Tensor | None, Tensor, dict[str, Tensor]]:
-        labels = self._labels
-        if labels.rows is None:
-            return None, labels.y[first:last], {s: mask[first:last] for s, mask in labels.splits.items()}
+
+def _blocks(first: int, last: int, size: int, labels: Labels) -> list[_Block]:
+    """An interval cut in blocks of about `size` rows; one if it is empty."""
+    count = max(1, round((last - first) / size))
+    bounds = [first + (last - first) * k // count for k in range(count + 1)]
+    return [_block(lo, hi, first, labels) for lo, hi in itertools.pairwise(bounds)]
+
+
+def _block(first: int, last: int, start: int, labels: Labels) -> _Block:
+    if labels.rows is None:
+        lo, hi, picked = first, last, None
+    else:
         lo, hi = (int(k) for k in torch.searchsorted(labels.rows, torch.tensor([first, last])))
-        masks = {split: mask[lo:hi] for split, mask in labels.splits.items()}
-        return labels.rows[lo:hi] - first, labels.y[lo:hi], masks
+        picked = labels.rows[lo:hi] - first
+    splits = {split: mask[lo:hi] for split, mask in labels.splits.items()}
+    return _Block(first, last, slice(first - start, last - start), picked, labels.y[lo:hi], splits)
+
+
+def _kept(phase: int, number: int) -> str:
+    return f"kept/{phase}/{number}"
+
+
+def _gradient(name: str) -> str:
+    return f"gradient/{name}"
 
 
 def _dropout(gather: GatherStep, seeds: Seeds) -> Any:

@@ -85,35 +85,25 @@ class SumGather(LocalGather):
         first: int,
         last: int,
     ) -> None:
-        indptr, indices, _ = walk.edges
-        weights = walk.weights(self._out.dtype) if self._weighted else None
         for rows, out, blocks in slabs:
-            if blocks is None:
-                sum_range(indptr, indices, weights, rows, self._self_weight, scale, out, picked, first, last)
-            else:
-                sum_blocks_range(
-                    indptr,
-                    indices,
-                    weights,
-                    rows,
-                    self._self_weight,
-                    scale,
-                    *blocks,
-                    out,
-                    picked,
-                    first,
-                    last,
-                )
+            if blocks is not None:
+                sum_blocks_range(*blocks, rows, self._self_weight, scale, out, picked, first, last)
+                continue
+            indptr, indices, _ = walk.edges
+            weights = walk.weights(self._out.dtype) if self._weighted else None
+            sum_range(indptr, indices, weights, rows, self._self_weight, scale, out, picked, first, last)
 
     def _slabs(self, walk: Walk, table: Table) -> list[tuple[Table, Table, Blocks | None]]:
         """Columns that are summed together: rows, sums, and the blocks that suit rows this wide."""
-        if self._weighted:
-            walk.weights(self._out.dtype)  # made now, by one thread
+        weighed = self._out.dtype if self._weighted else None
         slabs = []
         for c in range(0, table.shape[1], MAX_TILE):
             rows = table[:, c : c + MAX_TILE]
-            row_bytes = min(rows.shape[1] * rows.itemsize, table.strides[0])
-            slabs.append((rows, self._out[:, c : c + MAX_TILE], walk.blocks(max(row_bytes, 64))))
+            row_bytes = max(min(rows.shape[1] * rows.itemsize, table.strides[0]), 64)
+            blocks = walk.blocks(row_bytes, weighed, self_loops=self._self_weight is None)
+            if blocks is None and self._weighted:
+                walk.weights(self._out.dtype)  # made now, by one thread
+            slabs.append((rows, self._out[:, c : c + MAX_TILE], blocks))
         return slabs
 
     def _kept(self) -> list[NDArray[Any]]:
