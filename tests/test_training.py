@@ -1,8 +1,7 @@
-"""siafu.train: what it computes, what it saves, and how it goes on."""
+"""siafu.train: what it computes and what it saves."""
 
-import dataclasses
 import json
-import signal
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import siafu
-from siafu.errors import BadInput, Diverged, Interrupted
+from siafu.errors import BadInput, Diverged
 from siafu.graph import Graph
-from siafu.report.metrics import EpochMetrics
-from siafu.report.progress import Progress
 from siafu.training import Run
+from tests.oracle import train_plainly
+from tests.sessions import gcn, losses, same_weights, timeless
 from tests.toys import multi_label_graph, toy_graph
-
-TIMES = {"seconds": 0.0, "evaluate_seconds": 0.0}
-
-
-def gcn(graph: Graph, *, dropout: float = 0.5, seed: int = 0, **options: Any) -> nn.Module:
-    torch.manual_seed(seed)
-    return siafu.nn.GCN(graph.num_features, 8, 2, graph.num_classes, dropout=dropout, **options)
-
-
-def timeless(history: list[EpochMetrics]) -> list[EpochMetrics]:
-    return [dataclasses.replace(epoch, **TIMES) for epoch in history]
-
-
-def same_weights(a: nn.Module, b: nn.Module) -> bool:
-    left, right = a.state_dict(), b.state_dict()
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
-
-
-class StopAt(Progress):
-    """Presses Ctrl-C in an epoch."""
-
-    def __init__(self, epoch: int, number: signal.Signals = signal.SIGINT) -> None:
-        self.epoch = epoch
-        self.number = number
-        self.told: list[signal.Signals] = []
-
-    def epoch_ended(self, metrics: EpochMetrics) -> None:
-        if metrics.epoch == self.epoch:
-            signal.raise_signal(self.number)
-
-    def stopping(self, number: signal.Signals) -> None:
-        self.told.append(number)
 
 
 class Linear(nn.Module):
@@ -66,6 +33,20 @@ class Linear(nn.Module):
         return out
 
 
+def assert_close(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(weight, weights[name], rtol=1e-9, atol=1e-12, msg=name)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run of a GCN on the toy graph, to be copied and damaged."""
+    path = tmp_path_factory.mktemp("saved") / "run"
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=2, out=path)
+    return path
+
+
 def test_a_model_learns_the_planted_classes() -> None:
     graph = toy_graph()
     run = siafu.train(graph, gcn(graph), epochs=60)
@@ -74,37 +55,45 @@ def test_a_model_learns_the_planted_classes() -> None:
 
 def test_training_is_pytorchs_own_loop() -> None:
     graph = toy_graph()
-    ours, theirs = gcn(graph, dropout=0.0), gcn(graph, dropout=0.0)
+    ours, theirs = (gcn(graph, dropout=0.0).double() for _ in range(2))
     run = siafu.train(graph.replace(val=None), ours, epochs=5, lr=0.02, weight_decay=1e-3)
 
     optimizer = torch.optim.Adam(theirs.parameters(), lr=0.02, weight_decay=1e-3)
     rows, y = torch.from_numpy(graph.train), torch.from_numpy(graph.y)
-    losses = []
+    expected = []
     for _ in range(5):
         optimizer.zero_grad()
         loss = F.cross_entropy(theirs(graph)[rows], y[rows])
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
-    assert [epoch.train_loss for epoch in run.history] == pytest.approx(losses, rel=1e-6)
-    assert same_weights(ours, theirs)
+        expected.append(loss.item())
+    assert losses(run) == pytest.approx(expected, rel=1e-9)
+    assert_close(ours, theirs.state_dict())
 
 
-def test_decay_of_the_first_layer_leaves_the_others_alone() -> None:
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("decay", ["all", "first"])
+def test_optimizers_and_decay_are_pytorchs(optimizer: str, decay: str) -> None:
+    graph = toy_graph(val=None)
+    model = gcn(graph).double()
+    options: dict[str, Any] = {"epochs": 5, "weight_decay": 0.5, "decay": decay, "optimizer": optimizer}
+    truth = train_plainly(graph, model, dtype=torch.float64, seed=3, **options)
+    run = siafu.train(graph, model, seed=3, **options)
+    assert losses(run) == pytest.approx(truth.losses, rel=1e-9)
+    assert_close(model, truth.weights)
+
+
+def test_in_single_precision_every_score_is_the_oracles() -> None:
     graph = toy_graph()
-    ours, theirs = gcn(graph, dropout=0.0), gcn(graph, dropout=0.0)
-    siafu.train(graph.replace(val=None), ours, epochs=5, optimizer="sgd", weight_decay=0.5, decay="first")
-
-    first = list(theirs.convs[0].parameters())
-    others = [p for layer in theirs.convs[1:] for p in layer.parameters()]
-    groups = [{"params": first, "weight_decay": 0.5}, {"params": others}]
-    optimizer = torch.optim.SGD(groups, lr=0.01)
-    rows, y = torch.from_numpy(graph.train), torch.from_numpy(graph.y)
-    for _ in range(5):
-        optimizer.zero_grad()
-        F.cross_entropy(theirs(graph)[rows], y[rows]).backward()
-        optimizer.step()
-    assert same_weights(ours, theirs)
+    truth = train_plainly(graph, gcn(graph), epochs=20, weight_decay=5e-4)
+    run = siafu.train(graph, gcn(graph), epochs=20)
+    assert losses(run) == pytest.approx(truth.losses, rel=1e-5)
+    for split in ("train", "val", "test"):
+        scores = [getattr(epoch, f"{split}_accuracy") for epoch in run.history]
+        assert scores == [epoch[f"{split}_accuracy"] for epoch in truth.scores]
+    assert [epoch.val_loss for epoch in run.history] == pytest.approx(
+        [epoch["val_loss"] for epoch in truth.scores], rel=1e-5
+    )
 
 
 def test_one_seed_is_one_result_and_another_seed_another() -> None:
@@ -205,6 +194,15 @@ def test_several_labels_train_on_binary_cross_entropy_and_report_micro_f1() -> N
     assert run.summary()["test_accuracy"] > 0.65
 
 
+def test_several_labels_train_as_in_one_piece() -> None:
+    graph = multi_label_graph()
+    model = gcn(graph).double()
+    truth = train_plainly(graph, model, epochs=5, weight_decay=5e-4, dtype=torch.float64)
+    run = siafu.train(graph, model, epochs=5, servers=2, intervals=3, partition="hash")
+    assert losses(run) == pytest.approx(truth.losses, rel=1e-9)
+    assert [epoch.test_accuracy for epoch in run.history] == [each["test_accuracy"] for each in truth.scores]
+
+
 def test_probabilities_of_classes_sum_to_one_and_agree_with_predictions() -> None:
     graph = toy_graph()
     run = siafu.train(graph, gcn(graph), epochs=3)
@@ -227,12 +225,28 @@ def test_probabilities_of_classes_sum_to_one_and_agree_with_predictions() -> Non
         ({"evaluate_every": 0}, "evaluate_every"),
         ({"checkpoint_every": -1.0}, "checkpoint_every"),
         ({"resume": True}, "resume"),
+        ({"epochs": 2.5}, "epochs is 2.5"),
+        ({"mode": "fast"}, "unknown mode 'fast': choose one of sync, pipe, async"),
+        ({"mode": "async", "staleness": -1}, "staleness is -1"),
+        ({"staleness": 1}, "staleness is for mode async, and mode is pipe"),
+        ({"mode": "sync", "update_every": 2}, "update_every is for mode async, and mode is sync"),
+        ({"exact_above": 0.5}, "exact_above is for mode async"),
+        ({"mode": "async", "update_every": 0}, "update_every is 0"),
+        ({"mode": "async", "exact_above": 1.5}, "exact_above is 1.5"),
+        ({"servers": 0}, "servers is 0"),
+        ({"servers": "two"}, "servers is two"),
+        ({"servers": 211}, "211"),
+        ({"intervals": 0}, "intervals is 0"),
+        ({"partition": "alphabet", "servers": 2}, "no partition method 'alphabet'"),
+        ({"weights": "3bw"}, "unknown weight policy '3bw': choose one of"),
+        ({"weight_servers": 0}, "weight_servers is 0"),
     ],
 )
 def test_a_bad_option_is_refused_by_name(options: dict[str, Any], named: str) -> None:
     graph = toy_graph()
-    with pytest.raises(BadInput, match=named):
+    with pytest.raises(BadInput, match=named) as caught:
         siafu.train(graph, gcn(graph), **options)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_graph_without_labels_is_refused() -> None:
@@ -288,11 +302,9 @@ def test_a_model_of_ones_own_is_loaded_by_passing_it(tmp_path: Path) -> None:
     assert same_weights(Run.load(tmp_path / "run", Linear(graph)).model, run.model)
 
 
-def test_a_run_loaded_into_another_model_is_refused(tmp_path: Path) -> None:
-    graph = toy_graph()
-    siafu.train(graph, gcn(graph), epochs=2, out=tmp_path / "run")
+def test_a_run_loaded_into_another_model_is_refused(saved: Path) -> None:
     with pytest.raises(BadInput, match="another model"):
-        Run.load(tmp_path / "run", Linear(graph))
+        Run.load(saved, Linear(toy_graph()))
 
 
 @pytest.mark.parametrize(
@@ -313,9 +325,8 @@ def test_a_run_loaded_into_another_model_is_refused(tmp_path: Path) -> None:
         ("config.json", "training.normalize_features", None),
     ],
 )
-def test_a_damaged_run_is_refused(tmp_path: Path, file: str, path: str, value: object) -> None:
-    graph = toy_graph()
-    siafu.train(graph, gcn(graph), epochs=1, out=tmp_path / "run")
+def test_a_damaged_run_is_refused(saved: Path, tmp_path: Path, file: str, path: str, value: object) -> None:
+    shutil.copytree(saved, tmp_path / "run")
     contents = json.loads((tmp_path / "run" / file).read_text())
     *outer, last = path.split(".")
     place = contents
@@ -328,9 +339,8 @@ def test_a_damaged_run_is_refused(tmp_path: Path, file: str, path: str, value: o
     assert "\n" not in str(caught.value)
 
 
-def test_a_run_without_its_metrics_is_refused(tmp_path: Path) -> None:
-    graph = toy_graph()
-    siafu.train(graph, gcn(graph), epochs=1, out=tmp_path / "run")
+def test_a_run_without_its_metrics_is_refused(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved, tmp_path / "run")
     (tmp_path / "run" / "metrics.jsonl").write_text("")
     with pytest.raises(BadInput, match="no epoch that was evaluated: copy the run again"):
         Run.load(tmp_path / "run")
@@ -343,141 +353,6 @@ def test_a_run_is_refused_for_a_graph_of_another_kind() -> None:
         run.predict(graph.replace(x=graph.x[:, :4]))
     with pytest.raises(BadInput, match="classes"):
         run.evaluate(multi_label_graph())
-
-
-def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    graph = toy_graph()
-    straight = siafu.train(graph, gcn(graph), epochs=30, out=tmp_path / "straight")
-    progress = StopAt(11)
-    with pytest.raises(Interrupted, match="after epoch 11") as stopped:
-        siafu.train(graph, gcn(graph), epochs=30, out=tmp_path / "run", progress=progress)
-    assert stopped.value.exit_code == 130
-    assert progress.told == [signal.SIGINT]
-
-    resumed = siafu.train(graph, gcn(graph, seed=9), epochs=30, out=tmp_path / "run", resume=True)
-    assert timeless(resumed.history) == timeless(straight.history)
-    assert same_weights(resumed.model, straight.model)
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["epoch"] for line in lines] == list(range(1, 31))
-
-
-def test_a_best_epoch_before_the_interruption_is_still_the_best(tmp_path: Path) -> None:
-    graph = toy_graph()
-    straight = siafu.train(graph, gcn(graph), epochs=40, lr=0.1)
-    best = straight.summary()["best_epoch"]
-    assert best < 38
-    options: dict[str, Any] = {"epochs": 40, "lr": 0.1, "out": tmp_path / "run"}
-    with pytest.raises(Interrupted):
-        siafu.train(graph, gcn(graph), progress=StopAt(best + 2), **options)
-    resumed = siafu.train(graph, gcn(graph), resume=True, **options)
-    assert same_weights(resumed.model, straight.model)
-
-
-def test_attention_dropout_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    graph = toy_graph()
-    config = {"in_channels": 8, "hidden_channels": 8, "num_layers": 2, "out_channels": 3, "heads": 2}
-
-    def gat() -> nn.Module:
-        torch.manual_seed(0)
-        return siafu.nn.build("gat", {**config, "dropout": 0.6, "input_dropout": 0.6})
-
-    straight = siafu.train(graph, gat(), epochs=9)
-    with pytest.raises(Interrupted):
-        siafu.train(graph, gat(), epochs=9, out=tmp_path / "run", progress=StopAt(4))
-    resumed = siafu.train(graph, gat(), epochs=9, out=tmp_path / "run", resume=True)
-    assert timeless(resumed.history) == timeless(straight.history)
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
-def test_every_optimizer_goes_on_as_it_was(tmp_path: Path, optimizer: str) -> None:
-    graph = toy_graph()
-    options: dict[str, Any] = {"epochs": 9, "optimizer": optimizer, "decay": "first"}
-    straight = siafu.train(graph, gcn(graph), **options)
-    with pytest.raises(Interrupted):
-        siafu.train(graph, gcn(graph), out=tmp_path / "run", progress=StopAt(4), **options)
-    resumed = siafu.train(graph, gcn(graph), out=tmp_path / "run", resume=True, **options)
-    assert timeless(resumed.history) == timeless(straight.history)
-
-
-def test_sigterm_saves_too(tmp_path: Path) -> None:
-    graph = toy_graph()
-    with pytest.raises(Interrupted) as stopped:
-        siafu.train(graph, gcn(graph), epochs=9, out=tmp_path / "run", progress=StopAt(3, signal.SIGTERM))
-    assert stopped.value.exit_code == 143
-    assert (tmp_path / "run" / "checkpoint.safetensors").is_file()
-
-
-def test_signals_act_as_before_once_training_is_over(tmp_path: Path) -> None:
-    graph = toy_graph()
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    siafu.train(graph, gcn(graph), epochs=1, out=tmp_path / "run")
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-
-
-def test_a_signal_in_the_last_epoch_lets_the_run_finish(tmp_path: Path) -> None:
-    graph = toy_graph()
-    siafu.train(graph, gcn(graph), epochs=3, out=tmp_path / "run", progress=StopAt(3))
-    assert (tmp_path / "run" / "summary.json").is_file()
-
-
-def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path: Path) -> None:
-    graph = toy_graph()
-    straight = siafu.train(graph, gcn(graph), epochs=6, out=tmp_path / "run")
-    for name in ("checkpoint.safetensors", "summary.json", "model.safetensors"):
-        (tmp_path / "run" / name).unlink()
-    resumed = siafu.train(graph, gcn(graph), epochs=6, out=tmp_path / "run", resume=True)
-    assert timeless(resumed.history) == timeless(straight.history)
-
-
-def test_a_finished_run_can_go_on_for_longer(tmp_path: Path) -> None:
-    graph = toy_graph()
-    straight = siafu.train(graph, gcn(graph), epochs=20)
-    siafu.train(graph, gcn(graph), epochs=8, out=tmp_path / "run")
-    longer = siafu.train(graph, gcn(graph), epochs=20, out=tmp_path / "run", resume=True)
-    assert timeless(longer.history) == timeless(straight.history)
-    assert Run.load(tmp_path / "run").summary()["epochs"] == 20
-
-
-def test_resuming_a_finished_run_gives_it_back(tmp_path: Path) -> None:
-    graph = toy_graph()
-    run = siafu.train(graph, gcn(graph), epochs=4, out=tmp_path / "run")
-    again = siafu.train(graph, gcn(graph, seed=5), epochs=4, out=tmp_path / "run", resume=True)
-    assert again.summary() == run.summary()
-    assert same_weights(again.model, run.model)
-
-
-def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
-    graph = toy_graph()
-    siafu.train(graph, gcn(graph), epochs=4, out=tmp_path / "run")
-    with pytest.raises(BadInput, match=r"training.lr was 0.01, now 0.5"):
-        siafu.train(graph, gcn(graph), epochs=4, lr=0.5, out=tmp_path / "run", resume=True)
-    with pytest.raises(BadInput, match=r"model.config.dropout was 0.5, now 0.25"):
-        siafu.train(graph, gcn(graph, dropout=0.25), epochs=4, out=tmp_path / "run", resume=True)
-
-
-def test_resuming_with_other_data_is_refused(tmp_path: Path) -> None:
-    graph = toy_graph()
-    siafu.train(graph, gcn(graph), epochs=4, out=tmp_path / "run")
-    other = graph.replace(x=graph.x + 1)
-    with pytest.raises(BadInput, match="fingerprint"):
-        siafu.train(other, gcn(graph), epochs=4, out=tmp_path / "run", resume=True)
-
-
-def test_resuming_from_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
-    graph = toy_graph()
-    siafu.train(graph, gcn(graph), epochs=4, out=tmp_path / "run")
-    (tmp_path / "run" / "checkpoint.safetensors").write_bytes(b"\0" * 100)
-    with pytest.raises(BadInput, match=r"checkpoint.safetensors is corrupted"):
-        siafu.train(graph, gcn(graph), epochs=8, out=tmp_path / "run", resume=True)
-
-
-def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
-    graph = toy_graph()
-    for name, model in (("a", gcn(graph)), ("b", gcn(graph, norm="layer_norm"))):
-        siafu.train(graph, model, epochs=2, out=tmp_path / name)
-    (tmp_path / "a" / "checkpoint.safetensors").replace(tmp_path / "b" / "checkpoint.safetensors")
-    with pytest.raises(BadInput, match="another model"):
-        siafu.train(graph, gcn(graph, norm="layer_norm"), epochs=9, out=tmp_path / "b", resume=True)
 
 
 def test_a_graph_of_another_library_is_refused_with_the_way_in() -> None:

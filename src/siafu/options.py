@@ -8,6 +8,15 @@ from siafu.weights.policy import POLICIES
 
 MODES = ("sync", "pipe", "async")
 OPTIMIZERS = ("adam", "adamw", "sgd")
+_COUNTS = (
+    "epochs",
+    "evaluate_every",
+    "patience",
+    "servers",
+    "intervals",
+    "weight_servers",
+    "update_every",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +43,12 @@ class Options:
     exact_above: float | None
 
     def __post_init__(self) -> None:
-        for name in (
-            "epochs",
-            "evaluate_every",
-            "patience",
-            "servers",
-            "intervals",
-            "weight_servers",
-            "update_every",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise BadInput(f"{name} is {value}: give a whole number from 1 up")
-        if not 0 <= self.seed < 2**63:
-            raise BadInput(f"seed is {self.seed}: give a whole number from 0 up")
+        for name in _COUNTS:
+            self._check_whole(name, least=1)
+        self._check_whole("staleness", least=0)
+        self._check_whole("seed", least=0)
+        if self.seed >= 2**63:
+            raise BadInput(f"seed is {self.seed}: give a whole number below 2**63")
         if not (self.lr > 0 and math.isfinite(self.lr)):
             raise BadInput(f"lr is {self.lr}: give a learning rate above 0")
         if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
@@ -62,9 +63,12 @@ class Options:
             raise BadInput(f"unknown weight policy {self.weights!r}: choose one of {', '.join(POLICIES)}")
         self._check_asynchrony()
 
+    def _check_whole(self, name: str, *, least: int) -> None:
+        value = getattr(self, name)
+        if value is not None and (not isinstance(value, int) or value < least):
+            raise BadInput(f"{name} is {value}: give a whole number from {least} up")
+
     def _check_asynchrony(self) -> None:
-        if self.staleness < 0:
-            raise BadInput(f"staleness is {self.staleness}: give a whole number from 0 up")
         if self.exact_above is not None and not 0 <= self.exact_above <= 1:
             raise BadInput(f"exact_above is {self.exact_above}: give a share of right vertices, from 0 to 1")
         if self.mode == "async":

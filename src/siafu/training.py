@@ -17,6 +17,7 @@ from siafu.errors import BadInput, Interrupted
 from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition
+from siafu.nn.calling import call_model
 from siafu.options import Options
 from siafu.placement import choose_partition, describe_partition
 from siafu.program.record import mode as mode_of
@@ -279,10 +280,9 @@ class Run:
                 "give a graph of the same kind"
             )
         normalize = self.config["training"]["normalize_features"]
-        given = (model_input(graph, normalize=True),) if normalize else ()
+        x = model_input(graph, normalize=True) if normalize else None
         with mode_of(self.model, training=False), torch.no_grad():
-            logits: Tensor = self.model(graph, *given)
-        return logits
+            return call_model(self.model, graph, x)
 
     @property
     def multi_label(self) -> bool:
