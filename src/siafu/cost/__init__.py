@@ -1,0 +1,1 @@
+"""What a run costs: prices, and a meter of what was used."""

@@ -1,0 +1,1 @@
+"""Serverless threads: what runs on a Lambda, what decides how many there are, and what starts them."""
