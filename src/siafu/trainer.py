@@ -50,6 +50,7 @@ class Trainer:
     """A training: `prepare` it, `run` it, and it gives what happens; then `finish` gives the model its best weights.
 
     history:   what each epoch measured
+    busy_seconds: what tasks took from the start to the last epoch in `history`, over all threads, by kind
     programs:  what the model was compiled to, for training and for evaluation
     partition: which server owns what
     """
@@ -65,6 +66,7 @@ class Trainer:
         """programs: those of another training of this model on this graph; None: they are compiled"""
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
+        self.busy_seconds: Mapping[str, float] = {}
         self._splits = rows_of(graph)
         self._check(graph)
         self.programs = programs or compile_programs(graph, model, self._splits["train"])
@@ -102,6 +104,7 @@ class Trainer:
         for event in runtime.events():
             match event:
                 case EpochRecord():
+                    self.busy_seconds = event.busy_seconds
                     self.history.append(_metrics(event))
                     yield self.history[-1]
                 case Snapshot():

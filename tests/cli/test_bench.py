@@ -49,7 +49,16 @@ def test_the_gather_is_measured_beside_torch(store: Path) -> None:
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_an_epoch_is_measured_in_both_precisions(store: Path, model: str) -> None:
     found = last_json(["bench", "epoch", str(store), "--model", model, "--repeat", "1", "--json"])
-    assert [timing["who"] for timing in found["timings"]] == ["siafu fp32", "siafu bf16"]
+    assert [timing["who"] for timing in found["timings"]] == [
+        "siafu fp32",
+        "siafu bf16",
+        "siafu fp32, an interval a thread",
+        "siafu fp32, model(graph)",
+    ]
+    last = {"gcn": "T1(loss)", "gat": "T2(loss)"}[model]
+    assert {kind["name"] for kind in found["kinds"]} >= {"T0", "G1", last, "∇G1", "∇T0"}
+    assert all(kind["seconds"] > 0 for kind in found["kinds"])
+    assert found["busy_share"] > 0
     assert all(timing["best"] > 0 for timing in found["timings"])
 
 

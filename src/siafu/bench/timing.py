@@ -40,8 +40,13 @@ def measure(who: str, work: Callable[[], object], repeats: int) -> Timing:
         start = time.perf_counter()
         work()
         seconds.append(time.perf_counter() - start)
-    print(f"{who}: {min(seconds):.3f} s", file=sys.stderr, flush=True)
-    return Timing(who, seconds)
+    return told(Timing(who, seconds))
+
+
+def told(timing: Timing) -> Timing:
+    """`timing`, after a line about it on stderr."""
+    print(f"{timing.who}: {timing.best:.3f} s", file=sys.stderr, flush=True)
+    return timing
 
 
 def measure_peer(python: Path, who: str, arguments: list[str], repeats: int) -> Timing:
@@ -58,9 +63,7 @@ def measure_peer(python: Path, who: str, arguments: list[str], repeats: int) -> 
         causes = [line for line in lines if "Error" in line] or lines or [f"exit code {answer.returncode}"]
         raise SiafuError(f"{who} failed: {causes[-1].strip()}")
     found = json.loads(answer.stdout.strip().splitlines()[-1])
-    timing = Timing(who, found["seconds"][1:], found["peak_rss_bytes"])
-    print(f"{who}: {timing.best:.3f} s", file=sys.stderr, flush=True)
-    return timing
+    return told(Timing(who, found["seconds"][1:], found["peak_rss_bytes"]))
 
 
 def as_json(setting: dict[str, Any], timings: list[Timing]) -> str:

@@ -1,11 +1,13 @@
 """`siafu bench`: speed, side by side with others in one run."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from siafu.bench.epoch import TaskKind
     from siafu.bench.timing import Timing
     from siafu.graph import Graph
 
@@ -59,9 +61,64 @@ def epoch(
         raise BadInput(f"no model {model!r} to measure: choose gcn or gat")
     graph, store = _graph(dataset)
     wide = hidden or (128 if model == "gcn" else 64)
-    timings = bench_epoch(graph, store, model, wide, repeat, peers)  # type: ignore[arg-type]
-    _table(f"one epoch, {model} {graph.num_features}-{wide}-{graph.num_classes}, {graph!r}", timings)
-    _json(json, {"bench": "epoch", "model": model, "hidden": wide}, graph, timings)
+    found = bench_epoch(graph, store, model, wide, repeat, peers)
+    _table(f"one epoch, {model} {graph.num_features}-{wide}-{graph.num_classes}, {graph!r}", found.timings)
+    _kinds(found.kinds)
+    typer.echo(f"Threads were busy {found.busy_share:.1%} of the fp32 epochs.")
+    setting = {
+        "bench": "epoch",
+        "model": model,
+        "hidden": wide,
+        "busy_share": found.busy_share,
+        "kinds": [asdict(kind) for kind in found.kinds],
+    }
+    _json(json, setting, graph, found.timings)
+
+
+@app.command("convergence")
+def convergence(
+    datasets: Annotated[list[str], typer.Argument(help="Stores, or datasets that `siafu datasets` lists.")],
+    model: Annotated[str, typer.Option(help="gcn, gat, sage or gin.")] = "gcn",
+    hidden: Annotated[int, typer.Option(min=1, help="Width between the layers.")] = 16,
+    layers: Annotated[int, typer.Option(min=1, help="How many layers.")] = 2,
+    dropout: Annotated[float, typer.Option(help="Share of values put to zero between layers.")] = 0.5,
+    epochs: Annotated[int, typer.Option(min=1, help="How often to go over the graph.")] = 100,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.01,
+    normalize_features: Annotated[
+        bool, typer.Option("--normalize-features", help="Scale each vertex's features to sum to 1.")
+    ] = False,
+    servers: Annotated[int, typer.Option(min=1, help="Graph servers.")] = 2,
+    intervals: Annotated[int, typer.Option(min=1, help="Intervals of each: the more, the looser.")] = 8,
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each kind.")] = 3,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="A JSON file to add the results to; tables and plots are of all in it."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="An SVG file to draw the learning curves in.")] = None,
+) -> None:
+    """What asynchrony does to accuracy, and to the epochs it takes: pipe against async and its policies."""
+    from siafu import nn
+    from siafu.bench import convergence as bench
+    from siafu.bench.convergence_plot import plot as draw
+    from siafu.errors import BadInput
+    from siafu.files import replacing
+    from siafu.graph.datasets import load
+
+    if model not in nn.MODELS:
+        raise BadInput(f"no model {model!r}: choose one of {', '.join(nn.MODELS)}")
+    setting = bench.Setting(
+        model, hidden, layers, dropout, epochs, lr, normalize_features, servers, intervals, seeds
+    )
+    found: list[bench.Convergence] = []
+    for name in datasets:
+        found.append(bench.measure(load(name), name, setting, lambda line: typer.echo(line, err=True)))
+        if results is not None:
+            bench.save(found, results)
+    shown = found if results is None else bench.read(results)
+    typer.echo(bench.table(shown))
+    if plot is not None:
+        with replacing(plot) as file:
+            file.write(draw(shown).encode())
 
 
 def _graph(dataset: str) -> "tuple[Graph, Path]":
@@ -82,10 +139,23 @@ def _table(title: str, timings: "list[Timing]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("", "best s", "all s", "siafu fp32 is … × as fast", title=title, title_justify="left")
+    table = Table("", "best s", "all s", "GB", "siafu fp32 is … × as fast", title=title, title_justify="left")
     for timing in timings:
         every = " ".join(f"{seconds:.2f}" for seconds in timing.seconds)
-        table.add_row(timing.who, f"{timing.best:.3f}", every, f"{timing.best / timings[0].best:.2f}")
+        memory = f"{timing.peak_rss_bytes / 1e9:.2f}" if timing.peak_rss_bytes else ""
+        table.add_row(timing.who, f"{timing.best:.3f}", every, memory, f"{timing.best / timings[0].best:.2f}")
+    Console().print(table)
+
+
+def _kinds(kinds: "list[TaskKind]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    title = "where an fp32 epoch goes; limit: products at their peak, gathers at their own cache's bandwidth"
+    table = Table("stage", "s", "limit s", "×", title=title, title_justify="left")
+    for kind in kinds:
+        limit, ratio = (f"{kind.limit:.3f}", f"{kind.seconds / kind.limit:.2f}") if kind.limit else ("", "")
+        table.add_row(kind.name, f"{kind.seconds:.3f}", limit, ratio)
     Console().print(table)
 
 

@@ -78,6 +78,7 @@ class EpochRecord:
     training, evaluation: what its tasks measured, added up; None: it was not evaluated
     seconds:          from the end of the epoch before, without the evaluation
     evaluate_seconds: what the evaluation's tasks took, shared out over the threads
+    busy_seconds:     what all tasks took since the run began, over all threads, by kind
     """
 
     epoch: Epoch
@@ -85,6 +86,7 @@ class EpochRecord:
     evaluation: Measures | None
     seconds: float
     evaluate_seconds: float
+    busy_seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +194,6 @@ class LocalRuntime:
         }
 
     @property
-    def busy_seconds(self) -> Mapping[str, float]:
-        """What the tasks took, by kind, over all threads."""
-        return self._pool.busy_seconds
-
-    @property
     def _incarnation(self) -> Incarnation:
         return Incarnation(0)
 
@@ -277,16 +274,13 @@ class LocalRuntime:
         self._deliver((who, UpdateDone(self._incarnation, what.version)))
 
     def _record(self, what: RecordEpoch) -> None:
-        now = time.perf_counter()
-        spent = sum(
-            seconds for kind, seconds in self._pool.busy_seconds.items() if kind.startswith("evaluate")
-        )
+        now, busy = time.perf_counter(), dict(self._pool.busy_seconds)
+        spent = sum(seconds for kind, seconds in busy.items() if kind.startswith("evaluate"))
         evaluating = (spent - self._evaluated) / self._threads
         self._evaluated = spent
+        seconds = now - self._marked - evaluating
         self._happened.put(
-            EpochRecord(
-                what.epoch, what.training, what.evaluation, now - self._marked - evaluating, evaluating
-            )
+            EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy)
         )
         self._marked = now
         if self._stop_wanted:

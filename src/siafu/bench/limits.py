@@ -1,0 +1,52 @@
+"""What this machine can do at best: matrix products at their measured peak, gathers at their measured bandwidth."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from siafu.kernels import block_edges, pack, sum_blocks_range, zero_table
+from siafu.threads import run_all, thread_count
+
+
+def product_peak(rows: int = 4096, inner: int = 602, columns: int = 128) -> float:
+    """Floating-point operations a second of float32 products of this shape, one on each thread, rows in the cache."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        ends = [(torch.randn(rows, inner), torch.randn(inner, columns)) for _ in range(thread_count())]
+        seconds = _best(lambda: run_all(lambda pair: [torch.mm(*pair) for _ in range(8)], ends))
+    finally:
+        torch.set_num_threads(before)
+    return 8 * thread_count() * 2 * rows * inner * columns / seconds
+
+
+def near_bandwidth(columns: int, dtype: type[np.generic], sources: int = 4096) -> float:
+    """Bytes a second that threads gather from rows in their own cache, in a random order, with long rows of edges."""
+    rng = np.random.default_rng(0)
+    degree, count = 2048, 512
+    indptr = np.arange(count + 1, dtype=np.int64) * degree
+    indices = np.sort(rng.integers(0, sources, (count, degree)).astype(np.int32), axis=1)
+    rng.permuted(indices, axis=1, out=indices)  # one block: any order of sources will do
+    blocks = block_edges(indptr, indices.ravel(), None, sources, sources=sources)
+    values = rng.standard_normal((sources, columns)).astype(np.float32)
+    tables = [pack(values.copy(), None, dtype) for _ in range(thread_count())]
+    outs = [zero_table(count, columns, np.float32) for _ in tables]
+
+    def gather(number: int) -> None:
+        sum_blocks_range(*blocks, tables[number], None, None, outs[number], None, 0, count)
+
+    seconds = _best(lambda: run_all(gather, range(len(tables))))
+    row_bytes = int(tables[0].shape[1]) * tables[0].itemsize
+    return len(tables) * indices.size * row_bytes / seconds
+
+
+def _best(work: Callable[[], object], repeats: int = 5) -> float:
+    work()
+    found = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - start)
+    return min(found)

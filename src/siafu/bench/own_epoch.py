@@ -1,0 +1,102 @@
+"""Times Siafu's own epochs in a process of their own, so that memory is that of one training alone.
+
+    python -m siafu.bench.own_epoch STORE MODEL HIDDEN PRECISION INTERVALS REPEATS
+
+INTERVALS: a number, or "auto". Prints one JSON object: the seconds of each epoch after the first, the peak memory, and of
+these epochs together the seconds by kind of task, over all threads.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from siafu import nn
+from siafu.errors import BadInput
+from siafu.graph import Graph, read_store
+from siafu.options import Options
+from siafu.placement import choose_partition
+from siafu.report.machine import peak_rss_bytes
+from siafu.report.metrics import EpochMetrics
+from siafu.threads import thread_count
+from siafu.trainer import Trainer
+
+_GAT = {"heads": 8, "out_heads": 1, "act": "elu"}
+
+
+def main() -> None:
+    store, model, hidden, precision, intervals, repeats = sys.argv[1:]
+    graph = read_store(Path(store), verify=False)
+    wanted = None if intervals == "auto" else int(intervals)
+    trainer = make_trainer(graph, model, int(hidden), precision, wanted, epochs=int(repeats) + 2)
+    print(json.dumps(run(trainer)))
+
+
+def two_layers(graph: Graph, model: str, hidden: int, precision: str) -> nn.GNN:
+    """The model that is measured."""
+    if graph.y is None or graph.train is None or graph.multi_label:
+        raise BadInput("bench epoch wants a graph with classes and a training split: try reddit-small")
+    torch.manual_seed(0)
+    return nn.build(
+        model,
+        {
+            "in_channels": graph.num_features,
+            "hidden_channels": hidden,
+            "num_layers": 2,
+            "out_channels": graph.num_classes,
+            "precision": precision,
+            **(_GAT if model == "gat" else {}),
+        },
+    )
+
+
+def make_trainer(
+    graph: Graph, model: str, hidden: int, precision: str, intervals: int | None, *, epochs: int
+) -> Trainer:
+    """Trained in mode pipe, and evaluated after the last epoch only."""
+    network = two_layers(graph, model, hidden, precision)
+    options = Options(
+        epochs=epochs,
+        lr=0.01,
+        weight_decay=0.0,
+        decay="all",
+        optimizer="adam",
+        seed=0,
+        patience=None,
+        normalize_features=False,
+        evaluate_every=epochs,
+        mode="pipe",
+        staleness=0,
+        servers=1,
+        intervals=intervals,
+        partition="auto",
+        weights="stash",
+        weight_servers=1,
+        update_every=None,
+        exact_above=None,
+    )
+    return Trainer(graph, network, options, choose_partition(graph, 1, "auto"))
+
+
+def run(trainer: Trainer) -> dict[str, Any]:
+    """Train; the first epoch warms up and the last is evaluated, so neither counts."""
+    trainer.prepare()
+    seconds, busy = [], []
+    for event in trainer.run():
+        if isinstance(event, EpochMetrics):
+            seconds.append(event.seconds)
+            busy.append(trainer.busy_seconds)
+    between = {kind: spent - busy[0].get(kind, 0.0) for kind, spent in busy[-2].items()}
+    return {
+        "seconds": seconds[1:-1],
+        "peak_rss_bytes": peak_rss_bytes(),
+        "busy_seconds": between,
+        "threads": thread_count(),
+        "intervals": trainer.interval_counts[0],
+    }
+
+
+if __name__ == "__main__":
+    main()
