@@ -1,0 +1,370 @@
+"""Controller: the machine that gives one graph server's tensor tasks to Lambdas."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from siafu.serverless.alarms import Alarms
+from siafu.serverless.backoff import Backoff, Jitter
+from siafu.serverless.clock import Clock
+from siafu.serverless.controller_options import ControllerOptions
+from siafu.serverless.events import (
+    ClockAdvanced,
+    CountChanged,
+    Event,
+    InvocationEnded,
+    LambdaAsks,
+    ResultArrived,
+    TaskQueued,
+    TasksAbandoned,
+)
+from siafu.serverless.failure import Failure, FailureKind
+from siafu.serverless.fleet import NOBODY, Fleet, Lambda, Standing
+from siafu.serverless.ids import InvocationId, PeerId, Seconds
+from siafu.serverless.instructions import (
+    Cancel,
+    Deliver,
+    Dismiss,
+    Drop,
+    Fail,
+    Instruction,
+    Invoke,
+    OfferTask,
+    Reason,
+    WakeAt,
+)
+from siafu.serverless.patience import Patience
+from siafu.serverless.task_table import TaskState, TaskTable
+
+_Name = Literal["late", "over", "hold"]
+_Alarm = tuple[_Name, InvocationId | None]
+_HOLD: _Alarm = ("hold", None)
+_SOON = 1e-3  # seconds: alarms so close go off together; finer than this, clocks that wake us need not be
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a controller saw.
+
+    invocations: Lambdas asked for
+    delivered:   tasks that have their result
+    relaunched:  tasks given to another Lambda because one was late
+    retried:     tasks given to another because one ended, or brought garbage
+    dropped:     results thrown away, by reason
+    strangers:   asks of Lambdas that had ended, or that were invoked twice
+    failures:    invocations that came to nothing, by kind
+    """
+
+    invocations: int = 0
+    delivered: int = 0
+    relaunched: int = 0
+    retried: int = 0
+    dropped: Counter[Reason] = field(default_factory=Counter)
+    strangers: int = 0
+    failures: Counter[FailureKind] = field(default_factory=Counter)
+
+
+class _Hopeless(Exception):
+    """Trying again cannot mend it; the message is the user's."""
+
+
+class Controller:
+    """Gives tensor tasks to Lambdas that ask, and sees to it that each gets one result, or fails with a reason.
+
+    Why nothing hangs: a task that has no result waits, or has a runner. A runner has an alarm: it answers, ends, or is
+    late, and then the task waits. While tasks wait, Lambdas are invoked, unless as many are under way as may be, or a
+    setback is waited out. Each of those has an alarm too: to be late, to be over, to have waited. A task can be given
+    out `attempts` times, and setbacks can follow each other `setbacks` times, so it ends.
+
+    Why no result counts twice: the first valid one takes the task out of the table, and task numbers do not come again.
+    """
+
+    def __init__(self, options: ControllerOptions, jitter: Jitter) -> None:
+        self.counts = Counts()
+        self.count = options.count
+        self._options = options
+        self._clock = Clock()
+        self._tasks = TaskTable()
+        self._fleet = Fleet()
+        self._alarms: Alarms[_Alarm] = Alarms()
+        self._patience = Patience(options.ratio, options.floor, options.default)
+        self._backoff = Backoff(options.wait, options.longest_wait, jitter)
+        self._setbacks = 0
+        self._waits = 0
+        self._held_since: Seconds = -1.0
+        self._held = False
+        self._reached = False
+        self._told: Seconds | None = None
+        self._failed = False
+        self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
+            TaskQueued: self._queued,
+            TasksAbandoned: lambda _, __: self._tasks.clear(),
+            CountChanged: self._count_changed,
+            ClockAdvanced: self._clock_advanced,
+            LambdaAsks: self._asked,
+            ResultArrived: self._arrived,
+            InvocationEnded: self._ended,
+        }
+
+    def handle(self, event: Event) -> list[Instruction]:
+        out: list[Instruction] = []
+        if self._failed:
+            return out
+        self._clock.hear(event.now)
+        try:
+            self._handlers[type(event)](event, out)
+            for name, invocation in self._alarms.due(self._clock.now + _SOON):
+                self._ring(name, invocation, out)
+            self._offer_tasks(out)
+            self._invoke(out)
+        except _Hopeless as reason:
+            self._failed = True
+            out.append(Fail(str(reason)))
+            return out
+        self._tell_alarm(out)
+        return out
+
+    @property
+    def num_waiting(self) -> int:
+        """Tasks that no Lambda is at."""
+        return self._tasks.num_waiting
+
+    @property
+    def num_outstanding(self) -> int:
+        """Tasks that have no result yet."""
+        return len(self._tasks)
+
+    def waiting(self) -> list[str]:
+        """What waits for what, in words."""
+        tasks = [
+            f"task {each.id} ({each.kind}) "
+            + ("waits for a Lambda" if each.runner is None else f"is at Lambda {each.runner}")
+            + f", given out {each.attempts} times"
+            for each in self._tasks
+        ]
+        lambdas = [
+            f"Lambda {each.id} in slot {each.slot} is {each.standing.value}, asked for at {each.made:.3f}"
+            for each in self._fleet
+        ]
+        held = [f"no Lambda is asked for after {self._setbacks} setbacks"] if self._held else []
+        return tasks + lambdas + held
+
+    # From the runtime
+
+    def _queued(self, event: TaskQueued, out: list[Instruction]) -> None:
+        self._tasks.add(event.task, event.kind, event.priority)
+
+    def _count_changed(self, event: CountChanged, out: list[Instruction]) -> None:
+        self.count = event.count
+        while self._fleet.num_trusted > self.count and (idle := self._fleet.first_idle) is not None:
+            self._dismiss(idle, out)
+
+    def _clock_advanced(self, event: ClockAdvanced, out: list[Instruction]) -> None:
+        self._told = None  # the runtime has woken us, and owes nothing more
+
+    # From Lambdas
+
+    def _asked(self, event: LambdaAsks, out: list[Instruction]) -> None:
+        found = self._fleet.get(event.invocation)
+        if found is None or found.peer not in (NOBODY, event.peer):
+            self.counts.strangers += 1
+            out.append(Dismiss(event.invocation, event.peer))
+            return
+        self._heard_of(found, event.peer)
+        if found.standing is Standing.DOUBTED and self._fleet.num_trusted < self.count:
+            found.standing = Standing.TRUSTED
+        if found.standing is not Standing.TRUSTED or self._fleet.num_trusted > self.count:
+            self._dismiss(found, out)
+        elif (task := self._current(found)) is not None:
+            out.append(OfferTask(found.id, found.peer, task.id))  # the first offer may not have come through
+        else:
+            found.task = None
+            self._alarms.clear(("late", found.id))
+            self._fleet.rest(found)
+
+    def _heard_of(self, member: Lambda, peer: PeerId) -> None:
+        member.peer = peer
+        self._reached = True
+        if member.made > self._held_since:
+            self._setbacks = 0
+
+    def _dismiss(self, member: Lambda, out: list[Instruction]) -> None:
+        self._part_with(member)
+        out.append(Dismiss(member.id, member.peer))
+        self.counts.retried += self._take_back(member, self._left("a Lambda asked for another instead"))
+
+    def _arrived(self, event: ResultArrived, out: list[Instruction]) -> None:
+        task = self._tasks.get(event.task)
+        if task is not None and event.invocation not in task.offered:
+            self._drop(event, "stranger", out)
+        elif not event.valid:
+            self._drop(event, "garbage", out)
+            self._distrust(event.invocation, out)
+        elif task is None:
+            self._drop(event, "duplicate", out)
+            self._done_with(event)
+        else:
+            self._patience.learn(task.kind, self._clock.now - task.offered[event.invocation])
+            self._tasks.finish(task)
+            self.counts.delivered += 1
+            out.append(Deliver(task.id, event.invocation))
+            self._done_with(event)
+
+    def _drop(self, event: ResultArrived, reason: Reason, out: list[Instruction]) -> None:
+        self.counts.dropped[reason] += 1
+        out.append(Drop(event.task, event.invocation, reason))
+
+    def _done_with(self, event: ResultArrived) -> None:
+        """Who brought a result of what it was at will ask for more, or end."""
+        sender = self._fleet.get(event.invocation)
+        if sender is not None and sender.task == event.task:
+            sender.task = None
+            if sender.standing is not Standing.DISMISSED:
+                self._expect(sender, self._options.start)
+
+    def _distrust(self, sender: InvocationId, out: list[Instruction]) -> None:
+        """A Lambda that brings garbage is given nothing more."""
+        found = self._fleet.get(sender)
+        if found is None:
+            return
+        self._part_with(found)
+        out.append(Cancel(found.id))
+        trouble = Failure(FailureKind.UNFIT, self._options.where, "its result was not what its program makes")
+        self.counts.retried += self._take_back(found, trouble)
+
+    # From the invoker
+
+    def _ended(self, event: InvocationEnded, out: list[Instruction]) -> None:
+        found = self._fleet.get(event.invocation)
+        if found is None:
+            return
+        failure = event.failure
+        if failure is not None:
+            self.counts.failures[failure.kind] += 1
+            if failure.is_final:
+                self._give_up(f"a Lambda cannot be had: {failure}")
+        self._remove(found, failure or self._left("a Lambda left without doing it"))
+
+    def _set_back(self, failed: Lambda, failure: Failure) -> None:
+        """A new Lambda did not come. Wait before the next, longer each time that none of the new ones comes."""
+        if failed.made <= self._held_since:
+            return  # it was asked for together with one that failed before, and is waited for already
+        self._setbacks += 1
+        if self._setbacks >= self._bearable(failure) and not self._fleet.has_worker:
+            self._give_up(f"no Lambda came in {self._setbacks} tries: {failure}")
+        self._waits += 1
+        self._held = True
+        self._held_since = self._clock.now
+        self._alarms.set(_HOLD, self._clock.now + self._backoff.wait(self._setbacks, self._waits))
+
+    def _bearable(self, failure: Failure) -> int:
+        """How many setbacks in a row are too many. What fails from the start will not mend itself; a platform may."""
+        passing = failure.kind in (FailureKind.THROTTLED, FailureKind.UNAVAILABLE)
+        return self._options.setbacks if self._reached or passing else self._options.first_setbacks
+
+    def _give_up(self, message: str) -> None:
+        if len(self._tasks):  # else no one waits for a Lambda: there is time to find out when someone does
+            raise _Hopeless(message)
+
+    def _silent(self, detail: str) -> Failure:
+        return Failure(FailureKind.SILENT, self._options.where, detail)
+
+    def _left(self, detail: str) -> Failure:
+        return Failure(FailureKind.TIMED_OUT, self._options.where, detail)
+
+    # Time
+
+    def _ring(self, name: _Name, invocation: InvocationId | None, out: list[Instruction]) -> None:
+        found = None if invocation is None else self._fleet.get(invocation)
+        if found is None:
+            self._held = False
+        elif name == "over":
+            self._remove(found, self._left("a Lambda did not report its end"))
+        elif found.standing is Standing.TRUSTED:
+            self._doubt(found)
+        else:
+            self._part_with(found)
+            out.append(Cancel(found.id))
+
+    def _doubt(self, late: Lambda) -> None:
+        """Another may take its place; it may still come back."""
+        late.standing = Standing.DOUBTED
+        self._expect(late, late.patience)
+        if not late.has_come:
+            self._set_back(late, self._silent(f"no word from a Lambda in {late.patience:.0f} s"))
+        self.counts.relaunched += self._take_back(late, self._left(f"no answer in {late.patience:.3g} s"))
+
+    def _expect(self, member: Lambda, patience: Seconds) -> None:
+        """It is late when it is not heard of for so long."""
+        member.patience = patience
+        self._alarms.set(("late", member.id), self._clock.now + patience)
+
+    def _tell_alarm(self, out: list[Instruction]) -> None:
+        due = self._alarms.next()
+        if due is None:
+            return
+        shown = self._clock.shown_at(due)
+        if self._told is None or shown < self._told:
+            self._told = shown
+            out.append(WakeAt(shown))
+
+    # Lambdas come and go
+
+    def _invoke(self, out: list[Instruction]) -> None:
+        """As many as there are tasks that wait, and as may be."""
+        if self._held or not self._tasks.num_waiting:
+            return
+        fleet, count = self._fleet, self.count
+        wanted = self._tasks.num_waiting - fleet.num_starting
+        room = min(count - fleet.num_trusted, count + self._options.spares - len(fleet))
+        for _ in range(min(wanted, room)):
+            made = fleet.make(self._clock.now)
+            self.counts.invocations += 1
+            self._expect(made, self._options.start)
+            self._alarms.set(("over", made.id), self._clock.now + self._options.lifetime)
+            out.append(Invoke(made.id, made.slot))
+
+    def _part_with(self, member: Lambda) -> None:
+        """It gets no task any more, and is waited for no longer; a result of it that is still to come may count."""
+        member.standing = Standing.DISMISSED
+        self._fleet.wake(member)
+        self._alarms.clear(("late", member.id))
+
+    def _remove(self, member: Lambda, trouble: Failure) -> None:
+        """It has ended."""
+        self._fleet.remove(member)
+        self._alarms.clear(("late", member.id))
+        self._alarms.clear(("over", member.id))
+        # One that was doubted before it came has been counted as a setback then.
+        if not member.has_come and member.standing is Standing.TRUSTED:
+            self._set_back(member, trouble)
+        self.counts.retried += self._take_back(member, trouble)
+
+    # Tasks
+
+    def _offer_tasks(self, out: list[Instruction]) -> None:
+        while (idle := self._fleet.last_idle) is not None and (task := self._tasks.first()) is not None:
+            self._fleet.wake(idle)
+            self._offer(idle, task, out)
+
+    def _offer(self, member: Lambda, task: TaskState, out: list[Instruction]) -> None:
+        self._tasks.give(task, member.id, self._clock.now)
+        member.task = task.id
+        self._expect(member, self._patience.of(task.kind, task.attempts))
+        out.append(OfferTask(member.id, member.peer, task.id))
+
+    def _current(self, member: Lambda) -> TaskState | None:
+        """The task that a Lambda is expected to do; None: none, or it has become another's."""
+        task = None if member.task is None else self._tasks.get(member.task)
+        return task if task is not None and task.runner == member.id else None
+
+    def _take_back(self, member: Lambda, trouble: Failure) -> bool:
+        """Whether a task is to be done by another. Who had it may still bring its result."""
+        task = self._current(member)
+        if task is None:
+            return False
+        if task.attempts >= self._options.attempts:
+            raise _Hopeless(f"{task.kind} came to nothing {task.attempts} times, last: {trouble}")
+        self._tasks.take_back(task)
+        return True

@@ -1,0 +1,105 @@
+"""Fleet: the Lambdas that have been asked for and have not ended."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from siafu.serverless.ids import InvocationId, PeerId, Seconds, SlotId, TaskId
+
+NOBODY = PeerId("")
+
+
+class Standing(Enum):
+    """What is expected of a Lambda: trusted, it counts; doubted, it was late, and another may take its place;
+    dismissed, it gets no task any more."""
+
+    TRUSTED = "trusted"
+    DOUBTED = "doubted"
+    DISMISSED = "dismissed"
+
+
+@dataclass(slots=True)
+class Lambda:
+    """One Lambda.
+
+    made:     when it was asked for
+    peer:     who speaks for it; `NOBODY`: it has not been heard of
+    task:     what it is at, whether or not another was given the same since
+    patience: how long it may be silent
+    """
+
+    id: InvocationId
+    slot: SlotId
+    made: Seconds
+    standing: Standing = Standing.TRUSTED
+    peer: PeerId = NOBODY
+    task: TaskId | None = None
+    patience: Seconds = 0.0
+
+    @property
+    def has_come(self) -> bool:
+        return self.peer != NOBODY
+
+
+class Fleet:
+    def __init__(self) -> None:
+        self.made = 0
+        self._alive: dict[InvocationId, Lambda] = {}
+        self._idle: dict[InvocationId, Lambda] = {}
+
+    def __len__(self) -> int:
+        return len(self._alive)
+
+    def __iter__(self) -> Iterator[Lambda]:
+        return iter(self._alive.values())
+
+    def get(self, invocation: InvocationId) -> Lambda | None:
+        return self._alive.get(invocation)
+
+    def make(self, now: Seconds) -> Lambda:
+        """A new one, in the lowest slot that is free."""
+        used = {each.slot for each in self._alive.values()}
+        slot = next(each for each in range(len(used) + 1) if each not in used)
+        made = Lambda(InvocationId(self.made), SlotId(slot), now)
+        self.made += 1
+        self._alive[made.id] = made
+        return made
+
+    def remove(self, member: Lambda) -> None:
+        del self._alive[member.id]
+        self._idle.pop(member.id, None)
+
+    def rest(self, member: Lambda) -> None:
+        """It asked, and there is nothing to do."""
+        self._idle[member.id] = member
+
+    def wake(self, member: Lambda) -> None:
+        """It is not idle, if it was."""
+        self._idle.pop(member.id, None)
+
+    @property
+    def last_idle(self) -> Lambda | None:
+        """Of the idle, the one that worked last: the others have the more time to leave, and stop costing."""
+        return next(reversed(self._idle.values()), None)
+
+    @property
+    def first_idle(self) -> Lambda | None:
+        """The one that has been idle longest."""
+        return next(iter(self._idle.values()), None)
+
+    @property
+    def num_trusted(self) -> int:
+        return sum(each.standing is Standing.TRUSTED for each in self._alive.values())
+
+    @property
+    def num_starting(self) -> int:
+        """Those that will ask for a task, as far as one can expect."""
+        return sum(
+            each.standing is Standing.TRUSTED and each.task is None and each.id not in self._idle
+            for each in self._alive.values()
+        )
+
+    @property
+    def has_worker(self) -> bool:
+        """Whether one that may be given tasks has been heard of."""
+        return any(each.standing is Standing.TRUSTED and each.has_come for each in self._alive.values())
