@@ -1,0 +1,1 @@
+"""Where Lambdas run, one file each: processes of this machine, AWS."""
