@@ -7,7 +7,7 @@ Parts of the outputs need no credit: a Lambda's socket blocks until the server h
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -127,7 +127,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Lambda → graph server: I shall not finish this."""
+    """Lambda → graph server: I shall not finish this; also the answer to Cancel."""
 
     lease: int
     why: str
@@ -138,6 +138,13 @@ class Cancel:
     """Graph server → Lambda: nobody waits for this any more."""
 
     lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dismiss:
+    """Graph server → Lambda: there will be nothing more for you."""
+
+    invocation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +189,7 @@ class NoWeights:
 class Refused:
     """Server → Lambda: what you said cannot be, and I shall not listen further."""
 
-    why: str = field(default="")
+    why: str
 
 
 Message = (
@@ -197,6 +204,7 @@ Message = (
     | Result
     | GiveBack
     | Cancel
+    | Dismiss
     | Leave
     | Left
     | AskWeights

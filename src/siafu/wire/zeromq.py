@@ -16,7 +16,7 @@ from siafu.wire.codec import decode, encode, size
 from siafu.wire.doorman import Doorman
 from siafu.wire.keys import Keys, check_key
 from siafu.wire.link import LinkLost, Peer, Traffic
-from siafu.wire.messages import MOST_CREDIT, Message
+from siafu.wire.messages import MOST_CREDIT, Message, Refused
 from siafu.wire.refusal import Refusal, Refusals
 
 LARGEST_FRAME = 64 << 20
@@ -112,7 +112,12 @@ class ZmqListener:
         buffers = [frame.buffer for frame in frames]
         self.traffic.came(size(buffers))
         try:
-            return Peer(bytes(address.buffer), self._key_of(address)), decode(buffers)
+            peer = Peer(bytes(address.buffer), self._key_of(address))
+            try:
+                return peer, decode(buffers)
+            except Refusal as refusal:
+                self.send(peer, Refused(str(refusal)))
+                raise
         except Refusal as refusal:
             self.refusals.add(refusal.reason, str(refusal))
             return None

@@ -1,0 +1,80 @@
+"""DeskLoop: the thread in which a server's desks hear what comes to its listener."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from siafu.wire import messages as say
+from siafu.wire.link import Listener, Peer
+from siafu.wire.refusal import Refusal, Refusals
+
+_TURN_SECONDS = 0.5
+
+
+class Desk(Protocol):
+    """What answers to some kinds of messages."""
+
+    @property
+    def hears(self) -> Sequence[type[say.Message]]: ...
+
+    def receive(self, peer: Peer, message: say.Message) -> None:
+        """May raise a Refusal: the peer is told, and it is counted."""
+
+
+class DeskLoop:
+    """Runs desks, and whatever `call` is given, one after the other in one thread.
+
+    on_failure: hears, in that thread, of an error that is not a peer's fault; the loop has ended then
+    """
+
+    def __init__(
+        self, listener: Listener, desks: Sequence[Desk], on_failure: Callable[[BaseException], None]
+    ) -> None:
+        self.refusals = Refusals("desk")
+        self._listener = listener
+        self._desks = {kind: desk for desk in desks for kind in desk.hears}
+        self._on_failure = on_failure
+        self._calls: deque[Callable[[], None]] = deque()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="siafu-desk", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Have `work` done in the loop's thread, soon. From any thread."""
+        self._calls.append(work)
+        self._listener.wake()
+
+    def stop(self) -> None:
+        """End the thread; the listener stays open. Calls that were not made yet are not made."""
+        self._stopping.set()
+        self._listener.wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def turn(self, seconds: float) -> None:
+        """Make all calls and hear at most one message: what the thread does over and over."""
+        heard = self._listener.receive(seconds)
+        while self._calls:
+            self._calls.popleft()()
+        if heard is not None:
+            self._hear(*heard)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self.turn(_TURN_SECONDS)
+        except BaseException as error:
+            self._on_failure(error)
+
+    def _hear(self, peer: Peer, message: say.Message) -> None:
+        try:
+            desk = self._desks.get(type(message))
+            if desk is None:
+                raise Refusal("unexpected", f"{type(message).__name__}, which nobody here answers to")
+            desk.receive(peer, message)
+        except Refusal as refusal:
+            self.refusals.add(refusal.reason, str(refusal))
+            self._listener.send(peer, say.Refused(str(refusal)[:1000]))

@@ -1,0 +1,271 @@
+"""Visit: one invocation at a graph server: it asks for tasks, does them, and says when it leaves."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from siafu.errors import SiafuError
+from siafu.serverless.failure import one_line
+from siafu.serverless.payload import Endpoint, Payload
+from siafu.serverless.receipt import Receipt
+from siafu.serverless.task_spec import TaskSpec
+from siafu.serverless.warm import Purpose, Warm
+from siafu.wire import messages as say
+from siafu.wire.link import Link, LinkLost
+from siafu.wire.refusal import Refusal
+from siafu.wire.tensors import Array
+
+WINDOW = 8
+"""Parts that may be under way to us while we compute."""
+_SIGN_OF_LIFE_SECONDS = 5.0
+_FAREWELL_SECONDS = 1.0
+
+SecondsLeft = Callable[[], float]
+"""How long the platform lets the invocation run on."""
+
+
+class _Cancelled(Exception):
+    """Nobody waits for the task any more."""
+
+
+class _OutOfTime(Exception):
+    """The platform is about to end the invocation."""
+
+
+class _Dismissed(Exception):
+    """The server has nothing more for us."""
+
+
+class _NoWeights(SiafuError):
+    """The weight server does not have what the task needs."""
+
+
+class Visit:
+    """Runs until there is nothing to do, or no time to do it in."""
+
+    def __init__(self, payload: Payload, warm: Warm, seconds_left: SecondsLeft) -> None:
+        self._payload, self._warm, self._seconds_left = payload, warm, seconds_left
+        self._receipt = Receipt(payload.run, payload.invocation, payload.slot, cold=int(not warm.invocations))
+        self._stall = payload.stall_ms / 1000
+        self._computing = self._waiting = self._longest_task = 0.0
+        self._lease: int | None = None
+
+    def run(self) -> Receipt:
+        """The whole visit; whatever the servers do, there is a receipt."""
+        began, receipt, before = time.perf_counter(), self._receipt, self._warm.traffic()
+        self._warm.begin(self._payload.run)
+        try:
+            receipt.ended = self._serve()
+            self._leave()
+        except (LinkLost, Refusal) as trouble:
+            receipt.ended = "lost" if isinstance(trouble, LinkLost) else "refused"
+            receipt.why = one_line(str(trouble))
+            self._warm.close()  # whatever still comes through them is not for us
+        after = self._warm.traffic()
+        receipt.bytes_in, receipt.bytes_out = after[0] - before[0], after[1] - before[1]
+        receipt.compute_ms, receipt.wait_ms = round(1000 * self._computing), round(1000 * self._waiting)
+        receipt.total_ms = round(1000 * (time.perf_counter() - began))
+        return receipt
+
+    def _serve(self) -> str:
+        """Do tasks; why there are no more."""
+        try:
+            self._say_hello()
+            while True:
+                offer = self._next_offer()
+                if offer is None:
+                    return "idle"
+                self._do(offer)
+                if self._receipt.tasks == self._payload.tasks:
+                    return "enough"
+                self._check_time()
+                self._send(say.Ask(WINDOW))
+        except _Dismissed:
+            return "dismissed"
+        except _OutOfTime:
+            return "deadline"
+
+    def _say_hello(self) -> None:
+        """Find the server, and ask for the first task with the same breath."""
+        hello = say.Hello(
+            self._payload.run, self._payload.invocation, self._payload.slot, self._warm.programs
+        )
+        welcome = say.Welcome(self._payload.invocation)
+        self._question("tasks", self._payload.graph, [hello, say.Ask(WINDOW)], lambda heard: heard == welcome)
+
+    def _check_time(self) -> None:
+        """Stop while there is time for it: another task may take as long as the longest so far, and longer."""
+        if self._seconds_left() < max(self._payload.margin_ms / 1000, 2 * self._longest_task):
+            raise _OutOfTime
+
+    def _next_offer(self) -> say.Offer | None:
+        """None: none came in time."""
+        until = time.perf_counter() + self._payload.idle_ms / 1000
+        while (rest := until - time.perf_counter()) > 0:
+            heard = self._hear(rest)
+            if isinstance(heard, say.Offer):
+                return heard
+        return None
+
+    def _do(self, offer: say.Offer) -> None:
+        """A task; if it cannot be done, say so: another Lambda may have more luck."""
+        began = time.perf_counter()
+        self._lease = offer.lease
+        try:
+            self._work(offer)
+            self._receipt.tasks += 1
+            self._receipt.rows += offer.rows
+        except (LinkLost, Refusal):
+            raise
+        except _Cancelled:
+            self._give_back("cancelled")
+        except (_OutOfTime, _Dismissed):
+            self._give_back("no time left")
+            raise
+        except Exception as error:  # whatever a program meets: the server must hear of it
+            self._give_back(one_line(f"{type(error).__name__}: {error}"))
+        finally:
+            self._lease = None
+            self._longest_task = max(self._longest_task, time.perf_counter() - began)
+
+    def _give_back(self, why: str) -> None:
+        assert self._lease is not None
+        self._receipt.given_back += 1
+        self._send(say.GiveBack(self._lease, why))
+
+    def _work(self, offer: say.Offer) -> None:
+        program = self._warm.program(offer.program)
+        if program is None or not 1 <= offer.parts <= max(1, offer.rows):
+            raise Refusal("unexpected", "an offer of a program that never came, or in parts that cannot be")
+        computed, waited = self._computing, self._waiting
+        spec = program.spec(offer.precision)
+        spec.check(spec.whole_inputs, offer.tensors, offer.rows)
+        constant = self._weights(offer, spec) | dict(offer.tensors)
+        parts = self._parts(offer, spec)
+        if not self._payload.streaming:
+            parts = iter(list(parts))
+        sums: dict[str, Array] = {}
+        for part, rows, tensors in parts:
+            began = time.perf_counter()
+            found = program.run(constant | tensors, rows)
+            outputs = dict(zip(spec.program.output_names, found, strict=True))
+            sums = {name: outputs[name] + sums[name] if name in sums else outputs[name] for name in spec.sums}
+            self._computing += time.perf_counter() - began
+            if spec.row_outputs:
+                made = {name: outputs[name] for name in spec.row_outputs}
+                self._send(say.OutputPart(offer.lease, part, made))
+        took = round(1e6 * (self._computing - computed)), round(1e6 * (self._waiting - waited))
+        self._send(say.Result(offer.lease, *took, sums))
+
+    def _parts(self, offer: say.Offer, spec: TaskSpec) -> Iterator[tuple[int, int, dict[str, Array]]]:
+        """Each part's number, rows and inputs, as they come; for each that came another may set out."""
+        for part in range(offer.parts):
+            first, last = say.part_bounds(offer.rows, offer.parts, part)
+            message = self._next_part(offer.lease)
+            if message.part != part:
+                raise Refusal("unexpected", f"part {message.part} of a task's rows, not {part}")
+            spec.check(spec.row_inputs, message.tensors, last - first)
+            if part + WINDOW < offer.parts:
+                self._send(say.Credit(offer.lease, 1))
+            yield part, last - first, dict(message.tensors)
+
+    def _next_part(self, lease: int) -> say.InputPart:
+        while True:
+            heard = self._hear(self._stall)
+            if heard is None:
+                raise LinkLost(f"{self._payload.graph.address} sent no rows for {self._stall:g} s")
+            if isinstance(heard, say.InputPart) and heard.lease == lease:
+                return heard
+
+    def _weights(self, offer: say.Offer, spec: TaskSpec) -> dict[str, Array]:
+        """The task's weights, by the names that its program gives them; rows arrive while we wait for them."""
+        missing = self._warm.missing(offer.version, spec.weights)
+        if missing:
+            if offer.server >= len(self._payload.weights):
+                raise Refusal("unexpected", f"weights of server {offer.server}, which we were not told of")
+            self._fetch_weights(self._payload.weights[offer.server], offer.version, missing, spec)
+        known = self._warm.weights(offer.version)
+        return {f"weight/{name}": known[name] for name in spec.weights}
+
+    def _fetch_weights(self, server: Endpoint, version: int, names: tuple[str, ...], spec: TaskSpec) -> None:
+        def is_answer(heard: say.Message) -> bool:
+            if isinstance(heard, say.NoWeights) and heard.version == version:
+                raise _NoWeights(heard.why)
+            return (
+                isinstance(heard, say.Weights)
+                and heard.version == version
+                and set(heard.tensors) == set(names)
+            )
+
+        answer = self._question("weights", server, [say.AskWeights(version, names)], is_answer)
+        assert isinstance(answer, say.Weights)
+        spec.check({name: spec.weight_specs[name] for name in names}, answer.tensors, 0)
+        self._warm.keep_weights(version, answer.tensors)
+        self._receipt.weights += len(names)
+
+    def _question(
+        self,
+        purpose: Purpose,
+        server: Endpoint,
+        asked: list[say.Message],
+        is_answer: Callable[[say.Message], bool],
+    ) -> say.Message:
+        """Ask, and wait for the answer; a connection from an earlier invocation that is dead is made anew."""
+        while True:
+            link, known = self._warm.link(purpose, server, self._payload.keys)
+            patience = min(_SIGN_OF_LIFE_SECONDS, self._stall) if known else self._stall
+            try:
+                for message in asked:
+                    link.send(message, self._limited(patience))
+                while (heard := self._receive(link, patience)) is not None:
+                    # What else comes through a connection from earlier was meant for an earlier invocation.
+                    if is_answer(heard):
+                        return heard
+                raise LinkLost(f"{server.address} does not answer")
+            except LinkLost:
+                if not known:
+                    raise
+            self._warm.drop(purpose, server, self._payload.keys)
+
+    def _hear(self, seconds: float) -> say.Message | None:
+        """The graph server's next message, acted upon where it is not about the task."""
+        heard = self._receive(self._graph(), seconds)
+        match heard:
+            case say.Program():
+                self._warm.keep_program(heard.hash, heard.text())
+                self._receipt.programs += 1
+            case say.Cancel() if heard.lease == self._lease:
+                raise _Cancelled
+            case say.Dismiss():
+                raise _Dismissed
+        return heard
+
+    def _receive(self, link: Link, seconds: float) -> say.Message | None:
+        began = time.perf_counter()
+        heard = link.receive(self._limited(seconds))
+        self._waiting += time.perf_counter() - began
+        if isinstance(heard, say.Refused):
+            raise Refusal("unexpected", f"the server refused what we said: {heard.why}")
+        return heard
+
+    def _send(self, message: say.Message) -> None:
+        left = max(self._seconds_left() - _FAREWELL_SECONDS, _FAREWELL_SECONDS)
+        self._graph().send(message, min(self._stall, left))
+
+    def _graph(self) -> Link:
+        return self._warm.link("tasks", self._payload.graph, self._payload.keys)[0]
+
+    def _limited(self, seconds: float) -> float:
+        """No wait may last until the platform ends us."""
+        left = self._seconds_left() - _FAREWELL_SECONDS
+        if left <= 0:
+            raise _OutOfTime
+        return min(seconds, left)
+
+    def _leave(self) -> None:
+        """Once the server has answered, it has everything that we sent: the platform may stop this process now."""
+        link, left = self._graph(), say.Left(self._payload.invocation)
+        until = time.perf_counter() + _FAREWELL_SECONDS
+        link.send(say.Leave(self._payload.invocation), _FAREWELL_SECONDS)
+        while link.receive(max(0.0, until - time.perf_counter())) != left:
+            if time.perf_counter() > until:
+                raise LinkLost(f"{self._payload.graph.address} does not let us go")

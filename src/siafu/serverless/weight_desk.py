@@ -1,0 +1,35 @@
+"""WeightDesk: a weight server's side of the talk with Lambdas."""
+
+from collections.abc import Callable
+
+from siafu.wire import messages as say
+from siafu.wire.link import Peer
+from siafu.wire.refusal import Refusal
+from siafu.wire.tensors import Tensors
+
+
+class WeightDesk:
+    """Gives weights to whom the transport let in.
+
+    send: to a peer, without waiting
+    held: the weights of a version, by name; None: it is not held. Versions never change.
+    """
+
+    hears = (say.AskWeights,)
+
+    def __init__(
+        self, send: Callable[[Peer, say.Message], bool], held: Callable[[int], Tensors | None]
+    ) -> None:
+        self._send, self._held = send, held
+
+    def receive(self, peer: Peer, message: say.Message) -> None:
+        if not isinstance(message, say.AskWeights):
+            raise Refusal("unexpected", f"{type(message).__name__} at a weight server")
+        weights = self._held(message.version)
+        if weights is None:
+            self._send(peer, say.NoWeights(message.version, f"version {message.version} is not held here"))
+            return
+        missing = [name for name in message.names if name not in weights]
+        if missing:
+            raise Refusal("unexpected", f"a weight {missing[0]!r}, which there is not")
+        self._send(peer, say.Weights(message.version, {name: weights[name] for name in message.names}))

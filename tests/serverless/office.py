@@ -1,0 +1,166 @@
+"""A graph server and a weight server for tests: tasks are given out in order, results are kept."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from siafu.program.numpy_interpreter import NumpyInterpreter
+from siafu.program.tensor_program import TensorProgram
+from siafu.program.trace import RowSpec, trace_phase
+from siafu.serverless.desk import Asked, Assignment, DeskEvent, Finished, GivenBack, Late, TaskDesk
+from siafu.serverless.desk_loop import DeskLoop
+from siafu.serverless.ids import InvocationId, PeerId, SlotId, TaskId
+from siafu.serverless.payload import Endpoint, Payload
+from siafu.serverless.warm import Warm
+from siafu.serverless.weight_desk import WeightDesk
+from siafu.wire.inprocess import InProcessListener
+from siafu.wire.keys import Keys, make_keys
+from siafu.wire.link import Link
+from siafu.wire.zeromq import ZmqListener
+
+RUN = "a run"
+ROWS = 3000
+LAMBDA_KEYS = make_keys()
+SERVER_KEYS = make_keys()
+
+
+@cache
+def last_program() -> TensorProgram:
+    """A phase with dropout-free rows, a weight, the loss and its gradients."""
+
+    def phase(rows: list[torch.Tensor], weights: dict[str, torch.Tensor], *_: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.relu(rows[0]) @ weights["w"] + weights["b"]]
+
+    def loss(outputs: list[torch.Tensor], y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(outputs[0], y, reduction="sum")
+
+    weights = {"w": torch.zeros(16, 5, dtype=torch.float64), "b": torch.zeros(5, dtype=torch.float64)}
+    programs = trace_phase(phase, [RowSpec((16,))], weights, learnt=["w", "b"], differentiated=[0], loss=loss)
+    assert programs.last is not None
+    return programs.last
+
+
+@cache
+def forward_program() -> TensorProgram:
+    """Rows in, rows out, dropped by their vertices and the key."""
+    from siafu.nn import dropout
+
+    def phase(
+        rows: list[torch.Tensor], weights: dict[str, torch.Tensor], vertices: torch.Tensor, key: torch.Tensor
+    ) -> list[torch.Tensor]:
+        return [rows[0] @ weights["w"]]
+
+    del dropout
+    weights = {"w": torch.zeros(16, 5, dtype=torch.float64)}
+    return trace_phase(phase, [RowSpec((16,))], weights).forward
+
+
+WEIGHTS = {
+    "w": np.random.default_rng(1).normal(size=(16, 5)),
+    "b": np.random.default_rng(2).normal(size=5),
+}
+
+
+def assignment(task: int = 0, rows: int = ROWS, program: TensorProgram | None = None, version: int = 1) -> Assignment:
+    program = program or last_program()
+    dice = np.random.default_rng(task)
+    every = {"rows/0": dice.normal(size=(rows, 16)), "y": dice.integers(0, 5, rows)}
+    inputs = {name: every[name] for name in program.input_names if name in every}
+    return Assignment(TaskId(task), program, rows, "float64", 0, version, inputs)
+
+
+def expected(task: Assignment) -> dict[str, np.ndarray]:
+    """What the program gives for all rows at once."""
+    inputs = dict(task.inputs) | {f"weight/{name}": each for name, each in WEIGHTS.items()}
+    return dict(zip(task.program.output_names, NumpyInterpreter(task.program)(inputs, task.rows), strict=True))
+
+
+@dataclass
+class Office:
+    """Gives tasks in order to whoever asks; dismisses when `dismissing` and there are none."""
+
+    listener: Any
+    part_bytes: int = 1 << 16
+    dismissing: bool = True
+    versions: dict[int, Any] = field(default_factory=lambda: {1: WEIGHTS})
+    on_event: Callable[[DeskEvent], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.events: list[DeskEvent] = []
+        self.tasks: deque[Assignment] = deque()
+        self.failures: list[BaseException] = []
+        self.asking: deque[PeerId] = deque()
+        self.desk = TaskDesk(RUN, self.listener.send, self._tell, part_bytes=self.part_bytes)
+        weights = WeightDesk(self.listener.send, self.versions.get)
+        self.loop = DeskLoop(self.listener, [self.desk, weights], self.failures.append)
+
+    def __enter__(self) -> "Office":
+        self.loop.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.stop()
+        self.listener.close()
+        assert self.failures == []
+
+    def of(self, kind: type) -> list[Any]:
+        return [each for each in self.events if isinstance(each, kind)]
+
+    def results(self) -> dict[int, dict[str, np.ndarray]]:
+        finished: list[Finished] = self.of(Finished)
+        assert len({each.task for each in finished}) == len(finished)
+        return {each.task: each.outputs for each in finished}
+
+    def _tell(self, event: DeskEvent) -> None:
+        self.events.append(event)
+        if self.on_event is not None:
+            self.on_event(event)
+        if isinstance(event, Asked):
+            if self.tasks:
+                self.desk.offer(event.peer, self.tasks.popleft())
+            elif self.dismissing:
+                self.desk.dismiss(event.peer)
+
+
+def in_process(**options: Any) -> tuple[Office, Warm]:
+    """An office, and a Lambda's process that reaches it without a socket."""
+    listener = InProcessListener()
+    office = Office(listener, **options)
+
+    def connect(endpoint: Endpoint, keys: Keys) -> Link:
+        return listener.connect(keys.public)
+
+    return office, Warm(connect)
+
+
+def over_zeromq(**options: Any) -> Office:
+    listener = ZmqListener(SERVER_KEYS, "tcp://127.0.0.1:*")
+    listener.admit(LAMBDA_KEYS.public)
+    return Office(listener, **options)
+
+
+def payload(office: Office, invocation: int = 0, **changes: Any) -> dict[str, Any]:
+    """What an invocation of this office is told."""
+    address = getattr(office.listener, "address", "inproc://office")
+    endpoint = Endpoint(address, SERVER_KEYS.public)
+    told = Payload(
+        RUN, InvocationId(invocation), SlotId(0), endpoint, (endpoint,), LAMBDA_KEYS, idle_ms=100, stall_ms=5000
+    )
+    office.loop.call(lambda: office.desk.expect(InvocationId(invocation), LAMBDA_KEYS.public))
+    return told.form() | changes
+
+
+class Clock:
+    """A context whose time does not run out, unless told so."""
+
+    def __init__(self, milliseconds: int = 60_000) -> None:
+        self.milliseconds = milliseconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.milliseconds
+
