@@ -21,7 +21,7 @@ def nothing_of_the_users_aws(monkeypatch: pytest.MonkeyPatch) -> None:
 def models_of_aws_are_read_once() -> None:
     """boto3 reads the description of a service anew for every session: a tenth of a second and more."""
     try:
-        from botocore import loaders
+        from botocore import session
     except ImportError:
         return
-    loaders.create_loader = cache(loaders.create_loader)
+    session.create_loader = cache(session.create_loader)
