@@ -16,7 +16,7 @@ from siafu.server.interval_rows import IntervalRows, WeightGradients
 from siafu.server.local_gather import LocalGather
 from siafu.server.phase_runner import PhaseRunner
 
-_LEAST_ROWS = 2048  # of a block: fewer, and the calls cost more than the cache saves
+_LEAST_ROWS = 1024  # of a block: fewer, and the calls cost more than the cache saves
 
 Weights = Mapping[str, Tensor]
 Seeds = Callable[[int], int]
@@ -74,7 +74,7 @@ class Lane:
 
     bounds:    the server's intervals, as ranges of own rows
     vertices:  [n] global ids of the own vertices
-    constants: rows that never change, [n, …] each
+    constants: rows that never change, [n, …] each, in the type to compute in or in bfloat16
     gathers:   for each graph phase, its gathers on this server's edges
     labels:    of the rows that the last phase computes
     """
@@ -95,7 +95,7 @@ class Lane:
         self._rows = [IntervalRows(last - first) for first, last in bounds]
         self._runners = [PhaseRunner(phase, training=training) for phase in program.phases]
         self._lasting = self._lasting_rows()
-        self._itemsize = next(iter(constants.values())).element_size()
+        self._itemsize = max(4, *(each.element_size() for each in constants.values()))
         self._blocks = [
             [_blocks(first, last, self._block_size(phase), labels) for first, last in bounds]
             for phase in program.phases
@@ -188,10 +188,21 @@ class Lane:
                 if rows.has(_gradient(name)):
                     gradient = gradient + rows.get(_gradient(name), block.inside)
                 local.send_back(block.first, block.last, gradient)
-        rows.forget(
-            _gradient(name) for name in (*step.outputs, *step.differentiated) if self._is_used_up(phase, name)
-        )
+        passed_by = self._send_back_unread(phase, interval)
+        used = (*step.outputs, *step.differentiated)
+        rows.forget(_gradient(name) for name in (*used, *passed_by) if self._is_used_up(phase, name))
         return Done(gradients.sums)
+
+    def _send_back_unread(self, phase: int, interval: int) -> list[str]:
+        """Send back the gradients of what was gathered for `phase` and read by later ones alone; its names."""
+        if phase == 0:
+            return []
+        first, last = self.bounds[interval]
+        read = self.program.phases[phase].differentiated
+        unread = [(gather.out, local) for gather, local in self._steps(phase - 1) if gather.out not in read]
+        for name, local in unread:
+            local.send_back(first, last, self._rows[interval].get(_gradient(name), slice(None)))
+        return [name for name, _ in unread]
 
     def tally(self, interval: int, weights: Weights, key: Tensor) -> Done:
         """The last tensor phase of an evaluation: how good its rows are."""
@@ -208,7 +219,7 @@ class Lane:
     def _block_size(self, phase: TensorPhase) -> int:
         """Rows that make the widest of a phase's tables about as large as a core's cache."""
         shapes = [self.program.shapes[name] for name in (*phase.inputs, *phase.outputs)]
-        widest = max(1, *(math.prod(shape) for shape in shapes))
+        widest = max([1, *(math.prod(shape) for shape in shapes)])
         return max(_LEAST_ROWS, near_cache_bytes() // (widest * self._itemsize))
 
     def _lasting_rows(self) -> set[str]:
@@ -248,7 +259,11 @@ class Lane:
 
     def _row(self, name: str, rows: IntervalRows, block: _Block) -> Tensor:
         constant = self._constants.get(name)
-        return rows.get(name, block.inside) if constant is None else constant[block.first : block.last]
+        if constant is None:
+            return rows.get(name, block.inside)
+        # Stored in half the memory, they are widened where they are used: a block at a time, in the cache.
+        picked = constant[block.first : block.last]
+        return picked.float() if picked.dtype == torch.bfloat16 else picked
 
     def _ids(self, block: _Block) -> Tensor:
         return self._vertices[block.first : block.last]
