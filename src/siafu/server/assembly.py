@@ -68,7 +68,14 @@ def assemble(
     for server, (own, ranges) in enumerate(zip(edges, bounds, strict=True)):
         lanes = {
             name: _lane(
-                program, own, ranges, constants.of(program), y, splits[name], training=name == "train"
+                program,
+                own,
+                ranges,
+                constants.of(program),
+                x.dtype,
+                y,
+                splits[name],
+                training=name == "train",
             )
             for name, program in programs.items()
         }
@@ -88,8 +95,16 @@ class _Constants:
         recipes = constant_recipes(program.cut)
         if not all(recipe in self._known for recipe in recipes):
             made = constant_rows(program.cut, self._graph, self._x, self._weights)
-            self._known |= dict(zip(recipes, made, strict=True))
+            kind = torch.bfloat16 if _is_half(program, self._x) else self._x.dtype
+            self._known |= {recipe: rows.to(kind) for recipe, rows in zip(recipes, made, strict=True)}
         return {name: self._known[recipe] for name, recipe in zip(program.constants, recipes, strict=True)}
+
+
+def _is_half(program: Program, x: Tensor) -> bool:
+    """Whether the model asks for rows to be stored in half their memory."""
+    sites = program.cut.recording.sites
+    asked = bool(sites) and all(site.gather.precision == "bf16" for site in sites)
+    return asked and x.dtype == torch.float32
 
 
 def _lane(
@@ -97,6 +112,7 @@ def _lane(
     edges: ServerEdges,
     bounds: Sequence[tuple[int, int]],
     constants: dict[str, Tensor],
+    dtype: torch.dtype,
     y: Tensor,
     splits: Mapping[str, Tensor],
     *,
@@ -106,7 +122,6 @@ def _lane(
     for ids in splits.values():
         mask[ids.numpy()] = True
     last = len(program.gathers) - 1
-    dtype = next(iter(constants.values())).dtype
     gathers = [
         [
             _gather(step, program, edges, dtype, mask if depth == last else None, training=training)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from siafu.graph.partition.cost import default_vertex_cost
 
 _LEAST_WORK = 1 << 16  # vertices plus edges: a gather over fewer is over before the next task is found
-_PER_THREAD = 8  # enough that a core which ends early finds more to do
+_PER_THREAD = 4  # enough that a core which ends early finds more to do
 
 
 def intervals(
@@ -26,7 +26,7 @@ def intervals(
 
 
 def auto_interval_count(vertices: int, edges: int, threads: int) -> int:
-    """As many intervals as have at least 65,536 vertices and edges each, up to 8 a thread; at least 1."""
+    """As many intervals as have at least 65,536 vertices and edges each, up to 4 a thread; at least 1."""
     worth_having = (vertices + edges) // _LEAST_WORK
     return max(1, min(worth_having, _PER_THREAD * threads, vertices))
 
