@@ -52,7 +52,7 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Block:
+class Block:
     """Some rows of an interval that a tensor phase computes together: few enough to stay in a core's cache.
 
     first, last: own rows
@@ -96,6 +96,7 @@ class Lane:
         self._runners = [PhaseRunner(phase, training=training) for phase in program.phases]
         self._lasting = self._lasting_rows()
         self._itemsize = max(4, *(each.element_size() for each in constants.values()))
+        self._whole = [_blocks(first, last, max(1, last - first), labels)[0] for first, last in bounds]
         self._blocks = [
             [_blocks(first, last, self._block_size(phase), labels) for first, last in bounds]
             for phase in program.phases
@@ -111,19 +112,24 @@ class Lane:
 
     def forward(self, phase: int, interval: int, weights: Weights, key: Tensor) -> Done:
         """A tensor phase that is not the last: rows come in, rows go out along the edges."""
-        step, run, rows = self.program.phases[phase], self._runners[phase], self._rows[interval]
+        run, rows = self._runners[phase], self._rows[interval]
         for block in self._blocks[phase][interval]:
-            made, kept = run.forward(self._inputs(step, rows, block), weights, self._ids(block), key)
-            outputs = dict(zip(step.outputs, made, strict=True))
-            for name, each in outputs.items():
-                if name in self._lasting:
-                    rows.put(name, block.inside, each)
+            made, kept = run.forward(self.inputs(phase, interval, block), weights, self.ids(block), key)
             for k, each in enumerate(kept):
                 rows.put(_kept(phase, k), block.inside, each)
-            for gather, local in self._steps(phase):
-                sent = (outputs[n] if n in outputs else self._row(n, rows, block) for n in gather.sent)
-                local.send(block.first, block.last, tuple(sent))
+            self.put_outputs(phase, interval, block, made)
         return Done()
+
+    def put_outputs(self, phase: int, interval: int, block: Block, made: Sequence[Tensor]) -> None:
+        """Rows that a phase made: what lasts is stored, what goes along edges is sent."""
+        rows = self._rows[interval]
+        outputs = dict(zip(self.program.phases[phase].outputs, made, strict=True))
+        for name, each in outputs.items():
+            if name in self._lasting:
+                rows.put(name, block.inside, each)
+        for gather, local in self._steps(phase):
+            sent = (outputs[n] if n in outputs else self._row(n, rows, block) for n in gather.sent)
+            local.send(block.first, block.last, tuple(sent))
 
     def gather(self, phase: int, interval: int, weights: Weights, seeds: Seeds) -> Done:
         """The graph phase before tensor phase `phase`, for one interval's vertices."""
@@ -136,22 +142,25 @@ class Lane:
     def learn(self, interval: int, weights: Weights, key: Tensor) -> Done:
         """The last tensor phase with the loss and its gradient."""
         phase = len(self.program.phases) - 1
-        step, run, rows = self.program.phases[phase], self._runners[phase], self._rows[interval]
-        total, gradients = 0.0, WeightGradients()
+        run, total, gradients = self._runners[phase], 0.0, WeightGradients()
         for block in self._blocks[phase][interval]:
-            inputs = [_pick(each, block.labelled) for each in self._inputs(step, rows, block)]
-            ids = _pick(self._ids(block), block.labelled)
+            inputs, ids = self.labelled_inputs(interval, block), self.labelled_ids(block)
             loss, of_rows, of_weights = run.last(inputs, weights, ids, key, block.y)
             total += loss
             gradients.add(of_weights)
-            for name, gradient in zip(step.differentiated, of_rows, strict=True):
-                local = self._gatherer(phase, name)
-                if local is not None:
-                    local.send_back(block.first, block.last, gradient)
-                else:
-                    spread = _spread(gradient, block.labelled, block.last - block.first)
-                    rows.add(_gradient(name), block.inside, spread)
+            self.put_last_gradients(interval, block, of_rows)
         return Done(gradients.sums, total)
+
+    def put_last_gradients(self, interval: int, block: Block, of_rows: Sequence[Tensor]) -> None:
+        """The gradients of what the last phase read, for its labelled rows."""
+        phase = len(self.program.phases) - 1
+        for name, gradient in zip(self.program.phases[phase].differentiated, of_rows, strict=True):
+            local = self._gatherer(phase, name)
+            if local is not None:
+                local.send_back(block.first, block.last, gradient)
+            else:
+                spread = _spread(gradient, block.labelled, block.last - block.first)
+                self._rows[interval].add(_gradient(name), block.inside, spread)
 
     def gather_back(self, phase: int, interval: int, weights: Weights, seeds: Seeds) -> Done:
         """The adjoint of `gather`: the gradients of what tensor phase `phase - 1` sent."""
@@ -171,27 +180,37 @@ class Lane:
         gradients = WeightGradients()
         for block in self._blocks[phase][interval]:
             of_rows, of_weights = run.backward(
-                self._inputs(step, rows, block),
+                self.inputs(phase, interval, block),
                 {k: rows.get(step.outputs[k], block.inside) for k in run.reads_outputs},
                 [rows.get(_kept(phase, k), block.inside) for k in range(len(run.kept_shapes))],
                 weights,
-                self._ids(block),
+                self.ids(block),
                 key,
-                [rows.get(_gradient(name), block.inside) for name in step.outputs],
+                self.output_gradients(phase, interval, block),
             )
             gradients.add(of_weights)
-            for name, gradient in zip(step.differentiated, of_rows, strict=True):
-                local = self._gatherer(phase, name)
-                if local is None:
-                    rows.add(_gradient(name), block.inside, gradient)
-                    continue
-                if rows.has(_gradient(name)):
-                    gradient = gradient + rows.get(_gradient(name), block.inside)
-                local.send_back(block.first, block.last, gradient)
-        passed_by = self._send_back_unread(phase, interval)
-        used = (*step.outputs, *step.differentiated)
-        rows.forget(_gradient(name) for name in (*used, *passed_by) if self._is_used_up(phase, name))
+            self.put_gradients(phase, interval, block, of_rows)
+        self.end_backward(phase, interval)
         return Done(gradients.sums)
+
+    def put_gradients(self, phase: int, interval: int, block: Block, of_rows: Sequence[Tensor]) -> None:
+        """The gradients of what a phase read: added to those of others, or sent back along the edges."""
+        rows = self._rows[interval]
+        for name, gradient in zip(self.program.phases[phase].differentiated, of_rows, strict=True):
+            local = self._gatherer(phase, name)
+            if local is None:
+                rows.add(_gradient(name), block.inside, gradient)
+                continue
+            if rows.has(_gradient(name)):
+                gradient = gradient + rows.get(_gradient(name), block.inside)
+            local.send_back(block.first, block.last, gradient)
+
+    def end_backward(self, phase: int, interval: int) -> None:
+        """All blocks have their gradients: send back what no block did, and forget what is used up."""
+        step = self.program.phases[phase]
+        passed_by = self._send_back_unread(phase, interval)
+        used = (*step.outputs, *step.differentiated, *passed_by)
+        self._rows[interval].forget(_gradient(name) for name in used if self._is_used_up(phase, name))
 
     def _send_back_unread(self, phase: int, interval: int) -> list[str]:
         """Send back the gradients of what was gathered for `phase` and read by later ones alone; its names."""
@@ -207,14 +226,38 @@ class Lane:
     def tally(self, interval: int, weights: Weights, key: Tensor) -> Done:
         """The last tensor phase of an evaluation: how good its rows are."""
         phase = len(self.program.phases) - 1
-        step, run, rows = self.program.phases[phase], self._runners[phase], self._rows[interval]
+        run = self._runners[phase]
         tallies: dict[str, Tally] = {}
         for block in self._blocks[phase][interval]:
-            inputs = [_pick(each, block.labelled) for each in self._inputs(step, rows, block)]
-            (logits,), _ = run.forward(inputs, weights, _pick(self._ids(block), block.labelled), key)
-            for split, mask in block.splits.items():
-                tallies[split] = tallies.get(split, Tally()) + Tally.of(logits[mask], block.y[mask])
+            inputs, ids = self.labelled_inputs(interval, block), self.labelled_ids(block)
+            (logits,), _ = run.forward(inputs, weights, ids, key)
+            for split, tally in tallies_of_block(block, logits).items():
+                tallies[split] = tallies.get(split, Tally()) + tally
         return Done(tallies=tallies)
+
+    def whole(self, interval: int) -> Block:
+        """All rows of an interval."""
+        return self._whole[interval]
+
+    def inputs(self, phase: int, interval: int, block: Block) -> list[Tensor]:
+        """What a phase reads of some rows."""
+        return [self._row(name, self._rows[interval], block) for name in self.program.phases[phase].inputs]
+
+    def output_gradients(self, phase: int, interval: int, block: Block) -> list[Tensor]:
+        """The gradients of what a phase made of some rows."""
+        rows = self._rows[interval]
+        return [rows.get(_gradient(name), block.inside) for name in self.program.phases[phase].outputs]
+
+    def ids(self, block: Block) -> Tensor:
+        return self._vertices[block.first : block.last]
+
+    def labelled_inputs(self, interval: int, block: Block) -> list[Tensor]:
+        """What the last phase reads of those rows that it computes."""
+        last = len(self.program.phases) - 1
+        return [_pick(each, block.labelled) for each in self.inputs(last, interval, block)]
+
+    def labelled_ids(self, block: Block) -> Tensor:
+        return _pick(self.ids(block), block.labelled)
 
     def _block_size(self, phase: TensorPhase) -> int:
         """Rows that make the widest of a phase's tables about as large as a core's cache."""
@@ -254,10 +297,7 @@ class Lane:
         """Whether no earlier phase reads the gradient of these rows after the backward task of `phase`."""
         return name in self.program.phases[phase].outputs or self._gatherer(phase, name) is not None
 
-    def _inputs(self, step: TensorPhase, rows: IntervalRows, block: _Block) -> list[Tensor]:
-        return [self._row(name, rows, block) for name in step.inputs]
-
-    def _row(self, name: str, rows: IntervalRows, block: _Block) -> Tensor:
+    def _row(self, name: str, rows: IntervalRows, block: Block) -> Tensor:
         constant = self._constants.get(name)
         if constant is None:
             return rows.get(name, block.inside)
@@ -265,25 +305,27 @@ class Lane:
         picked = constant[block.first : block.last]
         return picked.float() if picked.dtype == torch.bfloat16 else picked
 
-    def _ids(self, block: _Block) -> Tensor:
-        return self._vertices[block.first : block.last]
+
+def tallies_of_block(block: Block, logits: Tensor) -> dict[str, Tally]:
+    """How good a block's labelled rows are, by split."""
+    return {split: Tally.of(logits[mask], block.y[mask]) for split, mask in block.splits.items()}
 
 
-def _blocks(first: int, last: int, size: int, labels: Labels) -> list[_Block]:
+def _blocks(first: int, last: int, size: int, labels: Labels) -> list[Block]:
     """An interval cut in blocks of about `size` rows; one if it is empty."""
     count = max(1, round((last - first) / size))
     bounds = [first + (last - first) * k // count for k in range(count + 1)]
     return [_block(lo, hi, first, labels) for lo, hi in itertools.pairwise(bounds)]
 
 
-def _block(first: int, last: int, start: int, labels: Labels) -> _Block:
+def _block(first: int, last: int, start: int, labels: Labels) -> Block:
     if labels.rows is None:
         lo, hi, picked = first, last, None
     else:
         lo, hi = (int(k) for k in torch.searchsorted(labels.rows, torch.tensor([first, last])))
         picked = labels.rows[lo:hi] - first
     splits = {split: mask[lo:hi] for split, mask in labels.splits.items()}
-    return _Block(first, last, slice(first - start, last - start), picked, labels.y[lo:hi], splits)
+    return Block(first, last, slice(first - start, last - start), picked, labels.y[lo:hi], splits)
 
 
 def _kept(phase: int, number: int) -> str:
