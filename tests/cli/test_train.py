@@ -15,9 +15,13 @@ from safetensors.torch import load_file
 from tests.cli.command import Finished, Siafu, spawn
 from tests.toys import multi_label_graph, toy_graph
 
-PROMISED = {  # DESIGN §9, what exists now
+PROMISED = {  # DESIGN §9
     "dataset",
     "model",
+    "mode",
+    "staleness",
+    "servers",
+    "intervals",
     "seed",
     "epochs",
     "best_epoch",
@@ -28,6 +32,13 @@ PROMISED = {  # DESIGN §9, what exists now
     "seconds_total",
     "seconds_per_epoch",
     "peak_rss_bytes",
+    "max_staleness_seen",
+    "weight_versions_peak",
+    "gradients_applied",
+    "bytes_scattered",
+    "lambda",
+    "cost_usd",
+    "value",
 }
 
 
@@ -79,6 +90,45 @@ def test_json_is_the_last_line_and_has_what_was_promised(siafu: Siafu, store: Pa
     assert summary["epochs"] == 3
     assert summary["peak_rss_bytes"] > 10**7
     assert summary == json.loads(Path("run/summary.json").read_text())
+
+
+def test_the_options_of_the_pipeline_reach_it(siafu: Siafu, store: Path) -> None:
+    asked: dict[str, object] = {
+        "mode": "async",
+        "staleness": 1,
+        "servers": 2,
+        "intervals": 3,
+        "weights": "2bw",
+        "weight_servers": 2,
+    }
+    more: dict[str, object] = {"partition": "hash", "update_every": 4, "exact_above": 0.99}
+    summary = siafu("train", store, epochs=3, out="run", json=True, **asked, **more).json()
+    assert asked.items() <= summary.items()
+    assert summary["gradients_applied"] == 3 * 6 * 2
+    config = json.loads(Path("run/config.json").read_text())["training"]
+    assert more.items() <= config.items()
+
+
+def test_what_is_computed_once_and_what_is_held_is_said_before_the_first_epoch(
+    siafu: Siafu, store: Path
+) -> None:
+    said = siafu("train", store, epochs=1, servers=2, intervals=3, partition="hash", out="run").err
+    before = said[: said.index("epoch 1/1")].splitlines()
+    assert len(before) == 4
+    assert before[2] == "each epoch gathers GcnSum, 3 wide; computed once: GcnSum, 8 wide"
+    assert before[3].startswith("2 graph servers (hash) with 3 intervals each, ")
+    assert "MB of rows each" in before[3]
+
+
+def test_reasons_are_said_if_asked(siafu: Siafu, store: Path) -> None:
+    assert "rows are gathered 3 wide instead of 64" in siafu("train", store, epochs=1, verbose=True).err
+
+
+def test_a_store_partitioned_for_others_is_one_clear_line(siafu: Siafu, tmp_path: Path) -> None:
+    toy_graph().save(tmp_path / "toy")
+    assert siafu("partition", "toy", parts=3, method="hash").code == 0
+    assert "partitioned for 3 servers, not 2" in siafu.refused("train", "toy", servers=2)
+    assert siafu("train", "toy", servers=3, epochs=1, out="run", json=True).json()["servers"] == 3
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat", "sage", "gin"])
@@ -200,6 +250,19 @@ def test_resuming_with_another_model_is_refused(siafu: Siafu, store: Path) -> No
         ({"resume": True, "overwrite": True, "out": "run"}, "choose one"),
         ({"resume": True, "out": "run"}, "no run to resume"),
         ({"mood": "good"}, "--mood"),
+        ({"mode": "fast"}, "unknown mode 'fast'"),
+        ({"staleness": -1}, "--staleness"),
+        ({"staleness": 1}, "staleness is for mode async"),
+        ({"servers": 0}, "--servers"),
+        ({"servers": 1000}, "cannot have 1,000 parts"),
+        ({"intervals": 0}, "--intervals"),
+        ({"servers": 2, "partition": "alphabet"}, "no partition method 'alphabet'"),
+        ({"weights": "3bw"}, "unknown weight policy '3bw'"),
+        ({"weight_servers": 0}, "--weight-servers"),
+        ({"update_every": 2}, "update_every is for mode async"),
+        ({"mode": "async", "update_every": 0}, "--update-every"),
+        ({"mode": "async", "exact_above": 1.5}, "--exact-above"),
+        ({"exact_above": 0.5}, "exact_above is for mode async"),
     ],
 )
 def test_a_bad_option_is_one_clear_line(

@@ -20,6 +20,15 @@ def test_without_a_terminal_lines_are_plain_and_few(capsys: pytest.CaptureFixtur
     assert line == "epoch 1/100  loss 0.2500  validation accuracy 50.00 % (best 50.00 %)  30.0 ms"
 
 
+@pytest.mark.parametrize(("verbose", "said"), [(False, ["what"]), (True, ["what", "why"])])
+def test_reasons_are_said_if_asked(
+    capsys: pytest.CaptureFixture[str], verbose: bool, said: list[str]
+) -> None:
+    with ProgressLine(3, verbose=verbose) as progress:
+        progress.prepared(["what"], ["why"])
+    assert capsys.readouterr().err.splitlines() == said
+
+
 def test_without_validation_the_training_score_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with ProgressLine(3, metric="micro_f1") as progress:
         progress.epoch_ended(metrics(1, None))
