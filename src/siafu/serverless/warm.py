@@ -9,6 +9,7 @@ import zmq
 from siafu.program.numpy_interpreter import NumpyInterpreter
 from siafu.program.tensor_program import TensorProgram
 from siafu.serverless.payload import Endpoint
+from siafu.serverless.slow_link import SlowLink, lines
 from siafu.serverless.task_spec import TaskSpec
 from siafu.wire.keys import Keys
 from siafu.wire.link import Link
@@ -124,10 +125,12 @@ class Warm:
 
 
 def over_tcp() -> Connect:
-    """Links by ZeroMQ."""
+    """Links by ZeroMQ; slow ones, if the environment asks for it."""
     context = zmq.Context()
+    both = lines()
 
     def connect(endpoint: Endpoint, keys: Keys) -> Link:
-        return ZmqLink(context, endpoint.address, endpoint.key, keys)
+        link = ZmqLink(context, endpoint.address, endpoint.key, keys)
+        return link if both is None else SlowLink(link, *both)
 
     return connect

@@ -149,37 +149,37 @@ class ZmqLink:
     ) -> None:
         self.traffic = Traffic()
         self._address = address
-        self._socket = context.socket(zmq.DEALER)
-        _limit(self._socket, largest_frame)
-        self._socket.rcvhwm, self._socket.sndhwm = _SEND_MARK, _READ_MARK
-        self._socket.setsockopt(zmq.IMMEDIATE, 1)
-        _watch_connection(self._socket)
+        self.socket = context.socket(zmq.DEALER)
+        _limit(self.socket, largest_frame)
+        self.socket.rcvhwm, self.socket.sndhwm = _SEND_MARK, _READ_MARK
+        self.socket.setsockopt(zmq.IMMEDIATE, 1)
+        _watch_connection(self.socket)
         if server is not None and keys is not None:
             check_key(server)
-            self._socket.setsockopt(zmq.CURVE_SERVERKEY, server.encode())
-            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
-            self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
-        self._socket.connect(address)
+            self.socket.setsockopt(zmq.CURVE_SERVERKEY, server.encode())
+            self.socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
+            self.socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
+        self.socket.connect(address)
 
     def send(self, message: Message, seconds: float) -> None:
         frames = encode(message)
-        if not self._socket.poll(round(1000 * seconds), zmq.POLLOUT):
+        if not self.socket.poll(round(1000 * seconds), zmq.POLLOUT):
             raise LinkLost(
                 f"{self._address} took nothing for {seconds:g} s: it is not there, or refuses our key"
             )
-        self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        self.socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
         self.traffic.went(size(frames))
 
     def receive(self, seconds: float) -> Message | None:
-        if not self._socket.poll(round(1000 * seconds)):
+        if not self.socket.poll(round(1000 * seconds)):
             return None
-        frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
         buffers = [frame.buffer for frame in frames]
         self.traffic.came(size(buffers))
         return decode(buffers)
 
     def close(self) -> None:
-        self._socket.close(linger=0)
+        self.socket.close(linger=0)
 
 
 def _limit(socket: "zmq.Socket[bytes]", largest_frame: int) -> None:
