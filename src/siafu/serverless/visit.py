@@ -52,7 +52,7 @@ class Visit:
     def run(self) -> Receipt:
         """The whole visit; whatever the servers do, there is a receipt."""
         began, receipt, before = time.perf_counter(), self._receipt, self._warm.traffic()
-        self._warm.begin(self._payload.run)
+        self._warm.begin(self._payload.run, self._payload.keys)
         try:
             receipt.ended = self._serve()
             self._leave()
@@ -211,7 +211,7 @@ class Visit:
     ) -> say.Message:
         """Ask, and wait for the answer; a connection from an earlier invocation that is dead is made anew."""
         while True:
-            link, known = self._warm.link(purpose, server, self._payload.keys)
+            link, known = self._warm.link(purpose, server)
             patience = min(_SIGN_OF_LIFE_SECONDS, self._stall) if known else self._stall
             try:
                 for message in asked:
@@ -224,7 +224,7 @@ class Visit:
             except LinkLost:
                 if not known:
                     raise
-            self._warm.drop(purpose, server, self._payload.keys)
+            self._warm.drop(purpose, server)
 
     def _hear(self, seconds: float) -> say.Message | None:
         """The graph server's next message, acted upon where it is not about the task."""
@@ -252,7 +252,7 @@ class Visit:
         self._graph().send(message, min(self._stall, left))
 
     def _graph(self) -> Link:
-        return self._warm.link("tasks", self._payload.graph, self._payload.keys)[0]
+        return self._warm.link("tasks", self._payload.graph)[0]
 
     def _limited(self, seconds: float) -> float:
         """No wait may last until the platform ends us."""

@@ -39,7 +39,8 @@ class Program:
 
 
 class Warm:
-    """Connections, programs and weights. Weights are of one run; programs are named by their hash, and of any.
+    """Connections, programs and weights. Weights are of one run, connections of one
+    pair of keys; programs are named by their hash, and of any.
 
     connect: makes a link to a server
     """
@@ -48,12 +49,13 @@ class Warm:
         self.invocations = 0
         self._connect = connect
         self._run = ""
+        self._keys: Keys | None = None
         self._gone_in = self._gone_out = 0
-        self._links: dict[tuple[Purpose, Endpoint, str], Link] = {}
+        self._links: dict[tuple[Purpose, Endpoint], Link] = {}
         self._programs: OrderedDict[str, Program] = OrderedDict()
         self._weights: OrderedDict[int, dict[str, Array]] = OrderedDict()
 
-    def begin(self, run: str) -> None:
+    def begin(self, run: str, keys: Keys) -> None:
         """An invocation begins: now is the time to forget what is not needed any more."""
         self.invocations += 1
         while len(self._programs) > _MOST_PROGRAMS:
@@ -61,19 +63,22 @@ class Warm:
         if run != self._run:
             self._run = run
             self._weights.clear()
+        if keys != self._keys:
+            self._keys = keys
             self.close()
 
-    def link(self, purpose: Purpose, endpoint: Endpoint, keys: Keys) -> tuple[Link, bool]:
+    def link(self, purpose: Purpose, endpoint: Endpoint) -> tuple[Link, bool]:
         """A connection, and whether it is from an earlier invocation: it may have died since, unnoticed."""
-        name = purpose, endpoint, keys.public
+        assert self._keys is not None, "an invocation has begun"
+        name = purpose, endpoint
         known = name in self._links
         if not known:
-            self._links[name] = self._connect(endpoint, keys)
+            self._links[name] = self._connect(endpoint, self._keys)
         return self._links[name], known
 
-    def drop(self, purpose: Purpose, endpoint: Endpoint, keys: Keys) -> None:
+    def drop(self, purpose: Purpose, endpoint: Endpoint) -> None:
         """Let go of a connection: the next will be a new one."""
-        link = self._links.pop((purpose, endpoint, keys.public), None)
+        link = self._links.pop((purpose, endpoint), None)
         if link is not None:
             self._close(link)
 
