@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from siafu.nn.dropout import dropout
 from siafu.program.numpy_interpreter import NumpyInterpreter
 from siafu.program.tensor_program import TensorProgram
 from siafu.program.trace import RowSpec, trace_phase
-from siafu.serverless.desk import Asked, Assignment, DeskEvent, Finished, GivenBack, Late, TaskDesk
+from siafu.serverless.desk import Asked, Assignment, DeskEvent, Finished, TaskDesk
 from siafu.serverless.desk_loop import DeskLoop
 from siafu.serverless.ids import InvocationId, PeerId, SlotId, TaskId
 from siafu.serverless.payload import Endpoint, Payload
@@ -31,9 +32,11 @@ SERVER_KEYS = make_keys()
 
 @cache
 def last_program() -> TensorProgram:
-    """A phase with dropout-free rows, a weight, the loss and its gradients."""
+    """A last phase: the loss, and the gradients of rows and weights."""
 
-    def phase(rows: list[torch.Tensor], weights: dict[str, torch.Tensor], *_: torch.Tensor) -> list[torch.Tensor]:
+    def phase(
+        rows: list[torch.Tensor], weights: dict[str, torch.Tensor], *_: torch.Tensor
+    ) -> list[torch.Tensor]:
         return [torch.relu(rows[0]) @ weights["w"] + weights["b"]]
 
     def loss(outputs: list[torch.Tensor], y: torch.Tensor) -> torch.Tensor:
@@ -46,16 +49,14 @@ def last_program() -> TensorProgram:
 
 
 @cache
-def forward_program() -> TensorProgram:
+def dropping_program() -> TensorProgram:
     """Rows in, rows out, dropped by their vertices and the key."""
-    from siafu.nn import dropout
 
     def phase(
         rows: list[torch.Tensor], weights: dict[str, torch.Tensor], vertices: torch.Tensor, key: torch.Tensor
     ) -> list[torch.Tensor]:
-        return [rows[0] @ weights["w"]]
+        return [dropout(rows[0], vertices, key, 0.5, 0) @ weights["w"]]
 
-    del dropout
     weights = {"w": torch.zeros(16, 5, dtype=torch.float64)}
     return trace_phase(phase, [RowSpec((16,))], weights).forward
 
@@ -66,10 +67,17 @@ WEIGHTS = {
 }
 
 
-def assignment(task: int = 0, rows: int = ROWS, program: TensorProgram | None = None, version: int = 1) -> Assignment:
+def assignment(
+    task: int = 0, rows: int = ROWS, program: TensorProgram | None = None, version: int = 1
+) -> Assignment:
     program = program or last_program()
     dice = np.random.default_rng(task)
-    every = {"rows/0": dice.normal(size=(rows, 16)), "y": dice.integers(0, 5, rows)}
+    every = {
+        "rows/0": dice.normal(size=(rows, 16)),
+        "y": dice.integers(0, 5, rows),
+        "vertices": dice.permutation(rows),
+        "key": np.array([7, 3]),
+    }
     inputs = {name: every[name] for name in program.input_names if name in every}
     return Assignment(TaskId(task), program, rows, "float64", 0, version, inputs)
 
@@ -77,7 +85,9 @@ def assignment(task: int = 0, rows: int = ROWS, program: TensorProgram | None = 
 def expected(task: Assignment) -> dict[str, np.ndarray]:
     """What the program gives for all rows at once."""
     inputs = dict(task.inputs) | {f"weight/{name}": each for name, each in WEIGHTS.items()}
-    return dict(zip(task.program.output_names, NumpyInterpreter(task.program)(inputs, task.rows), strict=True))
+    return dict(
+        zip(task.program.output_names, NumpyInterpreter(task.program)(inputs, task.rows), strict=True)
+    )
 
 
 @dataclass
@@ -149,7 +159,14 @@ def payload(office: Office, invocation: int = 0, **changes: Any) -> dict[str, An
     address = getattr(office.listener, "address", "inproc://office")
     endpoint = Endpoint(address, SERVER_KEYS.public)
     told = Payload(
-        RUN, InvocationId(invocation), SlotId(0), endpoint, (endpoint,), LAMBDA_KEYS, idle_ms=100, stall_ms=5000
+        RUN,
+        InvocationId(invocation),
+        SlotId(0),
+        endpoint,
+        (endpoint,),
+        LAMBDA_KEYS,
+        idle_ms=10_000,
+        stall_ms=10_000,
     )
     office.loop.call(lambda: office.desk.expect(InvocationId(invocation), LAMBDA_KEYS.public))
     return told.form() | changes
@@ -163,4 +180,3 @@ class Clock:
 
     def get_remaining_time_in_millis(self) -> int:
         return self.milliseconds
-

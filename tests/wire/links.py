@@ -26,7 +26,9 @@ def listening(**options: int) -> Iterator[ZmqListener]:
 
 
 @contextmanager
-def linked(listener: ZmqListener, server: str | None = SERVER.public, keys: Keys | None = MINE) -> Iterator[ZmqLink]:
+def linked(
+    listener: ZmqListener, server: str | None = SERVER.public, keys: Keys | None = MINE
+) -> Iterator[ZmqLink]:
     with zmq.Context() as context:
         link = ZmqLink(context, listener.address, server, keys)
         try:

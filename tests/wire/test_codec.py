@@ -35,12 +35,20 @@ tensors = st.dictionaries(
     ),
     max_size=4,
 )
-_OF = {int: numbers, str: texts, tuple[str, ...]: st.lists(names, unique=True, max_size=5).map(tuple), Tensors: tensors}
+_OF = {
+    int: numbers,
+    str: texts,
+    tuple[str, ...]: st.lists(names, unique=True, max_size=5).map(tuple),
+    Tensors: tensors,
+}
 
 
 def any_message() -> st.SearchStrategy[Message]:
     return st.one_of(
-        *(st.builds(kind, **{name: _OF[of] for name, of in kind.__annotations__.items()}) for kind in get_args(Message))
+        *(
+            st.builds(kind, **{name: _OF[of] for name, of in kind.__annotations__.items()})
+            for kind in get_args(Message)
+        )
     )
 
 
@@ -153,9 +161,13 @@ def test_a_text_that_could_spoil_a_log_is_refused(why: Any) -> None:
     refuse(with_header(Refused(""), lambda form: form.update(why=why)), "field", "'why' is no line")
 
 
-@pytest.mark.parametrize("given_names", [[""], ["a", "a"], ["x" * 257], "a", [1], [f"w{k}" for k in range(2000)]])
+@pytest.mark.parametrize(
+    "given_names", [[""], ["a", "a"], ["x" * 257], "a", [1], [f"w{k}" for k in range(2000)]]
+)
 def test_names_that_do_not_fit_are_refused(given_names: Any) -> None:
-    refuse(with_header(AskWeights(1, ("a",)), lambda form: form.update(names=given_names)), "field", "'names'")
+    refuse(
+        with_header(AskWeights(1, ("a",)), lambda form: form.update(names=given_names)), "field", "'names'"
+    )
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ class Visit:
                 if offer is None:
                     return "idle"
                 self._do(offer)
-                if self._receipt.tasks == self._payload.tasks:
+                if 0 < self._payload.tasks <= self._receipt.tasks + self._receipt.given_back:
                     return "enough"
                 self._check_time()
                 self._send(say.Ask(WINDOW))
