@@ -40,7 +40,7 @@ from siafu.serverless.task_table import TaskState, TaskTable
 _Name = Literal["late", "over", "hold"]
 _Alarm = tuple[_Name, InvocationId | None]
 _HOLD: _Alarm = ("hold", None)
-_SOON = 1e-3  # seconds: alarms so close go off together; finer than this, clocks that wake us need not be
+_SOON = 1e-5  # seconds: alarms so close go off together; a time that was rounded on its way has come
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Controller:
         self._backoff = Backoff(options.wait, options.longest_wait, jitter)
         self._setbacks = 0
         self._waits = 0
-        self._held_since: Seconds = -1.0
+        self._setback_at: Seconds = -1.0
         self._held = False
         self._reached = False
         self._told: Seconds | None = None
@@ -172,8 +172,7 @@ class Controller:
             out.append(Dismiss(event.invocation, event.peer))
             return
         self._heard_of(found, event.peer)
-        if found.standing is Standing.DOUBTED and self._fleet.num_trusted < self.count:
-            found.standing = Standing.TRUSTED
+        self._trust_again(found)
         if found.standing is not Standing.TRUSTED or self._fleet.num_trusted > self.count:
             self._dismiss(found, out)
         elif (task := self._current(found)) is not None:
@@ -186,7 +185,7 @@ class Controller:
     def _heard_of(self, member: Lambda, peer: PeerId) -> None:
         member.peer = peer
         self._reached = True
-        if member.made > self._held_since:
+        if member.made > self._setback_at:
             self._setbacks = 0
 
     def _dismiss(self, member: Lambda, out: list[Instruction]) -> None:
@@ -220,8 +219,14 @@ class Controller:
         sender = self._fleet.get(event.invocation)
         if sender is not None and sender.task == event.task:
             sender.task = None
+            self._trust_again(sender)
             if sender.standing is not Standing.DISMISSED:
                 self._expect(sender, self._options.start)
+
+    def _trust_again(self, member: Lambda) -> None:
+        """One that was late and is heard of, unless others have taken its place."""
+        if member.standing is Standing.DOUBTED and self._fleet.num_trusted < self.count:
+            member.standing = Standing.TRUSTED
 
     def _distrust(self, sender: InvocationId, out: list[Instruction]) -> None:
         """A Lambda that brings garbage is given nothing more."""
@@ -244,19 +249,20 @@ class Controller:
             self.counts.failures[failure.kind] += 1
             if failure.is_final:
                 self._give_up(f"a Lambda cannot be had: {failure}")
-        self._remove(found, failure or self._left("a Lambda left without doing it"))
+        self._remove(found, failure or self._ended_badly(found, "without a result"))
 
     def _set_back(self, failed: Lambda, failure: Failure) -> None:
         """A new Lambda did not come. Wait before the next, longer each time that none of the new ones comes."""
-        if failed.made <= self._held_since:
-            return  # it was asked for together with one that failed before, and is waited for already
-        self._setbacks += 1
-        if self._setbacks >= self._bearable(failure) and not self._fleet.has_worker:
-            self._give_up(f"no Lambda came in {self._setbacks} tries: {failure}")
-        self._waits += 1
+        if failed.made > self._setback_at:  # else it was asked for together with one that has been counted
+            self._setback_at = self._clock.now
+            self._setbacks += 1
+            if self._setbacks >= self._bearable(failure) and not self._fleet.has_worker:
+                self._give_up(f"no Lambda came in {self._setbacks} tries: {failure}")
+        elif self._held:
+            return
         self._held = True
-        self._held_since = self._clock.now
-        self._alarms.set(_HOLD, self._clock.now + self._backoff.wait(self._setbacks, self._waits))
+        self._waits += 1
+        self._alarms.set(_HOLD, self._clock.now + self._backoff.wait(max(1, self._setbacks), self._waits))
 
     def _bearable(self, failure: Failure) -> int:
         """How many setbacks in a row are too many. What fails from the start will not mend itself; a platform may."""
@@ -273,6 +279,11 @@ class Controller:
     def _left(self, detail: str) -> Failure:
         return Failure(FailureKind.TIMED_OUT, self._options.where, detail)
 
+    def _ended_badly(self, member: Lambda, how: str) -> Failure:
+        if member.has_come:
+            return self._left(f"a Lambda ended {how}")
+        return self._silent("a Lambda ended before it asked for a task")
+
     # Time
 
     def _ring(self, name: _Name, invocation: InvocationId | None, out: list[Instruction]) -> None:
@@ -280,7 +291,7 @@ class Controller:
         if found is None:
             self._held = False
         elif name == "over":
-            self._remove(found, self._left("a Lambda did not report its end"))
+            self._remove(found, self._ended_badly(found, "without a word"))
         elif found.standing is Standing.TRUSTED:
             self._doubt(found)
         else:
