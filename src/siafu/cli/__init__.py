@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from siafu import __version__
-from siafu.cli import bench, datasets, doctor, evaluate, explain, generate, import_, partition, predict, train
+from siafu.cli import (
+    bench,
+    datasets,
+    doctor,
+    evaluate,
+    explain,
+    generate,
+    import_,
+    lambda_,
+    partition,
+    predict,
+    train,
+)
 from siafu.errors import SiafuError
 
 app = typer.Typer(
@@ -26,6 +38,7 @@ app.command("partition")(partition.partition)
 app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")
+app.add_typer(lambda_.app, name="lambda")
 
 # Typer has brought its own copy of click along in newer versions: this is the error of either copy.
 _WRONG_COMMAND_LINE: type[Exception] = next(

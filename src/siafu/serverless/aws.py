@@ -1,9 +1,11 @@
 """Calling AWS: clients for one account and region, and what an error of theirs means."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from siafu.errors import BadInput
+from siafu.errors import BadInput, SiafuError
 from siafu.serverless.failure import Failure, FailureKind, one_line
 
 _THROTTLED = {"TooManyRequestsException", "Throttling", "ThrottlingException", "RequestLimitExceeded"}
@@ -28,6 +30,7 @@ _DENIED = {
 }
 # Of the service or of the moment, though their status says that the request is at fault.
 _UNAVAILABLE = {"ResourceConflictException", "ResourceNotReadyException", "SnapStartNotReadyException"}
+_OF_THE_MOMENT = (FailureKind.THROTTLED, FailureKind.UNAVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,17 @@ def failure_from(error: Exception, where: str) -> Failure:
     return Failure(_kind(error), where, one_line(str(error)))
 
 
-def refused(error: Exception, doing: str) -> BadInput:
-    """An error of boto3, as one line for who gave the credentials, region and options."""
-    return BadInput(f"AWS refused while {doing}: {one_line(str(error))}; {_advice(error)}")
+@contextmanager
+def aws_errors(doing: str) -> Iterator[None]:
+    """Turn the errors of boto3 into one clear line each, for who gave the credentials, region and options."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        told = f"AWS did not {doing}: {one_line(str(error))}; {_advice(error)}"
+        of_aws = isinstance(error, ClientError) and _kind(error) in _OF_THE_MOMENT
+        raise (SiafuError if of_aws else BadInput)(told) from error
 
 
 def error_code(error: Exception) -> str:
@@ -117,6 +128,8 @@ def _advice(error: Exception) -> str:
         return "check --region, --endpoint and the network"
     if _is_about_credentials(error) or _kind(error) is FailureKind.DENIED:
         return "check the credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID …) and what they may do"
-    if _kind(error) is FailureKind.THROTTLED:
+    if error_code(error) == "DependencyViolation":
+        return "Lambda gives network interfaces back after up to 40 minutes: do the same again then"
+    if _kind(error) in _OF_THE_MOMENT:
         return "try again in a minute"
     return "check the options"

@@ -18,9 +18,7 @@ from siafu.serverless.faults import Fault, FaultKind
 from siafu.serverless.invoker import Failed, Invocation, Outcome, Usage, outcome_of
 from siafu.serverless.invokers.process import ADDRESS_SPACE
 from siafu.serverless.invokers.runtime_api import Request, RuntimeApi
-
-LATENCY_VARIABLE = "SIAFU_WIRE_LATENCY_MS"
-BANDWIDTH_VARIABLE = "SIAFU_WIRE_MBPS"
+from siafu.serverless.slow_link import BANDWIDTH_VARIABLE, LATENCY_VARIABLE
 
 _INIT_SECONDS = 60.0
 _WATCH_SECONDS = 0.05
@@ -36,7 +34,7 @@ class Limits:
 
     latency_ms: added to every message between a Lambda and a server, one way
     mbps:       megabits a second between one Lambda and all servers, each way; None: no limit
-    The last two are for the transport of the handler: it finds them in its environment.
+    The last two are kept by the handler's own `SlowLink`: it finds them in its environment.
     """
 
     memory_mb: int = _VCPU_MB

@@ -1,0 +1,16 @@
+"""A probe: an invocation that finds no work, to see that a function is there, is of this version, and what it takes."""
+
+from siafu.serverless.ids import InvocationId, SlotId
+from siafu.serverless.invoker import Invocation
+from siafu.serverless.payload import Endpoint, Payload
+from siafu.wire.keys import make_keys
+
+_NOBODY = "tcp://127.0.0.1:9"  # the Lambda's own port for discarding: no server, no task
+
+
+def probe(number: int = 0) -> Invocation:
+    """The handler starts, asks nobody for a task for a millisecond, and returns its receipt."""
+    keys = make_keys()
+    nobody = Endpoint(_NOBODY, keys.public)
+    payload = Payload("probe", InvocationId(number), SlotId(0), nobody, (), keys, idle_ms=1, stall_ms=1)
+    return Invocation(InvocationId(number), payload.form())
