@@ -10,7 +10,6 @@ import pytest
 
 from siafu.report import machine
 
-
 _HOLDING = """
 import numpy as np
 from siafu.report.machine import peak_rss_bytes
