@@ -1,6 +1,7 @@
 """Messages survive the wire; whatever else comes is refused by name, before anything is made of it."""
 
 import json
+from contextlib import suppress
 from typing import Any, get_args
 
 import numpy as np
@@ -95,10 +96,8 @@ def test_a_message_with_a_byte_changed_is_a_message_or_a_refusal(message: Messag
     frame = data.draw(st.sampled_from(frames))
     if frame:
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with suppress(Refusal):
         decode([bytes(each) for each in frames])
-    except Refusal:
-        pass
 
 
 def test_tensors_are_not_copied_on_either_side() -> None:
