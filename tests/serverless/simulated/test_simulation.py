@@ -9,7 +9,7 @@ from tests.serverless.simulated.faulty_controllers import FAULTS
 from tests.serverless.simulated.scenario import random_scenario
 from tests.serverless.simulated.simulation import simulate
 
-RUNS = 1200
+RUNS = 500
 SEEDS = range(600)
 
 
@@ -21,10 +21,10 @@ def test_whatever_lambdas_do_every_task_gets_one_result_or_the_run_a_reason() ->
     dropped: Counter[str] = Counter()
     for each in outcomes:
         dropped.update(each.counts.dropped)
-    assert min(dropped[reason] for reason in ("duplicate", "garbage", "stranger")) > 300
-    assert sum(each.counts.relaunched for each in done) > 300
-    assert sum(each.counts.retried for each in done) > 300
-    assert sum(each.counts.strangers for each in done) > 300
+    assert min(dropped[reason] for reason in ("duplicate", "garbage", "stranger")) > 120
+    assert sum(each.counts.relaunched for each in done) > 120
+    assert sum(each.counts.retried for each in done) > 120
+    assert sum(each.counts.strangers for each in done) > 120
     reasons = Counter(each.failure.split(":")[0][:14] for each in outcomes if each.failure)
     assert {"a Lambda canno", "no Lambda came"} < set(reasons)
     assert any("came to nothing" in (each.failure or "") for each in outcomes)
