@@ -16,13 +16,6 @@ from tests.oracle import train_plainly
 from tests.sessions import losses
 from tests.toys import toy_graph
 
-AN_EMPTY_PHASE = pytest.mark.xfail(
-    raises=IndexError, strict=True, reason="siafu.program.compile counts the rows of a phase that has none"
-)
-PYTORCHS_WORDS = pytest.mark.xfail(
-    strict=True, reason="siafu.program.record lets PyTorch's errors through, in PyTorch's words"
-)
-
 
 class TwoLayers(nn.Module):
     """The body of most models here: two layers, and what is between them to be overridden."""
@@ -222,8 +215,8 @@ def assert_trains_exactly(model: nn.Module, **layout: Any) -> siafu.Run:
         Jumping,
         ReadLate,
         Edgewise,
-        pytest.param(EdgesFirst, marks=AN_EMPTY_PHASE),
-        pytest.param(EdgesInARow, marks=AN_EMPTY_PHASE),
+        EdgesFirst,
+        EdgesInARow,
         Dropping,
         Buffered,
     ],
@@ -354,11 +347,11 @@ class Numbers(TwoLayers):
         (MeanOfAll, "mean.* mixes the rows of different vertices"),
         (OtherRows, "mixes the rows of different vertices"),
         (FromElsewhere, r"siafu\.nn\.features"),
-        pytest.param(Depends, "depends on the rows' values|mixes the rows", marks=PYTORCHS_WORDS),
-        pytest.param(Embedding, "210", marks=PYTORCHS_WORDS),
-        pytest.param(Pair, "rows for each vertex|one tensor|tuple", marks=PYTORCHS_WORDS),
-        pytest.param(Nothing, "NoneType|None", marks=PYTORCHS_WORDS),
-        pytest.param(Numbers, "numpy", marks=PYTORCHS_WORDS),
+        (Depends, "depends on the rows' values|mixes the rows"),
+        (Embedding, "210"),
+        (Pair, "rows for each vertex|one tensor|tuple"),
+        (Nothing, "NoneType|None"),
+        (Numbers, "numpy"),
     ],
 )
 def test_what_cannot_be_run_in_parts_is_refused_by_name(kind: type[nn.Module], named: str) -> None:

@@ -7,6 +7,7 @@ from siafu.errors import BadInput
 from siafu.weights.policy import POLICIES
 
 MODES = ("sync", "pipe", "async")
+LAMBDAS = ("off", "local")
 OPTIMIZERS = ("adam", "adamw", "sgd")
 _COUNTS = (
     "epochs",
@@ -16,6 +17,7 @@ _COUNTS = (
     "intervals",
     "weight_servers",
     "update_every",
+    "lambda_count",
 )
 
 
@@ -41,6 +43,8 @@ class Options:
     weight_servers: int
     update_every: int | None
     exact_above: float | None
+    lambdas: str = "off"
+    lambda_count: int | None = None
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -57,6 +61,10 @@ class Options:
             raise BadInput(f"decay is {self.decay!r}: choose all (parameters) or first (the first layer's)")
         if self.optimizer not in OPTIMIZERS:
             raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(OPTIMIZERS)}")
+        if self.lambdas not in LAMBDAS:
+            raise BadInput(f"lambdas is {self.lambdas!r}: choose one of {', '.join(LAMBDAS)}")
+        if self.lambda_count is not None and self.lambdas == "off":
+            raise BadInput("lambda_count says how many Lambdas there are, and lambdas is off: choose local")
         if self.mode not in MODES:
             raise BadInput(f"unknown mode {self.mode!r}: choose one of {', '.join(MODES)}")
         if self.weights not in POLICIES:

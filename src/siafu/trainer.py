@@ -1,7 +1,6 @@
 """Trainer: one training as a run of the pipeline, made of a graph, a model and options."""
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -28,6 +27,7 @@ from siafu.program.record import state_of
 from siafu.report.metrics import EpochMetrics, best_epoch
 from siafu.report.score import SPLITS, rows_of
 from siafu.runtime.local import EpochRecord, LocalRuntime, Outcome, Snapshot
+from siafu.runtime.local.lambdas import Lambdas
 from siafu.server.assembly import Assembly, assemble
 from siafu.server.schedules import evaluation_schedule, training_schedule
 from siafu.server.worker import tallies_of
@@ -187,11 +187,17 @@ class Trainer:
             tuple(WeightStore(home, fixed, settings) for home in self._homes(setup)),
             self._start,
             threads=thread_count(),
+            lambdas=self._lambdas(),
             checkpoint_due=_Due(checkpoint_every),
         )
         program = self.programs["train"]
         lines = [headline(program), _placed(assembly, self.partition, self._interval_counts)]
         return lines, list(program.choices)
+
+    def _lambdas(self) -> Lambdas | None:
+        if self.options.lambdas == "off":
+            return None
+        return Lambdas(self.options.lambda_count or thread_count())
 
     def _homes(self, setup: Setup) -> list[list[str]]:
         """The parameters that each weight server updates."""
@@ -350,11 +356,16 @@ def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
         if name not in now:
             total[name] = value
         elif isinstance(value, dict):
-            counts = Counter(value) + Counter(now[name])
-            total[name] = dict(sorted(counts.items(), key=lambda each: int(each[0])))
+            total[name] = _summed(value, now[name])
         else:
             total[name] = max(value, now[name]) if name in _PEAKS else value + now[name]
     return total
+
+
+def _summed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    names = dict.fromkeys((*before, *now))
+    ordered = sorted(names, key=int) if all(name.lstrip("-").isdigit() for name in names) else names
+    return {name: before.get(name, 0) + now.get(name, 0) for name in ordered}
 
 
 _PEAKS = ("max_staleness_seen", "weight_versions_peak")

@@ -38,10 +38,13 @@ COUNTERS = (
     "weight_versions_peak",
     "gradients_applied",
     "bytes_scattered",
+    "lambda",
 )
 
 # How the work was laid out, as it stands in a summary.
 _LAYOUT = ("mode", "staleness", "servers", "intervals", "weights", "weight_servers")
+
+_NO_LAMBDAS = {"invocations": 0, "relaunched": 0, "duplicates_dropped": 0, "billed_gb_seconds": 0.0}
 
 # What a run's files must hold for `Run` to work.
 _IN_CONFIG: dict[str, type | UnionType] = {
@@ -78,6 +81,8 @@ def train(
     weight_servers: int = 1,
     update_every: int | None = None,
     exact_above: float | None = None,
+    lambdas: str = "off",
+    lambda_count: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -109,6 +114,9 @@ def train(
     weight_servers:     how many share the weights and the optimizer's work
     update_every:       async: how many intervals' gradients make an update; None: as many as there are intervals
     exact_above:        async: go on exactly once the validation accuracy is at least this
+    lambdas:            where tensor tasks run: "off", on this process's threads; "local", on Lambdas: processes of this
+                        machine under AWS's own runtime client, which pull their rows and weights over the network
+    lambda_count:       how many of them at most; None: one a core
     out:                the run's directory (see `siafu.report.run_directory`); None: nothing is saved
     resume:             go on with the run in `out` from its last checkpoint, as if it had never stopped
     overwrite:          replace the run that is in `out`
@@ -148,6 +156,8 @@ def train(
         weight_servers,
         update_every,
         exact_above,
+        lambdas,
+        lambda_count,
     )
     if not checkpoint_every >= 0:
         raise BadInput(f"checkpoint_every is {checkpoint_every}: give seconds, from 0 up")
@@ -247,7 +257,7 @@ class Run:
             "seconds_per_evaluation": _median_after_first(evaluations),
             "peak_rss_bytes": self.peak_rss_bytes,
             **self.counters,
-            "lambda": {"invocations": 0, "relaunched": 0, "duplicates_dropped": 0, "billed_gb_seconds": 0.0},
+            "lambda": self.counters.get("lambda", _NO_LAMBDAS),
             "cost_usd": None,
             "value": None,
             "path": None if self.path is None else str(self.path),

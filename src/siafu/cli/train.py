@@ -120,6 +120,17 @@ def train(
             rich_help_panel=_PIPELINE,
         ),
     ] = None,
+    lambdas: Annotated[
+        str,
+        typer.Option(
+            help="Where tensor tasks run: off (threads) or local (Lambdas on this machine).",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = "off",
+    lambda_count: Annotated[
+        int | None,
+        typer.Option(min=1, help="Lambdas at most. [default: one a core]", rich_help_panel=_PIPELINE),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's directory. [default: runs/DATASET-MODEL-DATE]")
     ] = None,
@@ -182,6 +193,8 @@ def train(
         "weight_servers": weight_servers,
         "update_every": update_every,
         "exact_above": exact_above,
+        "lambdas": lambdas,
+        "lambda_count": lambda_count,
         "overwrite": overwrite,
         "checkpoint_every": checkpoint_every,
         "dataset": str(Path(dataset).resolve()) if is_store(Path(dataset)) else dataset,

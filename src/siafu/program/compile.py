@@ -143,7 +143,8 @@ def _function(phase: CutPhase, recording: Recording) -> Callable[..., list[Tenso
         known: dict[fx.Node, Any] = dict(zip(phase.inputs, rows, strict=True))
         known[recording.vertices], known[recording.key] = vertices, key
         known |= {recording.weights[name]: weight for name, weight in weights.items()}
-        count = rows[0].shape[0]
+        # Not that of `rows`: where one gather follows another, the phase between them has none of its own.
+        count = vertices.shape[0]
         return [evaluate(node, known, count) for node in phase.outputs]
 
     return function

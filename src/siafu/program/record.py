@@ -1,6 +1,5 @@
 """Recording: a model's whole forward pass as one graph of tensor operations, each gather a single one of them."""
 
-import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,13 +8,23 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, fx, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    GuardOnDataDependentSymNode,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
 
 from siafu.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn import Layer
+from siafu.nn.calling import takes_features
 from siafu.nn.dropout import CountedDropout, on_edges
 from siafu.nn.gather import Gather
 from siafu.nn.recording import recording
@@ -83,8 +92,13 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
         note.begin(weights_given, x)
         with recording(note), CountedDropout(key, vertices) as note.counting:
             named = dict(zip(weights, weights_given, strict=True))
-            given = (graph, x) if _takes_features(model) else (graph,)
-            return cast(Tensor, torch.func.functional_call(model, named, given, tie_weights=False))
+            given = (graph, x) if takes_features(model) else (graph,)
+            out = torch.func.functional_call(model, named, given, tie_weights=False)
+        if not isinstance(out, Tensor):
+            raise BadInput(
+                f"the model gives a {type(out).__name__}: it must give one tensor, a row for each vertex"
+            )
+        return out
 
     kind = next((w.dtype for w in weights.values() if w.is_floating_point()), torch.float32)
     shapes = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
@@ -94,7 +108,7 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
         without_numbers(shapes, torch.zeros(_SOME_ROWS, dtype=torch.int64), rows=True),
         without_numbers(shapes, torch.zeros(2, dtype=torch.int64)),
     )
-    with mode(model, training=training), torch.no_grad():
+    with mode(model, training=training), torch.no_grad(), _refusing():
         traced = make_fx(forward, tracing_mode="real")(*examples)
     operations = traced.graph
     operations.eliminate_dead_code()
@@ -119,19 +133,27 @@ def without_numbers(mode: FakeTensorMode, tensor: Tensor, *, rows: bool = False)
     return mode.from_tensor(tensor, symbolic_context=context)
 
 
-def _takes_features(model: nn.Module) -> bool:
-    """Whether a model is called as model(graph, x); else it gets them from `siafu.nn.features`."""
-    try:
-        inspect.signature(model.forward).bind(None, None)
-    except TypeError:
-        return False
-    return True
-
-
 def state_of(model: nn.Module) -> dict[str, Tensor]:
     """Everything a model computes with, by name: parameters, then buffers; a shared one under its first name."""
     named = itertools.chain(model.named_parameters(), model.named_buffers())
     return {name: tensor.detach() for name, tensor in named}
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What PyTorch says of a model that cannot run on rows without numbers, in our words."""
+    try:
+        yield
+    except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
+        raise BadInput(
+            "what the model does depends on the rows' values: use torch.where instead of a condition"
+        ) from error
+    except (RuntimeError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(
+            f"the model cannot be recorded for any number of rows ({reason}): make it of rows, layers and parameters "
+            "that do not depend on the number of vertices"
+        ) from error
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from siafu.pipeline.schedule import Stage
 from siafu.pipeline.task import Task
 from siafu.server.copying import copy_rows
 from siafu.server.lane import Done, Lane, Weights
+from siafu.server.remote import RemotePhases, TensorJob
 from siafu.server.schedules import Groups
 
 SPLITS = ("train", "val", "test")
@@ -72,6 +73,7 @@ class GraphWorker:
     ) -> None:
         self.server, self.lanes = server, lanes
         self._first_interval, self._bounds, self._groups, self._seed = first_interval, bounds, groups, seed
+        self._remote = {name: RemotePhases(lane) for name, lane in lanes.items()}
         # Gradients of parameters that a later stage gives the rest of.
         self._partial: list[dict[str, Tensor]] = [{} for _ in bounds]
 
@@ -82,7 +84,22 @@ class GraphWorker:
 
     def run(self, task: Task, weights: Weights) -> Result:
         """Run a task; what it gives besides rows."""
-        done = self._run(task, weights)
+        return self._result(task, self._run(task, weights))
+
+    def job(self, task: Task) -> TensorJob:
+        """What to compute elsewhere for a tensor task."""
+        interval = task.interval - self._first_interval
+        remote = self._remote[task.lane]
+        return remote.job(task.stage, interval, self._key(task), training=task.lane == "train")
+
+    def finish(self, task: Task, outputs: Mapping[str, Tensor]) -> Result:
+        """Take what was computed elsewhere; what the task gives besides rows."""
+        interval = task.interval - self._first_interval
+        remote = self._remote[task.lane]
+        done = remote.finish(task.stage, interval, outputs, training=task.lane == "train")
+        return self._result(task, done)
+
+    def _result(self, task: Task, done: Done) -> Result:
         partial = self._partial[task.interval - self._first_interval]
         for name, gradient in done.gradients.items():
             partial[name] = partial[name] + gradient if name in partial else gradient
@@ -103,12 +120,15 @@ class GraphWorker:
 
             walk = lane.gather if stage.direction == "forward" else lane.gather_back
             return walk(stage.phase, interval, weights, seeds)
-        key = torch.tensor([self._seed, task.epoch], dtype=torch.int64)
+        key = self._key(task)
         if stage.phase == len(lane.program.phases) - 1:
             end = lane.learn if task.lane == "train" else lane.tally
             return end(interval, weights, key)
         compute = lane.forward if stage.direction == "forward" else lane.backward
         return compute(stage.phase, interval, weights, key)
+
+    def _key(self, task: Task) -> Tensor:
+        return torch.tensor([self._seed, task.epoch], dtype=torch.int64)
 
     def send_rows(self, to: "GraphWorker", lane: LaneName, stage: Stage, interval: IntervalId) -> int:
         """Copy the rows that `stage` made of an interval to the ghosts of another server; how many bytes went."""

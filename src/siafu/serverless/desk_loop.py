@@ -42,6 +42,10 @@ class DeskLoop:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def call(self, work: Callable[[], None]) -> None:
         """Have `work` done in the loop's thread, soon. From any thread."""
         self._calls.append(work)

@@ -5,10 +5,11 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.pipeline.events import (
@@ -19,7 +20,9 @@ from siafu.pipeline.events import (
     RowsArrived,
     StopAsked,
     TaskDone,
+    TaskStarted,
     UpdateDone,
+    WeightsAsked,
     WeightsMade,
 )
 from siafu.pipeline.graph_server import GraphServer
@@ -44,11 +47,16 @@ from siafu.pipeline.instructions import (
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.setup import Setup
+from siafu.pipeline.task import Priority, Task, entry_priority
 from siafu.pipeline.weight_server import WeightServer
+from siafu.runtime.local.lambdas import Lambdas
 from siafu.runtime.local.pool import Pool
-from siafu.server.worker import GraphWorker
+from siafu.server.worker import GraphWorker, Result
+from siafu.serverless.desk import Assignment
+from siafu.serverless.ids import TaskId
 from siafu.weights.store import WeightStore
 
+_RECEIPTS_SECONDS = 5.0  # to wait for the Lambdas' receipts when a run has ended
 _FIRST = (-1,)  # what others wait for and takes next to no time: before every task
 
 
@@ -103,6 +111,7 @@ class LocalRuntime:
     workers:   the graph servers' rows
     stores:    the weight servers' tensors
     start:     the weights and the optimizer's state to start from
+    lambdas:   where tensor tasks run; None: on threads, as graph tasks do
     checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
     """
 
@@ -115,6 +124,7 @@ class LocalRuntime:
         start: Snapshot,
         *,
         threads: int,
+        lambdas: Lambdas | None = None,
         checkpoint_due: Callable[[], bool] = lambda: False,
     ) -> None:
         self.bytes_scattered = 0
@@ -136,9 +146,11 @@ class LocalRuntime:
         self._travelling: dict[tuple[Address, ServerId, Version], dict[str, Tensor]] = {}
         self._best: Mapping[str, Tensor] | None = None
         self._stop_wanted = False
+        self._fresh = setup.mode == "async"
         self._threads = threads
         self._pool = Pool(threads, self._happened.put)
         self._ended = False
+        self._dispatch = None if lambdas is None else lambdas.dispatch(self._weights_held, self._happened.put)
         self._evaluated = 0.0
 
     def events(self) -> Iterator[EpochRecord | Snapshot | Outcome]:
@@ -152,6 +164,8 @@ class LocalRuntime:
         self._began = self._marked = time.perf_counter()
         try:
             self._pool.start()
+            if self._dispatch is not None:
+                self._dispatch.start()
             with self._lock:
                 for instruction in self._run.begin():
                     self._obey(RUN, instruction)
@@ -166,12 +180,16 @@ class LocalRuntime:
                         self._stop_wanted = False
                         self._deliver((RUN, StopAsked(self._incarnation)))
                     continue
+                if isinstance(happened, Outcome) and self._dispatch is not None:
+                    self._dispatch.send_home(_RECEIPTS_SECONDS)
                 yield happened
                 if isinstance(happened, Outcome):
                     return
         finally:
             self._ended = True
             self._pool.close()
+            if self._dispatch is not None:
+                self._dispatch.stop()
             torch.set_num_threads(before)
 
     def stop_soon(self) -> None:
@@ -191,6 +209,7 @@ class LocalRuntime:
             "weight_versions_peak": max(each.counts.versions_peak for each in self.weight_machines),
             "gradients_applied": sum(each.gradients_applied for each in self._stores),
             "bytes_scattered": self.bytes_scattered,
+            **({} if self._dispatch is None else {"lambda": asdict(self._dispatch.usage)}),
         }
 
     @property
@@ -212,7 +231,9 @@ class LocalRuntime:
                 self._send(who, what)
             case RunTask():
                 kind = f"{what.task.lane} {what.task.stage}"
-                self._pool.add((0, *what.task.priority), kind, lambda: self._run_task(who, what))
+                elsewhere = self._dispatch is not None and what.task.stage.kind == "tensor"
+                run = self._hand_over if elsewhere else self._run_task
+                self._pool.add((0, *self._priority(what.task)), kind, lambda: run(who, what))
             case Accumulate():
                 gradients = self._gradients.pop((what.epoch, what.phase, what.interval))
                 self._stores[who.index].accumulate(what.version, gradients)
@@ -242,10 +263,17 @@ class LocalRuntime:
             case _:
                 raise NotImplementedError(f"the local runtime cannot {what}")
 
+    def _priority(self, task: Task) -> Priority:
+        return task.fresh_priority if self._fresh else task.priority
+
     def _send(self, who: Address, what: Send) -> None:
         to, message = what.to, what.message
         if isinstance(message, RowsArrived):
             self._pool.add(_FIRST, "scatter", lambda: self._send_rows(who, to, message))
+            return
+        if isinstance(message, WeightsAsked) and message.interval is not None and message.version is None:
+            turn = entry_priority(message.epoch, message.interval)
+            self._pool.add((0, *turn), "enter", lambda: self._deliver((to, message)))
             return
         if isinstance(message, WeightsMade):
             part = self._stores[who.index].part(message.version)
@@ -254,11 +282,49 @@ class LocalRuntime:
 
     def _run_task(self, who: Address, what: RunTask) -> None:
         task = what.task
+        if task.stage.reads:
+            self._deliver((who, TaskStarted(self._incarnation, task)))
         weights = self._stores[what.weights].weights(what.version)
-        done = self._workers[who.index].run(task, weights)
+        self._task_done(who, task, self._workers[who.index].run(task, weights))
+
+    def _hand_over(self, who: Address, what: RunTask) -> None:
+        """Give a tensor task to the Lambdas; its result is taken on a thread of the pool."""
+        assert self._dispatch is not None
+        task, worker = what.task, self._workers[who.index]
+        job = worker.job(task)
+        kind = f"{task.lane} {task.stage}"
+
+        def take(outputs: Mapping[str, NDArray[Any]]) -> None:
+            self._pool.add(_FIRST, f"{kind} taken", lambda: self._take(who, task, outputs))
+
+        def assignment(number: TaskId) -> Assignment:
+            inputs = {name: each.numpy() for name, each in job.inputs.items()}
+            return Assignment(number, job.program, job.rows, self._precision, 0, what.version, inputs)
+
+        self._dispatch.submit(assignment, kind, self._priority(task), take)
+
+    def _take(self, who: Address, task: Task, outputs: Mapping[str, NDArray[Any]]) -> None:
+        tensors = {name: torch.from_numpy(each) for name, each in outputs.items()}
+        self._task_done(who, task, self._workers[who.index].finish(task, tensors))
+
+    def _task_done(self, who: Address, task: Task, done: Result) -> None:
         for phase, gradients in done.gradients.items():
             self._gradients[task.epoch, PhaseId(phase), task.interval] = gradients
         self._deliver((who, TaskDone(self._incarnation, task, done.measures)))
+
+    @property
+    def _precision(self) -> str:
+        kinds = {each.dtype for each in self._start.weights.values() if each.is_floating_point()}
+        return str(next(iter(kinds))).removeprefix("torch.")
+
+    def _weights_held(self, version: int) -> dict[str, NDArray[Any]] | None:
+        """A version of the weights, where a store has all of it."""
+        for store in self._stores:
+            if version in store.versions:
+                weights = store.weights(version)
+                if self._start.weights.keys() <= weights.keys():
+                    return {name: each.numpy() for name, each in weights.items()}
+        return None
 
     def _send_rows(self, who: Address, to: Address, message: RowsArrived) -> None:
         stage = self._schedules[message.lane][message.stage]
@@ -279,9 +345,7 @@ class LocalRuntime:
         evaluating = (spent - self._evaluated) / self._threads
         self._evaluated = spent
         seconds = now - self._marked - evaluating
-        self._happened.put(
-            EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy)
-        )
+        self._happened.put(EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy))
         self._marked = now
         if self._stop_wanted:
             self._stop_wanted = False

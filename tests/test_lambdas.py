@@ -1,0 +1,79 @@
+"""Tensor tasks on Lambdas: processes of this machine under AWS's runtime client, over ZeroMQ with CURVE."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from siafu import nn
+from siafu.errors import BadInput
+from siafu.runtime.local.lambdas import Lambdas
+from siafu.serverless.faults import FaultPlan
+from tests.oracle import train_plainly
+from tests.toys import toy_graph
+from tests.training_runs import options, train_in_pipeline
+
+pytest.importorskip(
+    "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
+)
+
+MODELS = {"gcn": nn.GCN, "gat": nn.GAT, "sage": nn.GraphSAGE, "gin": nn.GIN}
+LAYOUT = {"servers": 2, "intervals": 8, "lambdas": "local", "lambda_count": 2}
+
+
+def model_of(name: str, dtype: torch.dtype) -> nn.GNN:
+    torch.manual_seed(1)
+    graph = toy_graph()
+    return MODELS[name](graph.num_features, 8, 2, graph.num_classes, dropout=0.5).to(dtype)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_lambdas_compute_what_the_oracle_does(name: str) -> None:
+    graph, model = toy_graph(), model_of(name, torch.float64)
+    judge = train_plainly(graph, model, epochs=4, weight_decay=5e-4, dtype=torch.float64)
+    found = train_in_pipeline(graph, model, epochs=4, weight_decay=5e-4, weight_servers=2, **LAYOUT)
+    assert found.losses == pytest.approx(judge.losses, rel=1e-9)
+    for weight, tensor in judge.weights.items():
+        torch.testing.assert_close(found.weights[weight], tensor, rtol=1e-9, atol=1e-12)
+
+
+def test_in_float32_they_agree_with_threads() -> None:
+    graph, model = toy_graph(), model_of("gcn", torch.float32)
+    here = train_in_pipeline(graph, model, epochs=4, servers=2, intervals=8)
+    there = train_in_pipeline(graph, model, epochs=4, **LAYOUT)
+    assert there.losses == pytest.approx(here.losses, rel=1e-5)
+
+
+def test_what_they_cost_is_in_the_counters() -> None:
+    graph, model = toy_graph(), model_of("gcn", torch.float32)
+    counted = train_in_pipeline(graph, model, epochs=2, **LAYOUT).counters["lambda"]
+    assert counted["invocations"] >= 1
+    assert counted["billed_gb_seconds"] > 0
+    assert counted["bytes_in"] > counted["bytes_out"] > 0
+
+
+def test_lambdas_that_die_hang_answer_twice_or_nonsense_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph, model = toy_graph(), model_of("gcn", torch.float64)
+    judge = train_plainly(graph, model, epochs=4, weight_decay=5e-4, dtype=torch.float64)
+    faults = FaultPlan(seed=3, kill=0.1, hang=0.05, duplicate=0.1, garbage=0.1, error=0.05, window=0.02)
+    monkeypatch.setattr(
+        "siafu.trainer.Lambdas", partial(Lambdas, faults=faults, tasks=3, floor=0.5, start=2.0)
+    )
+    found = train_in_pipeline(graph, model, epochs=4, weight_decay=5e-4, **LAYOUT)
+    assert found.losses == pytest.approx(judge.losses, rel=1e-9)
+    intervals, phases = 16, 2
+    assert found.counters["gradients_applied"] == 4 * intervals * phases
+    struck = [number for number in range(1, found.counters["lambda"]["invocations"]) if faults.fault(number)]
+    assert len(struck) > 3
+
+
+def test_a_count_without_lambdas_is_refused() -> None:
+    with pytest.raises(BadInput, match="lambdas is off"):
+        options(lambda_count=3)
+
+
+def test_another_place_for_lambdas_is_refused() -> None:
+    with pytest.raises(BadInput, match="lambdas is 'moon': choose one of off, local"):
+        options(lambdas="moon")
