@@ -109,6 +109,12 @@ def failure_of(error_type: str, message: str, where: str) -> Failure:
         return Failure(FailureKind.TIMED_OUT, where, detail)
     if error_type in ("Runtime.OutOfMemory", "MemoryError", "numpy._core._exceptions._ArrayMemoryError"):
         return Failure(FailureKind.OUT_OF_MEMORY, where, detail)
-    if error_type.startswith(("Runtime.Import", "Runtime.HandlerNotFound", "Runtime.UserCodeSyntax")):
+    # The handler raises BadInput at a payload of another version; its other troubles are in its receipt.
+    if error_type in (
+        "BadInput",
+        "Runtime.HandlerNotFound",
+        "Runtime.ImportModuleError",
+        "Runtime.UserCodeSyntaxError",
+    ):
         return Failure(FailureKind.UNFIT, where, detail)
     return Failure(FailureKind.CRASHED, where, detail)

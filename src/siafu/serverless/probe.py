@@ -9,7 +9,7 @@ _NOBODY = "tcp://127.0.0.1:9"  # the Lambda's own port for discarding: no server
 
 
 def probe(number: int = 0) -> Invocation:
-    """The handler starts, asks nobody for a task for a millisecond, and returns its receipt."""
+    """The handler starts, finds nobody to ask for a task, and says so: its receipt's end is "lost"."""
     keys = make_keys()
     nobody = Endpoint(_NOBODY, keys.public)
     payload = Payload("probe", InvocationId(number), SlotId(0), nobody, (), keys, idle_ms=1, stall_ms=1)
