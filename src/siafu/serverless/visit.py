@@ -264,8 +264,9 @@ class Visit:
     def _leave(self) -> None:
         """Once the server has answered, it has everything that we sent: the platform may stop this process now."""
         link, left = self._graph(), say.Left(self._payload.invocation)
-        until = time.perf_counter() + _FAREWELL_SECONDS
-        link.send(say.Leave(self._payload.invocation), _FAREWELL_SECONDS)
+        patience = min(self._stall, max(_FAREWELL_SECONDS, self._seconds_left() - _FAREWELL_SECONDS))
+        until = time.perf_counter() + patience
+        link.send(say.Leave(self._payload.invocation), patience)
         while link.receive(max(0.0, until - time.perf_counter())) != left:
             if time.perf_counter() > until:
                 raise LinkLost(f"{self._payload.graph.address} does not let us go")
