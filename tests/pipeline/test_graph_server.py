@@ -13,6 +13,7 @@ from siafu.pipeline.events import (
     RowsArrived,
     ServerAdvanced,
     TaskDone,
+    TaskStarted,
     WeightsAsked,
     WeightsGranted,
     WeightsReleased,
@@ -73,6 +74,22 @@ def test_an_asynchronous_interval_asks_for_the_latest_version() -> None:
     machine.handle(Begin(NOW, START, False))
     out = machine.handle(Proceed(NOW, Epoch(1), None))
     assert [each.version for each in sent(out, WeightsAsked)] == [None, None]
+
+
+@pytest.mark.parametrize(("update_every", "oldest"), [(None, 1), (1, 2), (3, 0)])
+def test_an_asynchronous_interval_waits_for_the_gradients_of_epochs_that_all_have_finished(
+    update_every: int | None, oldest: int
+) -> None:
+    machine = graph_server(
+        setup(
+            intervals=(1, 1), reads=[{0}, {1}], layers=1, mode="async", staleness=1, update_every=update_every
+        )
+    )
+    assert sent(run_epoch(machine, grant(machine, 0)), WeightsAsked) == []  # the first epoch is exact
+    (asked,) = sent(machine.handle(advanced(1, epoch=1)), WeightsAsked)
+    assert (asked.epoch, asked.version, asked.oldest) == (1, None, oldest)
+    (asked,) = sent(run_epoch(machine, grant(machine, 0, 1)), WeightsAsked)
+    assert (asked.epoch, asked.version, asked.oldest) == (2, None, oldest)
 
 
 def test_the_least_loaded_weight_server_is_asked() -> None:
@@ -243,8 +260,32 @@ def test_an_asynchronous_gather_reads_what_is_there_and_counts_its_age() -> None
     run_epoch(machine, machine.handle(rows(1, stage=2)))
     machine.handle(advanced(1, epoch=1))
     assert ready == []
-    assert names(finish(machine, tasks(grant(machine, 0, 1))[0])) == ["G2:0"]
-    assert machine.counts.row_ages[1] == 1
+    (gather,) = tasks(finish(machine, tasks(grant(machine, 0, 1))[0]))
+    assert (str(gather.task.stage), gather.task.interval) == ("G2", 0)
+    machine.handle(TaskStarted(NOW, gather.task))
+    assert machine.counts.row_ages == {0: 1, 1: 1}
+
+
+def test_the_age_of_rows_is_that_at_which_they_are_read() -> None:
+    machine = graph_server(setup(intervals=(1, 1), layers=2, mode="async", staleness=1))
+    finish(machine, tasks(grant(machine, 0))[0])
+    ready = tasks(machine.handle(rows(1, stage=0)))
+    finish(machine, tasks(finish(machine, ready[0]))[0])
+    run_epoch(machine, machine.handle(rows(1, stage=2)))
+    machine.handle(advanced(1, epoch=1))
+    (gather,) = tasks(finish(machine, tasks(grant(machine, 0, 1))[0]))
+    machine.handle(rows(1, epoch=1, stage=0))
+    machine.handle(TaskStarted(NOW, gather.task))
+    assert machine.counts.row_ages == {0: 2}
+
+
+def test_a_start_of_a_task_that_is_done_counts_nothing() -> None:
+    machine = graph_server(setup(intervals=(1, 1), layers=2, mode="async"))
+    finish(machine, tasks(grant(machine, 0))[0])
+    (gather,) = tasks(machine.handle(rows(1, stage=0)))
+    finish(machine, gather)
+    machine.handle(TaskStarted(NOW, gather.task))
+    assert machine.counts.row_ages == {}
 
 
 def test_an_asynchronous_gather_waits_for_rows_that_are_late_beyond_its_staleness() -> None:

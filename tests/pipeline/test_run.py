@@ -203,6 +203,19 @@ def test_one_evaluation_at_a_time() -> None:
     assert len(sent(run.handle(BestKept(NOW, Epoch(0))), WeightsAsked)) == 1
 
 
+@pytest.mark.parametrize(("update_every", "versions"), [(None, [1, 2]), (1, [2, 4]), (3, [0, 1])])
+def test_an_asynchronous_evaluation_is_of_weights_that_have_the_epochs_gradients(
+    update_every: int | None, versions: list[int]
+) -> None:
+    run = quiet(RunOptions(9), mode="async", update_every=update_every)
+    (first,) = sent(finished(run, 0), WeightsAsked)
+    run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(versions[0]), 1))
+    finished(run, 1)
+    finished(run, 0, "evaluate", (1.0, 0.5))
+    (second,) = sent(run.handle(BestKept(NOW, Epoch(0))), WeightsAsked)
+    assert [(each.version, each.oldest) for each in (first, second)] == [(None, each) for each in versions]
+
+
 def test_asynchronous_training_goes_on_while_an_evaluation_waits() -> None:
     run = quiet(RunOptions(9), mode="async", staleness=1)
     assert until(finished(run, 0)) == [3]

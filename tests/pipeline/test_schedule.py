@@ -6,7 +6,7 @@ from siafu.errors import SiafuError
 from siafu.pipeline.ids import Epoch, IntervalId, PhaseId, StageId
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule, Stage, evaluation_schedule, training_schedule
-from siafu.pipeline.task import Task
+from siafu.pipeline.task import Task, entry_priority
 from tests.pipeline.small import setup
 
 
@@ -105,6 +105,26 @@ def test_ready_tasks_run_by_epoch_then_backward_then_stage_then_interval() -> No
     ]
     shuffled = expected[::-1]
     assert sorted(shuffled, key=lambda each: each.priority) == expected
+
+
+def test_asynchronous_tasks_run_in_the_order_of_stages_so_that_gathers_find_new_rows() -> None:
+    first, gather, last, back, end = training_schedule(1, 2, {1, 2}).stages
+    expected = [
+        Task("train", Epoch(epoch), stage, IntervalId(interval))
+        for epoch, stage, interval in (
+            (0, end, 4),
+            (1, first, 1),
+            (1, first, 2),
+            (1, gather, 0),
+            (1, last, 0),
+            (1, back, 0),
+            (1, end, 0),
+            (2, first, 0),
+        )
+    ]
+    shuffled = expected[::-1]
+    assert sorted(shuffled, key=lambda each: each.fresh_priority) == expected
+    assert entry_priority(Epoch(1), IntervalId(1)) == expected[1].fresh_priority
 
 
 def layout(intervals: tuple[int, ...], *reads: set[int]) -> Layout:

@@ -52,7 +52,11 @@ def server(setup: Setup, number: int = 0) -> WeightServer:
 
 
 def ask(
-    machine: WeightServer, interval: int | None, epoch: int = 0, version: int | None = None
+    machine: WeightServer,
+    interval: int | None,
+    epoch: int = 0,
+    version: int | None = None,
+    oldest: int | None = None,
 ) -> list[Instruction]:
     return machine.handle(
         WeightsAsked(
@@ -61,6 +65,7 @@ def ask(
             None if interval is None else IntervalId(interval),
             Epoch(epoch),
             None if version is None else Version(version),
+            None if oldest is None else Version(oldest),
         )
     )
 
@@ -117,6 +122,16 @@ def test_a_version_that_is_not_there_yet_is_granted_when_it_is() -> None:
     assert granted(ask(machine, 0, epoch=1, version=1)) == []
     assert updates(train_epoch(machine)) == [1]
     assert granted(updated(machine, 1)) == [1]
+
+
+def test_the_latest_version_is_waited_for_where_it_would_be_too_old() -> None:
+    machine = server(setup(layers=1, mode="async"))
+    assert granted(ask(machine, 0, epoch=1, oldest=1)) == []
+    assert updates(train_epoch(machine)) == [1]
+    assert granted(updated(machine, 1)) == [1]
+    train_epoch(machine, epoch=1)
+    updated(machine, 2)
+    assert granted(ask(machine, 1, epoch=1, oldest=1)) == [2]
 
 
 def test_a_request_that_comes_again_is_not_granted_again() -> None:

@@ -87,6 +87,13 @@ class TaskDone(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TaskStarted(Event):
+    """A gather begins to read its rows: how old they are is counted now. Other tasks need not be told of."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
 class RowsArrived(Event):
     """Another server's interval sent its rows of a stage."""
 
@@ -139,12 +146,14 @@ class WeightsAsked(Event):
     sender:   who asks and gets the answer
     interval: None: the run asks, for the evaluation of `epoch`
     version:  exactly this one, as soon as it is there; None: the latest
+    oldest:   the latest, but none older than this one: wait for it; None: the latest that is there
     """
 
     sender: Address
     interval: IntervalId | None
     epoch: Epoch
     version: Version | None
+    oldest: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from siafu.pipeline.events import (
     RowsArrived,
     ServerAdvanced,
     TaskDone,
+    TaskStarted,
     WeightsAsked,
     WeightsGranted,
     WeightsReleased,
@@ -86,6 +87,7 @@ class GraphServer:
         self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
             Proceed: self._proceed,
             EvaluationStarted: self._evaluation_started,
+            TaskStarted: self._task_started,
             TaskDone: self._task_done,
             RowsArrived: self._rows_arrived,
             ServerAdvanced: self._server_advanced,
@@ -130,7 +132,7 @@ class GraphServer:
 
     def _reset(self, start: Anchor, exact: bool) -> None:
         setup = self.setup
-        self._first = start.epoch
+        self._start = start
         self._until = start.epoch
         self._exact = start if exact else None
         self._positions: dict[ServerId, Position] = dict.fromkeys(self._others, (start.epoch, 0))
@@ -186,12 +188,12 @@ class GraphServer:
         """The last epoch that the slowest interval lets others enter."""
         slowest = self._slowest()
         # While someone reads rows of the first epoch, they must stay as they are.
-        return slowest if slowest == self._first else slowest + self.setup.staleness
+        return slowest if slowest == self._start.epoch else slowest + self.setup.staleness
 
     def _is_exact(self, epoch: Epoch) -> bool:
         """Whether gathers of `epoch` read that epoch's rows alone. Where the weights' version is exact too, no one
         can be ahead. A run's first epoch is exact since there is nothing else to read."""
-        return epoch == self._first or (self._exact is not None and epoch >= self._exact.epoch)
+        return epoch == self._start.epoch or (self._exact is not None and epoch >= self._exact.epoch)
 
     def _slowest(self) -> Epoch:
         """The epoch of the slowest interval of all servers, as far as it is known here."""
@@ -201,7 +203,7 @@ class GraphServer:
         if self._is_exact(epoch):
             return epoch
         # The slowest was at most S epochs behind when this interval entered, and had made the rows of the epoch before.
-        return max(self._first, epoch - self.setup.staleness - 1)
+        return max(self._start.epoch, epoch - self.setup.staleness - 1)
 
     def _ask_weights(self, interval: IntervalId, epoch: Epoch, out: list[Instruction]) -> None:
         choices = len(self._load)
@@ -210,8 +212,18 @@ class GraphServer:
         self._asked[interval] = ServerId(least)
         exact = self._exact is not None and epoch >= self._exact.epoch
         version = self._exact.version_of(epoch) if self._exact is not None and exact else None
-        message = WeightsAsked(self.incarnation, self.address, interval, epoch, version)
+        oldest = self._oldest_weights() if version is None else None
+        message = WeightsAsked(self.incarnation, self.address, interval, epoch, version, oldest)
         out.append(Send(Address("weight", ServerId(least)), message))
+
+    def _oldest_weights(self) -> Version:
+        """What an interval waits for that enters now: the version with the gradients of all epochs that all have finished.
+
+        So weights are no further behind than rows are, and without staleness not at all. That version comes without
+        those that wait for it: its gradients are there or on their way.
+        """
+        gradients = (self._slowest() - self._start.epoch) * self.setup.layout.num_intervals
+        return Version(self._start.version + gradients // self.setup.gradients_an_update)
 
     def _weights_granted(self, event: WeightsGranted, out: list[Instruction]) -> None:
         interval = event.interval
@@ -229,6 +241,10 @@ class GraphServer:
         self._train.enter(interval, event.epoch, event.version, event.server, out)
 
     # Inside an epoch
+
+    def _task_started(self, event: TaskStarted, out: list[Instruction]) -> None:
+        if event.task.lane == "train" and self._train.is_running(event.task):
+            self._train.note_ages(event.task)
 
     def _task_done(self, event: TaskDone, out: list[Instruction]) -> None:
         task = event.task

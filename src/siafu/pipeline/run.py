@@ -331,13 +331,20 @@ class RunMachine:
             return
         weights = ServerId(epoch % self.setup.weight_servers)
         self._evaluation = _Running(epoch, weights, None)
-        asked = WeightsAsked(self.incarnation, RUN, None, epoch, self._version_to_evaluate(epoch))
+        version = self._version_to_evaluate(epoch)
+        oldest = self._oldest_to_evaluate(epoch) if version is None else None
+        asked = WeightsAsked(self.incarnation, RUN, None, epoch, version, oldest)
         out.append(Send(Address("weight", weights), asked))
 
     def _version_to_evaluate(self, epoch: Epoch) -> Version | None:
         if self._exact is not None and epoch + 1 >= self._exact.epoch:
             return self._exact.version_of(Epoch(epoch + 1))
         return self._base.version if self._base.epoch == epoch + 1 else None
+
+    def _oldest_to_evaluate(self, epoch: Epoch) -> Version:
+        """The version that has the epoch's gradients, all of which have come."""
+        gradients = max(0, epoch + 1 - self._base.epoch) * self.setup.layout.num_intervals
+        return Version(self._base.version + gradients // self.setup.gradients_an_update)
 
     def _weights_granted(self, event: WeightsGranted, out: list[Instruction]) -> None:
         running = self._evaluation

@@ -29,5 +29,18 @@ class Task:
         """
         return (self.epoch, self.stage.direction == "forward", self.stage.id, self.interval)
 
+    @property
+    def fresh_priority(self) -> Priority:
+        """The same for asynchronous epochs, where nothing keeps a gather from running too early.
+
+        In the order of stages: a gather then finds the rows of its own epoch wherever that costs no one a wait.
+        """
+        return (self.epoch, True, self.stage.id, self.interval)
+
     def __str__(self) -> str:
         return f"{self.stage} of interval {self.interval}, {self.lane} epoch {self.epoch}"
+
+
+def entry_priority(epoch: Epoch, interval: IntervalId) -> Priority:
+    """When an asynchronous interval asks for its weights: no sooner than its first task would run, so that they are new."""
+    return (epoch, True, 0, interval)

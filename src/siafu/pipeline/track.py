@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from siafu.pipeline.ids import Epoch, IntervalId, Lane, ServerId, StageId, Version
 from siafu.pipeline.instructions import Instruction, RunTask
 from siafu.pipeline.layout import Layout
-from siafu.pipeline.schedule import Schedule, Stage
+from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.task import Task
 
 Position = tuple[int, int]
@@ -88,6 +88,14 @@ class Track:
         current = self.passes[task.interval]
         return current.running and current.stage == task.stage.id and current.epoch == task.epoch
 
+    def note_ages(self, task: Task) -> None:
+        """Count how old the rows are that `task`, which is running, reads now."""
+        reader = self.passes[task.interval]
+        for source in task.stage.reads:
+            rows = self._rows[source]
+            for interval in self._sources(reader, source):
+                self.ages[task.epoch - rows[interval]] += 1
+
     def finish(self, task: Task, out: list[Instruction]) -> bool:
         """Take an interval past `task`, which was running. Whether that was the last of its epoch."""
         current = self.passes[task.interval]
@@ -151,16 +159,9 @@ class Track:
     def _run(self, current: _Pass, out: list[Instruction]) -> None:
         stage = self.schedule[current.stage]
         current.running = True
-        self._note_ages(current, stage)
         out.append(
             RunTask(Task(self.lane, current.epoch, stage, current.interval), current.version, current.weights)
         )
-
-    def _note_ages(self, reader: _Pass, stage: Stage) -> None:
-        for source in stage.reads:
-            rows = self._rows[source]
-            for interval in self._sources(reader, source):
-                self.ages[reader.epoch - rows[interval]] += 1
 
     def _describe(self, current: _Pass) -> str:
         task = Task(self.lane, current.epoch, self.schedule[current.stage], current.interval)

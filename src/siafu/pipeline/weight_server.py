@@ -150,7 +150,7 @@ class WeightServer:
             self._queue.append(event)
 
     def _try_grant(self, asked: WeightsAsked, out: list[Instruction]) -> bool:
-        version = self._latest if asked.version is None else asked.version
+        version = self._wanted(asked)
         if not self._is_complete(version) or (version == self._latest and self._closed):
             return False
         self._pins[asked.interval, asked.epoch] = version
@@ -160,6 +160,11 @@ class WeightServer:
         )
         out.append(Send(asked.sender, granted))
         return True
+
+    def _wanted(self, asked: WeightsAsked) -> Version:
+        if asked.version is not None:
+            return asked.version
+        return self._latest if asked.oldest is None else max(self._latest, asked.oldest)
 
     def _is_complete(self, version: Version) -> bool:
         return len(self._held.get(version, ())) == len(self.setup.parts)
