@@ -17,6 +17,7 @@ from siafu.serverless.events import (
     LambdaAsks,
     ResultArrived,
     TaskQueued,
+    TaskReturned,
     TasksAbandoned,
 )
 from siafu.serverless.failure import Failure, FailureKind
@@ -50,7 +51,7 @@ class Counts:
     invocations: Lambdas asked for
     delivered:   tasks that have their result
     relaunched:  tasks given to another Lambda because one was late
-    retried:     tasks given to another because one ended, or brought garbage
+    retried:     tasks given to another because one ended, gave it back, or brought garbage
     dropped:     results thrown away, by reason
     strangers:   asks of Lambdas that had ended, or that were invoked twice
     failures:    invocations that came to nothing, by kind
@@ -104,6 +105,7 @@ class Controller:
             ClockAdvanced: self._clock_advanced,
             LambdaAsks: self._asked,
             ResultArrived: self._arrived,
+            TaskReturned: self._returned,
             InvocationEnded: self._ended,
         }
 
@@ -210,12 +212,18 @@ class Controller:
             out.append(Deliver(task.id, event.invocation))
             self._done_with(event)
 
+    def _returned(self, event: TaskReturned, out: list[Instruction]) -> None:
+        found = self._fleet.get(event.invocation)
+        if found is not None and found.task == event.task:
+            self.counts.retried += self._take_back(found, self._left(event.why))
+            self._done_with(event)
+
     def _drop(self, event: ResultArrived, reason: Reason, out: list[Instruction]) -> None:
         self.counts.dropped[reason] += 1
         out.append(Drop(event.task, event.invocation, reason))
 
-    def _done_with(self, event: ResultArrived) -> None:
-        """Who brought a result of what it was at will ask for more, or end."""
+    def _done_with(self, event: ResultArrived | TaskReturned) -> None:
+        """Who is through with what it was at will ask for more, or end."""
         sender = self._fleet.get(event.invocation)
         if sender is not None and sender.task == event.task:
             sender.task = None

@@ -70,6 +70,18 @@ class ResultArrived(Event):
     valid: bool
 
 
+@dataclass(frozen=True, slots=True)
+class TaskReturned(Event):
+    """A Lambda will not do its task: it has too little time left, or cannot get what it needs. It may ask for another.
+
+    why: in one line
+    """
+
+    invocation: InvocationId
+    task: TaskId
+    why: str
+
+
 # From the invoker
 
 

@@ -15,6 +15,7 @@ from siafu.serverless.events import (
     LambdaAsks,
     ResultArrived,
     TaskQueued,
+    TaskReturned,
     TasksAbandoned,
 )
 from siafu.serverless.failure import FailureKind
@@ -145,6 +146,8 @@ class Checker:
             case LambdaAsks():
                 self._asking.add(event.peer)
                 self._heard(event)
+            case TaskReturned():
+                self._returned(event)
             case InvocationEnded():
                 self._ended(event)
 
@@ -156,6 +159,17 @@ class Checker:
         self._welcome(found)
         if found.made > self._refused_at:
             self._refusals = 0
+
+    def _returned(self, event: TaskReturned) -> None:
+        found = self._lambdas.get(event.invocation)
+        if found is None or found.task != event.task:
+            return
+        task = self.tasks.get(event.task)
+        if task is not None and task.offers[-1][0] == event.invocation:
+            task.due = self._now
+        found.task = None
+        self._welcome(found)
+        self._expect(found, self._options.start)
 
     def _ended(self, event: InvocationEnded) -> None:
         found = self._lambdas.get(event.invocation)

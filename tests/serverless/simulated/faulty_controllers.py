@@ -289,6 +289,14 @@ class LosesTheTaskOfGarbage(Controller):
 
 
 @fault
+class LosesWhatIsGivenBack(Controller):
+    """a task that a Lambda gave back is forgotten"""
+
+    def _returned(self, event, out):
+        self._done_with(event)
+
+
+@fault
 class LeavesTheIdleIdle(Controller):
     """a task that comes back waits although a Lambda is idle"""
 

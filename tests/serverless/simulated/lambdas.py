@@ -29,7 +29,7 @@ class Process:
 class Platform:
     """Runs what is invoked, as well as the scenario's faults let it.
 
-    asks, results, ends: called with what the runtime hears
+    asks, results, returns, ends: called with what the runtime hears
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Platform:
         duration: Callable[[TaskId], float],
         asks: Callable[[InvocationId, PeerId], None],
         results: Callable[[InvocationId, TaskId, bool], None],
+        returns: Callable[[InvocationId, TaskId], None],
         ends: Callable[[InvocationId, Failure | None], None],
     ) -> None:
         self._scenario = scenario
@@ -48,6 +49,7 @@ class Platform:
         self._duration = duration
         self._asks = asks
         self._results = results
+        self._returns = returns
         self._ends = ends
         self._invoked = 0
         self._processes: dict[PeerId, Process] = {}
@@ -127,6 +129,8 @@ class Platform:
             self._agenda.after(duration * self._source.random(), self._end, process, FailureKind.CRASHED)
         elif doom == "hang" or self._strikes(self._faults.hangs):
             process.hung = True
+        elif self._strikes(self._faults.returns):
+            self._agenda.after(duration * self._source.random(), self._give_back, process, task)
         else:
             garbage = doom == "garbage" or self._strikes(self._faults.garbage)
             self._agenda.after(duration, self._answer, process, task, not garbage)
@@ -148,6 +152,18 @@ class Platform:
             self._work(process)
         else:
             self._ask(process)
+
+    def _give_back(self, process: Process, task: TaskId) -> None:
+        if not process.alive:
+            return
+        process.busy = False
+        self._say(process, self._returns, process.invocation, task)
+        if process.inbox:
+            self._work(process)
+        elif self._source.random() < 0.5:
+            self._ask(process)
+        else:
+            self._leave(process)
 
     # Ending
 

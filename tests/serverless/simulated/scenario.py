@@ -20,6 +20,7 @@ class Faults:
     twice:       that an invocation is run twice
     dies, hangs: that a Lambda does so while it is at a task
     garbage:     that a result is unusable
+    returns:     that a Lambda gives a task back
     again:       that a result comes a second time, any time later
     late:        that a task takes up to a thousand times as long
     repeats:     that an ask, or the report of an end, comes twice
@@ -37,6 +38,7 @@ class Faults:
     dies: float = 0.0
     hangs: float = 0.0
     garbage: float = 0.0
+    returns: float = 0.0
     again: float = 0.0
     late: float = 0.0
     repeats: float = 0.0
@@ -132,6 +134,7 @@ def _random_faults(source: random.Random) -> Faults:
         dies=some(0.3),
         hangs=some(0.3),
         garbage=some(0.3),
+        returns=some(0.3),
         again=some(0.5),
         late=some(0.3),
         repeats=some(0.5),

@@ -16,6 +16,7 @@ from siafu.serverless.events import (
     LambdaAsks,
     ResultArrived,
     TaskQueued,
+    TaskReturned,
     TasksAbandoned,
 )
 from siafu.serverless.failure import Failure
@@ -61,7 +62,7 @@ class _Simulation:
         self._controller = controller(scenario.options, hashed_jitter(str(scenario.seed)))
         self._checker = Checker(scenario.options, exact=not scenario.jumps)
         self._platform = Platform(
-            scenario, self._agenda, self._duration, self._asks, self._result, self._ended
+            scenario, self._agenda, self._duration, self._asks, self._result, self._returned, self._ended
         )
         self._kind: dict[TaskId, str] = {}
         self._chain: dict[TaskId, int] = {}
@@ -145,6 +146,9 @@ class _Simulation:
 
     def _result(self, invocation: InvocationId, task: TaskId, valid: bool) -> None:
         self._handle(ResultArrived(self._shown, invocation, task, valid))
+
+    def _returned(self, invocation: InvocationId, task: TaskId) -> None:
+        self._handle(TaskReturned(self._shown, invocation, task, "too little time is left"))
 
     def _ended(self, invocation: InvocationId, failure: Failure | None) -> None:
         self._handle(InvocationEnded(self._shown, invocation, failure))
