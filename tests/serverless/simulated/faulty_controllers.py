@@ -118,21 +118,13 @@ class LearnsWrong(Controller):
         self._patience.__class__ = _Gullible
 
 
-class _NoLateness(Alarms[Any]):
+class _AlarmsBut(Alarms[Any]):
+    def __init__(self, missing):
+        super().__init__()
+        self._missing = missing
+
     def set(self, key, time):
-        if key[0] != "late":
-            super().set(key, time)
-
-
-class _NoEnd(Alarms[Any]):
-    def set(self, key, time):
-        if key[0] != "over":
-            super().set(key, time)
-
-
-class _NoHold(Alarms[Any]):
-    def set(self, key, time):
-        if key[0] != "hold":
+        if key[0] != self._missing:
             super().set(key, time)
 
 
@@ -142,7 +134,7 @@ class NoAlarmForTheLateAndTheLost(Controller):
 
     def __init__(self, options, jitter):
         super().__init__(options, jitter)
-        self._alarms = _NoLateness()
+        self._alarms = _AlarmsBut("late")
         self._options = replace(options, lifetime=1e9)
 
 
@@ -152,7 +144,7 @@ class ForgetsThatLambdasEnd(Controller):
 
     def __init__(self, options, jitter):
         super().__init__(options, jitter)
-        self._alarms = _NoEnd()
+        self._alarms = _AlarmsBut("over")
 
 
 @fault
@@ -161,7 +153,7 @@ class WaitsForEver(Controller):
 
     def __init__(self, options, jitter):
         super().__init__(options, jitter)
-        self._alarms = _NoHold()
+        self._alarms = _AlarmsBut("hold")
 
 
 @fault

@@ -1,0 +1,72 @@
+"""A controller to try, in few words."""
+
+from siafu.serverless.controller import Controller
+from siafu.serverless.controller_options import ControllerOptions
+from siafu.serverless.events import (
+    ClockAdvanced,
+    CountChanged,
+    InvocationEnded,
+    LambdaAsks,
+    ResultArrived,
+    TaskQueued,
+    TaskReturned,
+)
+from siafu.serverless.failure import Failure, FailureKind
+from siafu.serverless.ids import InvocationId, PeerId, TaskId
+from siafu.serverless.instructions import Fail, Instruction, Invoke, OfferTask
+
+
+class Small:
+    """A controller and a clock, in few words. A Lambda's peer is its number, or that with a letter for a twin."""
+
+    def __init__(self, count: int = 1, spares: int = 1, **options: float) -> None:
+        given = {"ratio": 2.0, "floor": 1.0, "default": 10.0, "start": 5.0, "lifetime": 100.0, **options}
+        self.controller = Controller(
+            ControllerOptions(where="function f, region r", count=count, spares=spares, **given),  # type: ignore[arg-type]
+            jitter=lambda number: 0.0,
+        )
+        self.now = 0.0
+
+    def at(self, now: float) -> list[Instruction]:
+        self.now = now
+        return self.controller.handle(ClockAdvanced(now))
+
+    def queue(self, task: int, kind: str = "T1", priority: tuple[int, ...] = ()) -> list[Instruction]:
+        return self.controller.handle(TaskQueued(self.now, TaskId(task), kind, priority))
+
+    def ask(self, invocation: int, twin: str = "") -> list[Instruction]:
+        peer = PeerId(f"{invocation}{twin}")
+        return self.controller.handle(LambdaAsks(self.now, InvocationId(invocation), peer))
+
+    def result(self, invocation: int, task: int, valid: bool = True) -> list[Instruction]:
+        return self.controller.handle(ResultArrived(self.now, InvocationId(invocation), TaskId(task), valid))
+
+    def give_back(self, invocation: int, task: int, why: str = "no time left") -> list[Instruction]:
+        return self.controller.handle(TaskReturned(self.now, InvocationId(invocation), TaskId(task), why))
+
+    def end(self, invocation: int, kind: FailureKind | None = None) -> list[Instruction]:
+        failure = None if kind is None else Failure(kind, "function f, region r", "so it says")
+        return self.controller.handle(InvocationEnded(self.now, InvocationId(invocation), failure))
+
+    def change_count(self, count: int) -> list[Instruction]:
+        return self.controller.handle(CountChanged(self.now, count))
+
+
+def of(kind: type[Instruction], out: list[Instruction]) -> list[Instruction]:
+    return [each for each in out if isinstance(each, kind)]
+
+
+def offered(out: list[Instruction]) -> list[tuple[int, int]]:
+    """Which Lambda is given which task."""
+    return [(each.invocation, each.task) for each in out if isinstance(each, OfferTask)]
+
+
+def invoked(out: list[Instruction]) -> list[int]:
+    return [each.invocation for each in out if isinstance(each, Invoke)]
+
+
+def failure(out: list[Instruction]) -> str:
+    [fail] = [each for each in out if isinstance(each, Fail)]
+    assert out[-1] is fail
+    assert "\n" not in fail.message
+    return fail.message
