@@ -18,7 +18,7 @@ from siafu.serverless.ids import InvocationId, Priority, SlotId, TaskId
 from siafu.serverless.invoker import Failed, Invocation, Invoker, Outcome
 from siafu.serverless.payload import Endpoint, Payload
 from siafu.serverless.weight_desk import WeightDesk
-from siafu.wire.keys import make_keys
+from siafu.wire.keys import Keys, make_keys
 from siafu.wire.tensors import Array, Tensors
 from siafu.wire.zeromq import ZmqListener
 
@@ -83,7 +83,8 @@ class Dispatch:
         self._loop = DeskLoop(self._listener, [self._desk, WeightDesk(self._listener.send, held)], failed)
         self._tasks: dict[TaskId, _Waiting] = {}
         self._arrived: dict[str, Array] = {}
-        self._peer_keys: dict[InvocationId, str] = {}
+        self._slot_keys: dict[SlotId, Keys] = {}
+        self._running: set[InvocationId] = set()
         self._timer: threading.Timer | None = None
         self._empty = threading.Event()
         self._next = 0
@@ -132,7 +133,9 @@ class Dispatch:
                 self._desk.forget(what.invocation)
                 self._invoker.cancel(what.invocation)
             case does.OfferTask():
-                self._desk.offer(what.peer, self._tasks[what.task].assignment)
+                if not self._desk.offer(what.peer, self._tasks[what.task].assignment):
+                    gone = happens.TaskReturned(_now(), what.invocation, what.task, "its Lambda is gone")
+                    self._loop.call(lambda: self._handle(gone))
             case does.Dismiss():
                 self._desk.dismiss(what.peer)
             case does.Deliver():
@@ -148,9 +151,10 @@ class Dispatch:
         self.usage.relaunched = self._controller.counts.relaunched
 
     def _invoke(self, invocation: InvocationId, slot: SlotId) -> None:
-        keys = make_keys()
-        self._peer_keys[invocation] = keys.public
+        # One pair of keys a slot: a warm Lambda's connections stay good from one invocation to the next.
+        keys = self._slot_keys.setdefault(slot, make_keys())
         self._listener.admit(keys.public)
+        self._running.add(invocation)
         self._desk.expect(invocation, keys.public)
         here = Endpoint(self._listener.address, self._keys.public)
         payload = Payload(
@@ -176,15 +180,13 @@ class Dispatch:
             self.usage.bytes_in += _count(outcome.receipt, "bytes_in")
             self.usage.bytes_out += _count(outcome.receipt, "bytes_out")
         self._desk.forget(outcome.number)
-        key = self._peer_keys.pop(outcome.number, None)
-        if key is not None:
-            self._listener.dismiss(key)
+        self._running.discard(outcome.number)
         failure = outcome.failure if isinstance(outcome, Failed) else None
         self._handle(happens.InvocationEnded(_now(), outcome.number, failure))
         self._note_empty()
 
     def _note_empty(self) -> None:
-        if not self._peer_keys:
+        if not self._running:
             self._empty.set()
 
     def _heard(self, event: DeskEvent) -> None:
@@ -198,7 +200,7 @@ class Dispatch:
             case Late():
                 self._handle(happens.ResultArrived(_now(), event.invocation, event.task, valid=True))
             case GivenBack():
-                self._handle(happens.ResultArrived(_now(), event.invocation, event.task, valid=False))
+                self._handle(happens.TaskReturned(_now(), event.invocation, event.task, event.why))
 
     def _wake_at(self, moment: float) -> None:
         if self._timer is not None:
