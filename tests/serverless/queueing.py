@@ -16,6 +16,7 @@ class Shop:
 
     stages:  how often an interval goes to a Lambda and then to a core, an epoch
     gather:  seconds on a core; `tensor`: on a Lambda; `latency`: on the way to it and back
+    crowd:   how many Lambdas run side by side: more slow each other down, and more than in proportion
     carry:   seconds on the server's own network for the rows of a task, shared by all
     """
 
@@ -26,6 +27,7 @@ class Shop:
     tensor: float
     latency: float
     carry: float = 0.0
+    crowd: float = 1e9
     stages: int = 3
     noise: float = 0.1
 
@@ -71,7 +73,8 @@ class Run:
     def _lambda_time(self) -> float:
         now = self._agenda.now
         self._network_free = max(now, self._network_free) + self._shop.carry
-        return self._network_free - now + self._vary(self._shop.tensor + self._shop.latency)
+        slower = max(1.0, self._on_lambdas / self._shop.crowd) ** 1.5
+        return self._network_free - now + self._vary(self._shop.tensor * slower + self._shop.latency)
 
     def _vary(self, seconds: float) -> float:
         return seconds * (1 + self._shop.noise * (2 * self._source.random() - 1))

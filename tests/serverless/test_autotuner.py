@@ -26,6 +26,10 @@ def content(count: int, seconds: float = 1.0) -> Period:
     return Period(count, seconds, drained=0.5, hungry=0.0, most=64)
 
 
+def twice(period: Period) -> list[Period]:
+    return [period, period]
+
+
 def random_shop(seed: int) -> Shop:
     source = random.Random(seed)
     return Shop(
@@ -36,17 +40,21 @@ def random_shop(seed: int) -> Shop:
         tensor=10 ** source.uniform(-3, 0),
         latency=source.choice([0.0, 0.05, 0.3]),
         carry=source.choice([0.0, 0.0, 10 ** source.uniform(-4, -1)]),
+        crowd=source.choice([1e9, 2.0, 8.0, 30.0]),
     )
 
 
 @pytest.mark.parametrize("start", [1, 100])
 def test_it_settles_within_a_fifth_of_the_best_fixed_count(start: int) -> None:
-    for seed in range(12):
+    missed_by_standing_still = 0
+    for seed in range(15):
         shop = random_shop(seed)
         best = min(fixed(shop, count) for count in GRID)
         history = tuned(shop, start, 50, lambda history: next_count(history, LIMIT))
         settled = [each.seconds for each in history[30:]]
         assert sum(settled) / len(settled) <= 1.2 * best, (seed, shop)
+        missed_by_standing_still += fixed(shop, start) > 1.2 * best
+    assert missed_by_standing_still >= 3
 
 
 def test_few_lambdas_will_do_where_the_cores_are_slow() -> None:
@@ -63,8 +71,14 @@ def test_many_are_used_where_latency_is_long() -> None:
 
 def test_it_comes_to_rest() -> None:
     for seed in range(10):
-        history = tuned(random_shop(seed), 16, 36, lambda history: next_count(history, LIMIT))
-        assert len({each.count for each in history[-6:]}) <= 2, seed
+        history = tuned(random_shop(seed), 16, 50, lambda history: next_count(history, LIMIT))
+        assert len({each.count for each in history[-15:]}) == 1, seed
+
+
+def test_lambdas_that_are_in_each_others_way_become_fewer_though_no_queue_shows_it() -> None:
+    shop = Shop("pipe", intervals=16, cores=8, gather=0.001, tensor=0.2, latency=0.0, crowd=2.0)
+    history = tuned(shop, 16, 30, lambda history: next_count(history, LIMIT))
+    assert history[-1].count <= 4
 
 
 def test_it_starts_with_the_intervals_but_a_hundred_at_most() -> None:
@@ -80,12 +94,12 @@ def test_a_queue_that_never_drains_means_fewer() -> None:
     assert next_count([backlog(8), backlog(8)], LIMIT) == 4
 
 
-def test_a_queue_that_drains_with_no_tensor_task_waiting_means_no_change() -> None:
-    assert next_count([content(8), content(8)], LIMIT) == 8
-
-
 def test_the_first_epoch_with_a_count_is_not_judged_for_its_lambdas_start_cold() -> None:
     assert next_count([hungry(4), hungry(4), hungry(8)], LIMIT) == 8
+
+
+def test_but_one_that_takes_far_too_long_is() -> None:
+    assert next_count([content(8), content(8), content(4, 1.6)], LIMIT) != 4
 
 
 def test_cores_that_starve_are_helped_at_once() -> None:
@@ -93,25 +107,28 @@ def test_cores_that_starve_are_helped_at_once() -> None:
     assert next_count([starved], LIMIT) == 2
 
 
+def test_of_counts_that_are_as_fast_the_fewest_are_kept() -> None:
+    history = [content(8), content(8), content(4, 1.04), content(4, 1.04), *twice(content(2, 1.3))]
+    assert next_count([*history, *twice(content(3, 1.3))], LIMIT) == 4
+
+
 def test_more_that_brought_nothing_is_taken_back_and_not_tried_again() -> None:
-    history = [hungry(4), hungry(4), hungry(8, 0.99), hungry(8, 0.99)]
-    assert next_count(history, LIMIT) == 4
-    assert next_count([*history, hungry(4), hungry(4)], LIMIT) == 4
+    history = [hungry(1, 4.0)]
+    while len(history) < 60:
+        count = next_count(history, LIMIT)
+        history.append(hungry(count, max(1.0, 4.0 / count)))
+    assert max(each.count for each in history) == 8
+    assert {each.count for each in history[20:]} == {4}
 
 
 def test_after_a_while_it_is_tried_again() -> None:
-    history = [hungry(8, 0.99), hungry(8, 0.99), *[hungry(4)] * MEMORY]
+    history = [*twice(hungry(2, 2.0)), *twice(hungry(8, 0.99)), *[hungry(4)] * MEMORY]
     assert next_count(history, LIMIT) == 8
-
-
-def test_between_too_few_and_too_many_it_halves_the_distance() -> None:
-    assert next_count([hungry(4, 2.0), hungry(4, 2.0), backlog(8), backlog(8)], LIMIT) == 6
 
 
 def test_fewer_that_made_it_slower_is_taken_back() -> None:
-    history = [backlog(8), backlog(8), hungry(7, 1.5), hungry(7, 1.5)]
+    history = [*twice(backlog(8)), *twice(hungry(4, 2.0)), *twice(hungry(6, 1.5))]
     assert next_count(history, LIMIT) == 8
-    assert next_count([*history, backlog(8), backlog(8)], LIMIT) == 8
 
 
 def test_there_are_never_more_than_tasks_to_do() -> None:

@@ -1,22 +1,23 @@
 """The autotuner: how many Lambdas the next epoch should have, from how the queues stood in those before.
 
-A graph-task queue that never drains means that Lambdas make work faster than the cores do it: fewer will do. One that
-drains while tensor tasks wait means that cores idle for want of Lambdas: more are needed. Whether it was right shows in
-the epochs' times: a count that brought nothing is not tried again for a while.
+A graph-task queue that drains while tensor tasks wait means that cores idle for want of Lambdas: more are tried. One
+that does not drain means that Lambdas make work faster than the cores do it: fewer will do. Queues do not show all:
+Lambdas may be in each other's way, and with barriers twelve may do no more than eight. So what counts in the end is how
+long epochs took: the fewest Lambdas that are about as fast as any count that was tried.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from siafu.serverless.queue_watch import Period
 
 MOST_AT_FIRST = 100
-MEMORY = 40  # epochs: what is older may no longer hold, and is tried anew
+MEMORY = 100  # epochs: what is older may no longer hold, and is tried anew
 
 _HUNGRY = 0.1
 _STARVED = 0.5
-_BACKLOG = 0.05
-_SAME_PACE = 0.05  # epochs whose times differ by less count as equally long
-_SETTLED = 2  # epochs with one count: in the first, its new Lambdas start cold
+_AS_FAST = 1.05  # epochs whose times differ by less count as equally long
+_HOPELESS = 1.5  # times the best: one epoch is enough to see that
+_APART = 1.4  # counts closer than this are not told apart
 
 
 def first_count(intervals: int, limit: int) -> int:
@@ -35,48 +36,42 @@ def next_count(history: Sequence[Period], limit: int) -> int:
     ceiling = max(1, min(limit, max(each.most for each in recent)))
     if last.count > ceiling:
         return ceiling
-    if not _is_settled(recent) and last.hungry < _STARVED:
+    paces = _paces(recent, ceiling)
+    if last.hungry > _STARVED and last.count == max(paces) < ceiling:
+        return min(2 * last.count, ceiling)
+    if not _is_judged(recent, paces):
         return last.count
-    paces = _paces(recent)
-    smaller = max((count for count in paces if count < last.count), default=None)
-    if smaller is not None and _gains_nothing(paces[smaller], paces[last.count]):
-        return smaller
-    if last.hungry > _HUNGRY:
-        return min(ceiling, _more(last.count, paces))
-    if last.drained < _BACKLOG:
-        return _fewer(last.count, paces)
-    return last.count
+    best = min(count for count, pace in paces.items() if pace <= _AS_FAST * min(paces.values()))
+    hungry = next(each.hungry for each in reversed(recent) if each.count == best) > _HUNGRY
+    return next(_worth_trying(best, hungry, paces, ceiling), best)
 
 
-def _is_settled(recent: Sequence[Period]) -> bool:
-    latest = recent[-_SETTLED:]
-    return len(latest) == _SETTLED and len({each.count for each in latest}) == 1
-
-
-def _paces(recent: Sequence[Period]) -> dict[int, float]:
+def _paces(recent: Sequence[Period], ceiling: int) -> dict[int, float]:
     """Each count's best time: what disturbs an epoch only makes it longer."""
     paces: dict[int, float] = {}
     for each in recent:
-        paces[each.count] = min(each.seconds, paces.get(each.count, each.seconds))
+        if each.count <= ceiling:
+            paces[each.count] = min(each.seconds, paces.get(each.count, each.seconds))
     return paces
 
 
-def _gains_nothing(with_fewer: float, with_more: float) -> bool:
-    return with_more > (1 - _SAME_PACE) * with_fewer
+def _is_judged(recent: Sequence[Period], paces: dict[int, float]) -> bool:
+    """Whether the latest count had its chance: in its first epoch, new Lambdas start cold."""
+    last = recent[-1]
+    again = len(recent) > 1 and recent[-2].count == last.count
+    return again or last.seconds > _HOPELESS * min(paces.values())
 
 
-def _more(count: int, paces: dict[int, float]) -> int:
-    """Twice as many; or halfway to the next count that was tried, if that is faster."""
-    tried = min((each for each in paces if each > count), default=None)
-    if tried is None:
-        return 2 * count
-    if _gains_nothing(paces[count], paces[tried]):
-        return count
-    between = (count + tried) // 2
-    return between if between > count else tried
-
-
-def _fewer(count: int, paces: dict[int, float]) -> int:
-    """Half as many; or halfway to the next count that was tried and is slower."""
-    tried = max((each for each in paces if each < count), default=0)
-    return max(1, (count + tried) // 2) if (count + tried) // 2 > tried else count
+def _worth_trying(best: int, hungry: bool, paces: dict[int, float], ceiling: int) -> Iterator[int]:
+    """Counts around the best so far that might be better, and were not tried."""
+    above = min((count for count in paces if count > best), default=None)
+    below = max((count for count in paces if count < best), default=None)
+    if hungry and above is None and best < ceiling:
+        yield min(2 * best, ceiling)
+    if below is None and best > 1:
+        yield best // 2
+    if hungry and above is not None and above > _APART * best and above > best + 1:
+        yield (best + above) // 2
+    may_crowd = above is not None or best == ceiling
+    if below is not None and best > _APART * below and best > below + 1 and (may_crowd or not hungry):
+        yield (best + below) // 2
