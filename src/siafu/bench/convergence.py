@@ -112,11 +112,12 @@ class Convergence:
         }
 
 
-def measure(graph: Graph, name: str, setting: Setting, told: Callable[[str], None]) -> Convergence:
+def measure(graph: Graph, setting: Setting, told: Callable[[str], None]) -> Convergence:
     """Train every variant with every seed; `told` of each as it ends."""
+    name = graph.name
     if graph.val is None or graph.test is None:
         raise BadInput(
-            f"{name} has no validation and test splits, which convergence is measured on: give it both"
+            f"graph {graph.name!r} has no validation and test splits, which convergence is measured on: give it both"
         )
     partition = choose_partition(graph, setting.servers, "auto")
     trials: dict[str, list[Trial]] = {variant: [] for variant in VARIANTS}

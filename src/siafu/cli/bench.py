@@ -111,7 +111,7 @@ def convergence(
     )
     found: list[bench.Convergence] = []
     for name in datasets:
-        found.append(bench.measure(load(name), name, setting, lambda line: typer.echo(line, err=True)))
+        found.append(bench.measure(load(name), setting, lambda line: typer.echo(line, err=True)))
         if results is not None:
             bench.save(found, results)
     shown = found if results is None else bench.read(results)
