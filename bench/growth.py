@@ -23,7 +23,9 @@ def main() -> None:
         store = directory / f"reddit-small-{scale}"
         if not is_store(store):
             generate = ["generate", "reddit-small", "--scale", str(scale), "-o", str(store)]
-            subprocess.run([sys.executable, "-c", "from siafu.cli import main; main()", *generate], check=True)
+            subprocess.run(
+                [sys.executable, "-c", "from siafu.cli import main; main()", *generate], check=True
+            )
         graph = read_store(store, verify=False)
         epoch = [sys.executable, "-m", "siafu.bench.own_epoch", str(store), "gcn", "128", "fp32", "auto", "5"]
         answer = subprocess.run(epoch, check=True, stdout=subprocess.PIPE, text=True)

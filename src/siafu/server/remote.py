@@ -49,9 +49,7 @@ class RemotePhases:
         inputs = {name: given[name].contiguous() for name in program.input_names if name in given}
         return TensorJob(program, len(given["vertices"]), inputs)
 
-    def finish(
-        self, stage: Stage, interval: int, outputs: Mapping[str, Tensor], *, training: bool
-    ) -> Done:
+    def finish(self, stage: Stage, interval: int, outputs: Mapping[str, Tensor], *, training: bool) -> Done:
         """Take what a job gave, by the program's names."""
         lane, block = self._lane, self._lane.whole(interval)
         phase = lane.program.phases[stage.phase]
