@@ -14,6 +14,7 @@ from siafu import Graph
 from siafu.graph.partition import Partition
 from siafu.options import Options
 from siafu.placement import choose_partition
+from siafu.runtime.local.lambdas import Lambdas
 from siafu.trainer import Checkpoint, Trainer
 
 Programs = Any
@@ -41,15 +42,17 @@ def train_in_pipeline(
     programs: Programs = None,
     partition: str | Partition = "hash",
     servers: int = 1,
+    computed_by: Lambdas | None = None,
     **changes: Any,
 ) -> Trained:
     """Train as `siafu.train` does, but leave the model as it is and keep the weights of the last epoch.
 
-    programs: of `compiled`, to save the time
+    programs:    of `compiled`, to save the time
+    computed_by: what computes tensor tasks
     """
     settings = options(servers=servers, **changes)
     placed = partition if isinstance(partition, Partition) else choose_partition(graph, servers, partition)
-    trainer = Trainer(graph, model, settings, placed, programs)
+    trainer = Trainer(graph, model, settings, placed, programs, computed_by)
     trainer.prepare()
     last = [event for event in trainer.run() if isinstance(event, Checkpoint)][-1]
     weights = {

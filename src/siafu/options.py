@@ -7,7 +7,7 @@ from siafu.errors import BadInput
 from siafu.weights.policy import POLICIES
 
 MODES = ("sync", "pipe", "async")
-LAMBDAS = ("off", "local")
+LAMBDAS = ("off", "local", "aws")
 OPTIMIZERS = ("adam", "adamw", "sgd")
 _COUNTS = (
     "epochs",
@@ -17,7 +17,6 @@ _COUNTS = (
     "intervals",
     "weight_servers",
     "update_every",
-    "lambda_count",
 )
 
 
@@ -44,7 +43,7 @@ class Options:
     update_every: int | None
     exact_above: float | None
     lambdas: str = "off"
-    lambda_count: int | None = None
+    lambda_count: int | str | None = None
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -61,10 +60,7 @@ class Options:
             raise BadInput(f"decay is {self.decay!r}: choose all (parameters) or first (the first layer's)")
         if self.optimizer not in OPTIMIZERS:
             raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(OPTIMIZERS)}")
-        if self.lambdas not in LAMBDAS:
-            raise BadInput(f"lambdas is {self.lambdas!r}: choose one of {', '.join(LAMBDAS)}")
-        if self.lambda_count is not None and self.lambdas == "off":
-            raise BadInput("lambda_count says how many Lambdas there are, and lambdas is off: choose local")
+        self._check_lambdas()
         if self.mode not in MODES:
             raise BadInput(f"unknown mode {self.mode!r}: choose one of {', '.join(MODES)}")
         if self.weights not in POLICIES:
@@ -75,6 +71,17 @@ class Options:
         value = getattr(self, name)
         if value is not None and (not isinstance(value, int) or value < least):
             raise BadInput(f"{name} is {value}: give a whole number from {least} up")
+
+    def _check_lambdas(self) -> None:
+        count = self.lambda_count
+        if count is not None and self.lambdas == "off":
+            raise BadInput(
+                "lambda_count says how many Lambdas there are, and lambdas is off: choose local or aws"
+            )
+        if isinstance(count, str) and count != "auto":
+            raise BadInput(f"lambda_count is {count!r}: give a whole number from 1 up, or auto")
+        if not isinstance(count, str):
+            self._check_whole("lambda_count", least=1)
 
     def _check_asynchrony(self) -> None:
         if self.exact_above is not None and not 0 <= self.exact_above <= 1:

@@ -31,6 +31,7 @@ from siafu.runtime.local.lambdas import Lambdas
 from siafu.server.assembly import Assembly, assemble
 from siafu.server.schedules import evaluation_schedule, training_schedule
 from siafu.server.worker import tallies_of
+from siafu.serverless.platform import LocalPlatform, Platform
 from siafu.threads import thread_count
 from siafu.weights.optimizer import Settings
 from siafu.weights.policy import policy
@@ -62,8 +63,13 @@ class Trainer:
         options: Options,
         partition: Partition,
         programs: dict[LaneName, Program] | None = None,
+        lambdas: Lambdas | None = None,
     ) -> None:
-        """programs: those of another training of this model on this graph; None: they are compiled"""
+        """Ready to be prepared.
+
+        programs: those of another training of this model on this graph; None: they are compiled
+        lambdas:  what computes tensor tasks; None: as `options` say, on threads or on this machine's Lambdas
+        """
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self.busy_seconds: Mapping[str, float] = {}
@@ -78,6 +84,7 @@ class Trainer:
         self._start = Snapshot(Epoch(0), Version(0), self._weights, {}, {})
         self._earlier: dict[str, Any] = {}
         self._runtime: LocalRuntime | None = None
+        self._lambdas = lambdas or _lambdas(options)
 
     @property
     def epoch(self) -> int:
@@ -187,17 +194,12 @@ class Trainer:
             tuple(WeightStore(home, fixed, settings) for home in self._homes(setup)),
             self._start,
             threads=thread_count(),
-            lambdas=self._lambdas(),
+            lambdas=self._lambdas,
             checkpoint_due=_Due(checkpoint_every),
         )
         program = self.programs["train"]
         lines = [headline(program), _placed(assembly, self.partition, self._interval_counts)]
         return lines, list(program.choices)
-
-    def _lambdas(self) -> Lambdas | None:
-        if self.options.lambdas == "off":
-            return None
-        return Lambdas(self.options.lambda_count or thread_count())
 
     def _homes(self, setup: Setup) -> list[list[str]]:
         """The parameters that each weight server updates."""
@@ -263,6 +265,19 @@ class Trainer:
                 f"the loss is not a number in epoch {outcome.stop.epochs + 1}: training diverged; "
                 f"choose a learning rate below {self.options.lr:g} (lr, on the command line --lr)"
             )
+
+
+def _lambdas(options: Options) -> Lambdas | None:
+    if options.lambdas == "off":
+        return None
+    return lambdas_on(LocalPlatform(), options.lambda_count)
+
+
+def lambdas_on(platform: Platform, count: int | str | None) -> Lambdas:
+    """As many as wanted: a number, "auto", or None, what is usual there: where they cost nothing, one a core."""
+    if count is None:
+        count = "auto" if platform.paid else thread_count()
+    return Lambdas(None if isinstance(count, str) else count, platform)
 
 
 def compile_programs(graph: Graph, model: nn.Module, train: Tensor) -> dict[LaneName, Program]:
@@ -355,17 +370,24 @@ def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in before.items():
         if name not in now:
             total[name] = value
-        elif isinstance(value, dict):
-            total[name] = _summed(value, now[name])
         else:
-            total[name] = max(value, now[name]) if name in _PEAKS else value + now[name]
+            total[name] = max(value, now[name]) if name in _PEAKS else _sum(value, now[name])
     return total
 
 
 def _summed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     names = dict.fromkeys((*before, *now))
     ordered = sorted(names, key=int) if all(name.lstrip("-").isdigit() for name in names) else names
-    return {name: before.get(name, 0) + now.get(name, 0) for name in ordered}
+    return {name: _sum(before.get(name), now.get(name)) for name in ordered}
+
+
+def _sum(before: Any, now: Any) -> Any:
+    """Numbers are added, lists joined, tables summed entry by entry; of words the latest hold."""
+    if before is None or now is None:
+        return now if before is None else before
+    if isinstance(now, dict):
+        return _summed(before, now)
+    return now if isinstance(now, str) else before + now
 
 
 _PEAKS = ("max_staleness_seen", "weight_versions_peak")

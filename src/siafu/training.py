@@ -18,7 +18,7 @@ from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition
 from siafu.nn.calling import call_model
-from siafu.options import Options
+from siafu.options import LAMBDAS, Options
 from siafu.placement import choose_partition, describe_partition
 from siafu.program.record import mode as mode_of
 from siafu.report.checkpoint import load_tensors, save_tensors
@@ -28,7 +28,8 @@ from siafu.report.progress import Progress
 from siafu.report.run_directory import RunDirectory
 from siafu.report.score import Target, classes, probabilities, rows_of
 from siafu.report.signals import StopRequest
-from siafu.trainer import Checkpoint, Trainer, model_input
+from siafu.serverless.platform import AwsPlatform, LocalPlatform, Platform
+from siafu.trainer import Checkpoint, Trainer, lambdas_on, model_input
 
 # What the pipeline counts, as it stands in a summary.
 COUNTERS = (
@@ -44,7 +45,13 @@ COUNTERS = (
 # How the work was laid out, as it stands in a summary.
 _LAYOUT = ("mode", "staleness", "servers", "intervals", "weights", "weight_servers")
 
-_NO_LAMBDAS = {"invocations": 0, "relaunched": 0, "duplicates_dropped": 0, "billed_gb_seconds": 0.0}
+_NO_LAMBDAS = {
+    "invocations": 0,
+    "relaunched": 0,
+    "duplicates_dropped": 0,
+    "billed_gb_seconds": 0.0,
+    "usd": 0.0,
+}
 
 # What a run's files must hold for `Run` to work.
 _IN_CONFIG: dict[str, type | UnionType] = {
@@ -81,8 +88,8 @@ def train(
     weight_servers: int = 1,
     update_every: int | None = None,
     exact_above: float | None = None,
-    lambdas: str = "off",
-    lambda_count: int | None = None,
+    lambdas: str | Platform = "off",
+    lambda_count: int | str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -115,8 +122,10 @@ def train(
     update_every:       async: how many intervals' gradients make an update; None: as many as there are intervals
     exact_above:        async: go on exactly once the validation accuracy is at least this
     lambdas:            where tensor tasks run: "off", on this process's threads; "local", on Lambdas: processes of this
-                        machine under AWS's own runtime client, which pull their rows and weights over the network
-    lambda_count:       how many of them at most; None: one a core
+                        machine under AWS's own runtime client, which pull their rows and weights over the network;
+                        "aws", on the function that `siafu lambda deploy` makes; or a `siafu.serverless.platform`
+    lambda_count:       how many of them at most; "auto": as many as prove best, found anew after every epoch; None: one a
+                        core, on AWS "auto"
     out:                the run's directory (see `siafu.report.run_directory`); None: nothing is saved
     resume:             go on with the run in `out` from its last checkpoint, as if it had never stopped
     overwrite:          replace the run that is in `out`
@@ -137,6 +146,7 @@ def train(
     if resume and path is not None and intervals is None:
         intervals = _intervals_before(RunDirectory(path))
     method = partition if isinstance(partition, str) else partition.method
+    where = lambdas if isinstance(lambdas, str) else lambdas.name
     options = Options(
         epochs,
         lr,
@@ -156,14 +166,21 @@ def train(
         weight_servers,
         update_every,
         exact_above,
-        lambdas,
+        where,
         lambda_count,
     )
     if not checkpoint_every >= 0:
         raise BadInput(f"checkpoint_every is {checkpoint_every}: give seconds, from 0 up")
     listener = progress or Progress()
     given = choose_partition(graph, servers, partition)
-    trainer = Trainer(graph, model, options, given)
+    platform = _platform(lambdas)
+    trainer = Trainer(
+        graph,
+        model,
+        options,
+        given,
+        lambdas=None if platform is None else lambdas_on(platform, lambda_count),
+    )
     config = _config(graph, model, trainer, dataset)
     if path is None:
         return _in_memory(trainer, config, listener)
@@ -258,10 +275,15 @@ class Run:
             "peak_rss_bytes": self.peak_rss_bytes,
             **self.counters,
             "lambda": self.counters.get("lambda", _NO_LAMBDAS),
-            "cost_usd": None,
+            "cost_usd": self._cost_usd(),
             "value": None,
             "path": None if self.path is None else str(self.path),
         }
+
+    def _cost_usd(self) -> float | None:
+        """What its Lambdas cost on AWS; None: it had none there, and what its servers cost is not known."""
+        on_aws = self.config["training"].get("lambdas") == "aws"
+        return self.counters["lambda"]["usd"] if on_aws and "lambda" in self.counters else None
 
     def predict(self, graph: Graph) -> Tensor:
         """[V] the likeliest class of each vertex, or [V, C] booleans where a vertex may have several labels."""
@@ -297,6 +319,17 @@ class Run:
     @property
     def multi_label(self) -> bool:
         return bool(self.config["graph"]["metric"] == "micro_f1")
+
+
+def _platform(lambdas: str | Platform) -> Platform | None:
+    """Where Lambdas run; None: there are none. An account or function that is wrong is refused here."""
+    if not isinstance(lambdas, str):
+        return lambdas
+    if lambdas not in LAMBDAS:
+        raise BadInput(f"lambdas is {lambdas!r}: choose one of {', '.join(LAMBDAS)}")
+    if lambdas == "off":
+        return None
+    return LocalPlatform() if lambdas == "local" else AwsPlatform.of()
 
 
 def _in_memory(trainer: Trainer, config: dict[str, Any], progress: Progress) -> Run:

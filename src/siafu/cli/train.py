@@ -16,9 +16,11 @@ from siafu.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
+    from siafu.serverless.platform import Platform
     from siafu.training import Run
 
 _PIPELINE = "How the work is laid out"
+_LAMBDAS = "Lambdas: serverless threads for tensor tasks"
 
 
 def train(
@@ -123,13 +125,42 @@ def train(
     lambdas: Annotated[
         str,
         typer.Option(
-            help="Where tensor tasks run: off (threads) or local (Lambdas on this machine).",
-            rich_help_panel=_PIPELINE,
+            help="Where tensor tasks run: off (threads), local (Lambdas on this machine) or aws (AWS Lambda).",
+            rich_help_panel=_LAMBDAS,
         ),
     ] = "off",
     lambda_count: Annotated[
-        int | None,
-        typer.Option(min=1, help="Lambdas at most. [default: one a core]", rich_help_panel=_PIPELINE),
+        str | None,
+        typer.Option(
+            metavar="N|auto",
+            help="Lambdas at most, or as many as prove best. [default: local: one a core; aws: auto]",
+            rich_help_panel=_LAMBDAS,
+        ),
+    ] = None,
+    lambda_function: Annotated[
+        str, typer.Option(help="The function's name or ARN (aws).", rich_help_panel=_LAMBDAS)
+    ] = "siafu",
+    lambda_qualifier: Annotated[
+        str | None, typer.Option(help="Its version or alias (aws).", rich_help_panel=_LAMBDAS)
+    ] = None,
+    lambda_host: Annotated[
+        str | None,
+        typer.Option(
+            help="This machine's address as the function reaches it (aws). [default: the one in its own network]",
+            rich_help_panel=_LAMBDAS,
+        ),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option(help="AWS's region. [default: as AWS's tools]", rich_help_panel=_LAMBDAS)
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="A profile of AWS's own tools.", rich_help_panel=_LAMBDAS)
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="What speaks AWS's protocol in its place.", rich_help_panel=_LAMBDAS
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's directory. [default: runs/DATASET-MODEL-DATE]")
@@ -193,8 +224,10 @@ def train(
         "weight_servers": weight_servers,
         "update_every": update_every,
         "exact_above": exact_above,
-        "lambdas": lambdas,
-        "lambda_count": lambda_count,
+        "lambdas": _platform(
+            lambdas, lambda_function, lambda_qualifier, lambda_host, region, profile, endpoint
+        ),
+        "lambda_count": _count(lambda_count),
         "overwrite": overwrite,
         "checkpoint_every": checkpoint_every,
         "dataset": str(Path(dataset).resolve()) if is_store(Path(dataset)) else dataset,
@@ -212,6 +245,27 @@ def train(
         raise Interrupted(f"{stopped}: {_command_to_resume(directory)}", stopped.signal) from None
     if as_json:
         print(json.dumps(summary), flush=True)
+
+
+def _count(given: str | None) -> int | str | None:
+    return int(given) if given is not None and given.isdecimal() else given
+
+
+def _platform(
+    lambdas: str,
+    function: str,
+    qualifier: str | None,
+    host: str | None,
+    region: str | None,
+    profile: str | None,
+    endpoint: str | None,
+) -> "str | Platform":
+    if lambdas != "aws":
+        return lambdas
+    from siafu.serverless.aws import Place
+    from siafu.serverless.platform import AwsPlatform
+
+    return AwsPlatform.of(function, Place(region, profile, endpoint), qualifier=qualifier, host=host)
 
 
 def _train_once(

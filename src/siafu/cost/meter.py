@@ -90,7 +90,7 @@ class Meter:
             "refused": self.refused,
             "billed_ms": self.billed_ms,
             "billed_gb_seconds": self.gb_seconds,
-            "cost_usd": self.usd,
+            "usd": self.usd,
             "prices": {
                 "region": self._prices.region,
                 "architecture": self._prices.architecture,
@@ -103,6 +103,6 @@ class Meter:
                     "bytes_received": usage.bytes_received,
                     "bytes_sent": usage.bytes_sent,
                 }
-                for kind, usage in sorted(self.kinds.items())
+                for kind, usage in sorted(dict(self.kinds).items())
             },
         }

@@ -67,7 +67,11 @@ class Counts:
 
 
 class _Hopeless(Exception):
-    """Trying again cannot mend it; the message is the user's."""
+    """Trying again cannot mend it; the message is the user's. `final`: as an instruction has it."""
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
 
 
 class Controller:
@@ -122,7 +126,7 @@ class Controller:
             self._invoke(out)
         except _Hopeless as reason:
             self._failed = True
-            out.append(Fail(str(reason)))
+            out.append(Fail(str(reason), reason.final))
             return out
         self._tell_alarm(out)
         return out
@@ -256,7 +260,7 @@ class Controller:
         if failure is not None:
             self.counts.failures[failure.kind] += 1
             if failure.is_final:
-                self._give_up(f"a Lambda cannot be had: {failure}")
+                self._give_up(f"a Lambda cannot be had: {failure}", final=True)
         self._remove(found, failure or self._ended_badly(found, "without a result"))
 
     def _set_back(self, failed: Lambda, failure: Failure) -> None:
@@ -277,9 +281,9 @@ class Controller:
         passing = failure.kind in (FailureKind.THROTTLED, FailureKind.UNAVAILABLE)
         return self._options.setbacks if self._reached or passing else self._options.first_setbacks
 
-    def _give_up(self, message: str) -> None:
+    def _give_up(self, message: str, *, final: bool = False) -> None:
         if len(self._tasks):  # else no one waits for a Lambda: there is time to find out when someone does
-            raise _Hopeless(message)
+            raise _Hopeless(message, final=final)
 
     def _silent(self, detail: str) -> Failure:
         return Failure(FailureKind.SILENT, self._options.where, detail)

@@ -3,10 +3,14 @@
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from siafu.errors import SiafuError
+from siafu.cost.meter import Meter
+from siafu.cost.prices import LambdaPrices
+from siafu.errors import BadInput, SiafuError
 from siafu.serverless import events as happens
 from siafu.serverless import instructions as does
 from siafu.serverless.backoff import hashed_jitter
@@ -17,6 +21,7 @@ from siafu.serverless.desk_loop import DeskLoop
 from siafu.serverless.ids import InvocationId, Priority, SlotId, TaskId
 from siafu.serverless.invoker import Failed, Invocation, Invoker, Outcome
 from siafu.serverless.payload import Endpoint, Payload
+from siafu.serverless.tuning import Tuning
 from siafu.serverless.weight_desk import WeightDesk
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.tensors import Array, Tensors
@@ -25,28 +30,10 @@ from siafu.wire.zeromq import ZmqListener
 Done = Callable[[dict[str, Array]], None]
 
 
-@dataclass(slots=True)
-class Usage:
-    """What the Lambdas of a run did and are billed for.
-
-    invocations:        begun
-    relaunched:         tasks given to another Lambda because one was late
-    duplicates_dropped: results that came when the task had one
-    billed_gb_seconds:  memory × time, as the platform bills it
-    bytes_in, bytes_out: that Lambdas received and sent
-    """
-
-    invocations: int = 0
-    relaunched: int = 0
-    duplicates_dropped: int = 0
-    billed_gb_seconds: float = 0.0
-    bytes_in: int = 0
-    bytes_out: int = 0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
     assignment: Assignment
+    kind: str
     done: Done
 
 
@@ -55,9 +42,11 @@ class Dispatch:
 
     invoker:  what runs Lambdas
     options:  of the controller
+    prices:   what Lambdas cost
     held:     the weights of a version, by name; None: it is not held
     failed:   hears of what ends the run, in the loop's thread
-    host:     the address of this machine as Lambdas reach it
+    tuning:   chooses how many Lambdas there are; None: as many as `options` say
+    host:     the address of this machine as Lambdas reach it; `listen`: the one to listen at
     tasks_per_invocation: 0: no limit
     """
 
@@ -65,24 +54,32 @@ class Dispatch:
         self,
         invoker: Invoker,
         options: ControllerOptions,
+        prices: LambdaPrices,
         held: Callable[[int], Tensors | None],
         failed: Callable[[BaseException], None],
         *,
+        tuning: Tuning | None = None,
         host: str = "127.0.0.1",
+        listen: str = "127.0.0.1",
         tasks_per_invocation: int = 0,
         streaming: bool = True,
     ) -> None:
-        self.usage = Usage()
+        self.meter = Meter(prices)
+        self.tuning = tuning
         self._invoker, self._failed = invoker, failed
         self._tasks_per_invocation, self._streaming = tasks_per_invocation, streaming
         self._run = uuid.uuid4().hex
         self._keys = make_keys()
-        self._listener = ZmqListener(self._keys, f"tcp://{host}:*")
+        self._listener = ZmqListener(self._keys, f"tcp://{listen}:*")
+        port = self._listener.address.rsplit(":", 1)[1]
+        self._here = Endpoint(f"tcp://{host}:{port}", self._keys.public)
         self._controller = Controller(options, hashed_jitter(self._run))
         self._desk = TaskDesk(self._run, self._listener.send, self._heard)
-        self._loop = DeskLoop(self._listener, [self._desk, WeightDesk(self._listener.send, held)], failed)
+        self._weights = WeightDesk(self._listener.send, held)
+        self._loop = DeskLoop(self._listener, [self._desk, self._weights], failed)
         self._tasks: dict[TaskId, _Waiting] = {}
-        self._arrived: dict[str, Array] = {}
+        self._events: deque[tuple[happens.Event, dict[str, Array]]] = deque()
+        self._busy = False
         self._slot_keys: dict[SlotId, Keys] = {}
         self._running: set[InvocationId] = set()
         self._timer: threading.Timer | None = None
@@ -116,16 +113,48 @@ class Dispatch:
         def queue() -> None:
             self._next += 1
             task = TaskId(self._next)
-            self._tasks[task] = _Waiting(assignment(task), done)
+            self._tasks[task] = _Waiting(assignment(task), kind, done)
             self._handle(happens.TaskQueued(_now(), task, kind, priority))
 
         self._loop.call(queue)
 
-    def _handle(self, event: happens.Event) -> None:
-        for instruction in self._controller.handle(event):
-            self._obey(instruction)
+    def end_epoch(self) -> None:
+        """An epoch has ended: there may be more Lambdas from now on, or fewer. From any thread."""
+        if self.tuning is not None:
+            count = self.tuning.end_epoch()
+            self._loop.call(lambda: self._handle(happens.CountChanged(_now(), count)))
 
-    def _obey(self, what: does.Instruction) -> None:
+    def usage(self) -> dict[str, Any]:
+        """What the Lambdas did and what it costs, for the run's summary. From any thread."""
+        counts = self._controller.counts
+        return {
+            "invocations": counts.invocations,
+            "relaunched": counts.relaunched,
+            "retried": counts.retried,
+            "duplicates_dropped": counts.dropped["duplicate"],
+            **self.meter.summary(),
+            "weights": {"requests": self._weights.answered, "bytes": self._weights.bytes_sent},
+            **({} if self.tuning is None else {"counts": list(self.tuning.counts)}),
+        }
+
+    def _handle(self, event: happens.Event, outputs: dict[str, Array] | None = None) -> None:
+        """Events one after the other: what one leads to may be the cause of another."""
+        self._events.append((event, outputs or {}))
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._events:
+                event, arrived = self._events.popleft()
+                for instruction in self._controller.handle(event):
+                    self._obey(instruction, arrived)
+        finally:
+            self._busy = False
+        if self.tuning is not None:
+            waiting = self._controller.num_waiting
+            self.tuning.tensor_queue(waiting, self._controller.num_outstanding - waiting)
+
+    def _obey(self, what: does.Instruction, arrived: dict[str, Array]) -> None:
         match what:
             case does.Invoke():
                 self._invoke(what.invocation, what.slot)
@@ -135,20 +164,17 @@ class Dispatch:
             case does.OfferTask():
                 if not self._desk.offer(what.peer, self._tasks[what.task].assignment):
                     gone = happens.TaskReturned(_now(), what.invocation, what.task, "its Lambda is gone")
-                    self._loop.call(lambda: self._handle(gone))
+                    self._handle(gone)
             case does.Dismiss():
                 self._desk.dismiss(what.peer)
             case does.Deliver():
                 waiting = self._tasks.pop(what.task)
                 self._desk.cancel(what.task)
-                waiting.done(self._arrived)
-            case does.Drop():
-                self.usage.duplicates_dropped += what.reason == "duplicate"
+                waiting.done(arrived)
             case does.WakeAt():
                 self._wake_at(what.time)
             case does.Fail():
-                self._failed(SiafuError(what.message))
-        self.usage.relaunched = self._controller.counts.relaunched
+                self._failed((BadInput if what.final else SiafuError)(what.message))
 
     def _invoke(self, invocation: InvocationId, slot: SlotId) -> None:
         # One pair of keys a slot: a warm Lambda's connections stay good from one invocation to the next.
@@ -156,18 +182,16 @@ class Dispatch:
         self._listener.admit(keys.public)
         self._running.add(invocation)
         self._desk.expect(invocation, keys.public)
-        here = Endpoint(self._listener.address, self._keys.public)
         payload = Payload(
             self._run,
             invocation,
             slot,
-            here,
-            (here,),
+            self._here,
+            (self._here,),
             keys,
             tasks=self._tasks_per_invocation,
             streaming=self._streaming,
         )
-        self.usage.invocations += 1
         self._empty.clear()
         self._invoker.invoke(
             Invocation(invocation, payload.form()),
@@ -175,15 +199,23 @@ class Dispatch:
         )
 
     def _ended(self, outcome: Outcome) -> None:
-        self.usage.billed_gb_seconds += outcome.usage.billed_ms / 1000 * outcome.usage.memory_mb / 1024
-        if not isinstance(outcome, Failed):
-            self.usage.bytes_in += _count(outcome.receipt, "bytes_in")
-            self.usage.bytes_out += _count(outcome.receipt, "bytes_out")
+        self._count(outcome)
         self._desk.forget(outcome.number)
         self._running.discard(outcome.number)
         failure = outcome.failure if isinstance(outcome, Failed) else None
         self._handle(happens.InvocationEnded(_now(), outcome.number, failure))
         self._note_empty()
+
+    def _count(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Failed) and outcome.usage.billed_ms == 0:
+            self.meter.count_refusal()
+        else:
+            self.meter.count_invocation(outcome.usage.billed_ms, outcome.usage.memory_mb)
+
+    def _meter_task(self, event: Finished) -> None:
+        waiting = self._tasks.get(event.task)
+        if waiting is not None:
+            self.meter.count_task(waiting.kind, _size(waiting.assignment.inputs), _size(event.outputs))
 
     def _note_empty(self) -> None:
         if not self._running:
@@ -194,9 +226,9 @@ class Dispatch:
             case Asked():
                 self._handle(happens.LambdaAsks(_now(), event.invocation, event.peer))
             case Finished():
-                self._arrived = event.outputs
-                self._handle(happens.ResultArrived(_now(), event.invocation, event.task, valid=True))
-                self._arrived = {}
+                self._meter_task(event)
+                arrived = happens.ResultArrived(_now(), event.invocation, event.task, valid=True)
+                self._handle(arrived, event.outputs)
             case Late():
                 self._handle(happens.ResultArrived(_now(), event.invocation, event.task, valid=True))
             case GivenBack():
@@ -215,6 +247,5 @@ def _now() -> float:
     return time.monotonic()
 
 
-def _count(receipt: dict[str, object], name: str) -> int:
-    value = receipt.get(name)
-    return value if isinstance(value, int) else 0
+def _size(tensors: Tensors) -> int:
+    return sum(each.nbytes for each in tensors.values())

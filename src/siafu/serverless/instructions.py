@@ -75,6 +75,8 @@ class Fail(Instruction):
     """The run cannot go on. The last instruction there will be.
 
     message: one line: what happened, where, and what to do
+    final:   it is what the user gave (account, function, version) that is wrong
     """
 
     message: str
+    final: bool = False

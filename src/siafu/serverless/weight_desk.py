@@ -13,6 +13,8 @@ class WeightDesk:
 
     send: to a peer, without waiting
     held: the weights of a version, by name; None: it is not held. Versions never change.
+
+    answered, bytes_sent: how often weights were given, and how much
     """
 
     hears = (say.AskWeights,)
@@ -21,6 +23,7 @@ class WeightDesk:
         self, send: Callable[[Peer, say.Message], bool], held: Callable[[int], Tensors | None]
     ) -> None:
         self._send, self._held = send, held
+        self.answered = self.bytes_sent = 0
 
     def receive(self, peer: Peer, message: say.Message) -> None:
         if not isinstance(message, say.AskWeights):
@@ -32,4 +35,7 @@ class WeightDesk:
         missing = [name for name in message.names if name not in weights]
         if missing:
             raise Refusal("unexpected", f"a weight {missing[0]!r}, which there is not")
-        self._send(peer, say.Weights(message.version, {name: weights[name] for name in message.names}))
+        given = {name: weights[name] for name in message.names}
+        if self._send(peer, say.Weights(message.version, given)):
+            self.answered += 1
+            self.bytes_sent += sum(each.nbytes for each in given.values())

@@ -1,46 +1,67 @@
-"""Lambdas: where a run's tensor tasks are computed, if not on its own threads."""
+"""Lambdas: how a run's tensor tasks are computed, if not on its own threads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from siafu.serverless.autotuner import first_count
 from siafu.serverless.controller_options import ControllerOptions
 from siafu.serverless.dispatch import Dispatch
-from siafu.serverless.faults import FaultPlan
-from siafu.serverless.invokers.environment import Function, Limits
-from siafu.serverless.invokers.local import LocalInvoker
+from siafu.serverless.platform import LocalPlatform, Platform
+from siafu.serverless.tuning import Tuning
 from siafu.wire.tensors import Tensors
-
-_HANDLER = "siafu.serverless.handler.handler"
 
 
 @dataclass(frozen=True, slots=True)
 class Lambdas:
-    """Lambdas on this machine.
+    """Lambdas for a run.
 
-    count:  how many at most
-    limits: of each
-    faults: what goes wrong on purpose; None: nothing does
-    tasks:  after how many tasks an invocation returns; 0: when there are no more
-    floor:  seconds that a task may take without being late
-    start:  seconds that a Lambda may be silent before its first task and between two
+    count:     how many at most; None: as many as the autotuner finds best
+    platform:  where they run
+    first:     how many the autotuner begins with; None: one an interval
+    tasks:     after how many tasks an invocation returns; 0: when there are no more
+    streaming: compute a task's first rows while the others arrive
+    rematerialise: compute in the backward pass again what the forward pass had; else it travels to and fro
+    fused:     a task does all that lies between two gathers; else two tasks share it
+    floor:     seconds that a task may take without being late
+    start:     seconds that a Lambda may be silent before its first task and between two
     """
 
-    count: int
-    limits: Limits = field(default_factory=Limits)
-    faults: FaultPlan | None = None
+    count: int | None
+    platform: Platform = field(default_factory=LocalPlatform)
+    first: int | None = None
     tasks: int = 0
+    streaming: bool = True
+    rematerialise: bool = True
+    fused: bool = True
     floor: float = 1.0
     start: float = 10.0
 
     def dispatch(
-        self, held: Callable[[int], Tensors | None], failed: Callable[[BaseException], None]
+        self,
+        intervals: int,
+        held: Callable[[int], Tensors | None],
+        failed: Callable[[BaseException], None],
     ) -> Dispatch:
-        """What takes tasks, not yet started."""
-        function = Function(_HANDLER, (Path(__file__).parents[3],))
-        spares = max(1, self.count // 4)
-        invoker = LocalInvoker(
-            function, self.count + spares, self.limits, keep_warm=self.count, faults=self.faults
+        """What takes the tasks of so many intervals, not yet started."""
+        tuning, platform = None, self.platform
+        count = self.count
+        if count is None:
+            count = min(self.first or first_count(intervals, platform.most), platform.most)
+            tuning = Tuning(count, platform.most)
+        most = platform.most if tuning else count
+        spares = max(1, most // 4)
+        options = ControllerOptions(
+            platform.where, count, spares, floor=self.floor, start=self.start, lifetime=platform.lifetime
         )
-        options = ControllerOptions("the local pool", self.count, spares, floor=self.floor, start=self.start)
-        return Dispatch(invoker, options, held, failed, tasks_per_invocation=self.tasks)
+        return Dispatch(
+            platform.invoker(most + spares, warm=count),
+            options,
+            platform.prices,
+            held,
+            failed,
+            tuning=tuning,
+            host=platform.host,
+            listen=platform.listen,
+            tasks_per_invocation=self.tasks,
+            streaming=self.streaming,
+        )

@@ -15,11 +15,17 @@ class Pool:
     """Jobs in, most urgent first, over `threads` threads; a job may add others.
 
     busy_seconds: what the jobs took, by the kind they were added with
+    watch:        hears how many jobs wait, whenever that changes; it must be quick
     """
 
-    def __init__(self, threads: int, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        threads: int,
+        failed: Callable[[BaseException], None],
+        watch: Callable[[int], None] | None = None,
+    ) -> None:
         self.busy_seconds: dict[str, float] = {}
-        self._failed = failed
+        self._failed, self._watch = failed, watch
         self._ready: list[tuple[Urgency, int, str, Job]] = []
         self._order = itertools.count()
         self._changed = threading.Condition()
@@ -37,6 +43,7 @@ class Pool:
         """Run `job` when nothing more urgent (lower) is ready; of equals the first added."""
         with self._changed:
             heapq.heappush(self._ready, (urgency, next(self._order), kind, job))
+            self._tell()
             self._changed.notify()
 
     def close(self) -> None:
@@ -56,7 +63,12 @@ class Pool:
             if self._closed:
                 return None
             _, _, kind, job = heapq.heappop(self._ready)
+            self._tell()
             return kind, job
+
+    def _tell(self) -> None:
+        if self._watch is not None:
+            self._watch(len(self._ready))
 
     def _work(self) -> None:
         while (found := self._next()) is not None:

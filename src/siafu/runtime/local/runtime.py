@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -148,9 +148,13 @@ class LocalRuntime:
         self._stop_wanted = False
         self._fresh = setup.mode == "async"
         self._threads = threads
-        self._pool = Pool(threads, self._happened.put)
+        self._dispatch = None
+        if lambdas is not None:
+            intervals = setup.layout.num_intervals
+            self._dispatch = lambdas.dispatch(intervals, self._weights_held, self._happened.put)
+        tuning = None if self._dispatch is None else self._dispatch.tuning
+        self._pool = Pool(threads, self._happened.put, None if tuning is None else tuning.graph_queue)
         self._ended = False
-        self._dispatch = None if lambdas is None else lambdas.dispatch(self._weights_held, self._happened.put)
         self._evaluated = 0.0
 
     def events(self) -> Iterator[EpochRecord | Snapshot | Outcome]:
@@ -209,7 +213,7 @@ class LocalRuntime:
             "weight_versions_peak": max(each.counts.versions_peak for each in self.weight_machines),
             "gradients_applied": sum(each.gradients_applied for each in self._stores),
             "bytes_scattered": self.bytes_scattered,
-            **({} if self._dispatch is None else {"lambda": asdict(self._dispatch.usage)}),
+            **({} if self._dispatch is None else {"lambda": self._dispatch.usage()}),
         }
 
     @property
@@ -347,6 +351,8 @@ class LocalRuntime:
         seconds = now - self._marked - evaluating
         self._happened.put(EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy))
         self._marked = now
+        if self._dispatch is not None:
+            self._dispatch.end_epoch()
         if self._stop_wanted:
             self._stop_wanted = False
             self._waiting.append((RUN, StopAsked(self._incarnation)))

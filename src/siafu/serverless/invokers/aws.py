@@ -8,8 +8,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from siafu.cost.prices import Architecture
 from siafu.errors import BadInput
-from siafu.serverless.aws import Place, failure_from
+from siafu.serverless.aws import Place, aws_errors, failure_from
 from siafu.serverless.ids import InvocationId
 from siafu.serverless.invoker import Failed, Invocation, Outcome, Tell, Usage, outcome_of
 
@@ -41,6 +42,24 @@ class DeployedFunction:
     def addressed(self) -> dict[str, str]:
         """The arguments of `Invoke` that name it."""
         return {"FunctionName": self.name} | ({"Qualifier": self.qualifier} if self.qualifier else {})
+
+
+def deployed_function(
+    name: str, place: Place, qualifier: str | None = None
+) -> tuple[DeployedFunction, str, Architecture]:
+    """How a function was deployed, and its region and processor; what is not there, or not ours to see, is refused."""
+    named = {"FunctionName": name} | ({"Qualifier": qualifier} if qualifier else {})
+    client = place.client("lambda", connect_timeout=10, read_timeout=30)
+    try:
+        with aws_errors(f"describe function {name}"):
+            found = client.get_function_configuration(**named)
+    finally:
+        client.close()
+    function = DeployedFunction(
+        name, place, qualifier, memory_mb=int(found["MemorySize"]), timeout_seconds=float(found["Timeout"])
+    )
+    architecture: Architecture = "arm64" if "arm64" in found.get("Architectures", ()) else "x86_64"
+    return function, str(client.meta.region_name), architecture
 
 
 class AwsInvoker:

@@ -1,0 +1,145 @@
+"""Platforms: where Lambdas run, as a run needs to know of it."""
+
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from siafu.cost.prices import PRICES, Architecture, LambdaPrices, lambda_prices
+from siafu.errors import BadInput
+from siafu.serverless.aws import Place
+from siafu.serverless.faults import FaultPlan
+from siafu.serverless.ids import Seconds
+from siafu.serverless.invoker import Invoker
+from siafu.serverless.invokers.aws import AwsInvoker, DeployedFunction, deployed_function
+from siafu.serverless.invokers.environment import Function, Limits
+from siafu.serverless.invokers.local import LocalInvoker
+
+HANDLER = Function("siafu.serverless.handler.handler", (Path(__file__).parents[2],))
+_ENDING_SECONDS = 60.0  # to hear of an invocation's end after the platform's own timeout
+
+
+class Platform(Protocol):
+    """Where Lambdas run. Write one to have them elsewhere.
+
+    name:     for options and summaries
+    where:    for messages
+    host:     this machine's address as Lambdas reach it; `listen`: the one to listen at, which may be "0.0.0.0"
+    lifetime: after so many seconds an invocation has ended for certain
+    most:     how many Lambdas there may be
+    prices:   what they cost, or would
+    paid:     whether they do
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def where(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def listen(self) -> str: ...
+    @property
+    def lifetime(self) -> Seconds: ...
+    @property
+    def most(self) -> int: ...
+    @property
+    def prices(self) -> LambdaPrices: ...
+    @property
+    def paid(self) -> bool: ...
+
+    def invoker(self, slots: int, warm: int) -> Invoker:
+        """What runs at most `slots` invocations at once; `warm`: how many processes to have ready, where that can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlatform:
+    """Processes of this machine, each under AWS's own runtime client.
+
+    limits: of each
+    faults: what goes wrong on purpose; None: nothing does
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    faults: FaultPlan | None = None
+    most: int = 100
+
+    name = "local"
+    where = "the local pool"
+    host = listen = "127.0.0.1"
+    paid = False
+
+    @property
+    def lifetime(self) -> Seconds:
+        return self.limits.timeout_seconds + _ENDING_SECONDS
+
+    @property
+    def prices(self) -> LambdaPrices:
+        """What AWS would ask for the same."""
+        return lambda_prices("us-east-1", "x86_64")
+
+    def invoker(self, slots: int, warm: int) -> Invoker:
+        return LocalInvoker(HANDLER, slots, self.limits, keep_warm=warm, faults=self.faults)
+
+
+@dataclass(frozen=True, slots=True)
+class AwsPlatform:
+    """A function that `siafu lambda deploy` made.
+
+    host:   this machine's address as the function's VPC reaches it
+    prices: those of its region; where we do not know them, another's: they say which
+    """
+
+    function: DeployedFunction
+    host: str
+    prices: LambdaPrices
+    most: int = 1000
+
+    name = "aws"
+    listen = "0.0.0.0"
+    paid = True
+
+    @classmethod
+    def of(
+        cls,
+        function: str = "siafu",
+        place: Place | None = None,
+        *,
+        qualifier: str | None = None,
+        host: str | None = None,
+    ) -> "AwsPlatform":
+        """Ask AWS how the function was deployed.
+
+        host: this machine's address as the function reaches it; None: the one it has in its own network
+        """
+        found, region, architecture = deployed_function(function, place or Place(), qualifier)
+        return cls(found, host or _own_address(), _prices(region, architecture))
+
+    @property
+    def where(self) -> str:
+        return self.function.where
+
+    @property
+    def lifetime(self) -> Seconds:
+        return self.function.timeout_seconds + _ENDING_SECONDS
+
+    def invoker(self, slots: int, warm: int) -> Invoker:
+        return AwsInvoker(self.function, most=slots)
+
+
+def _prices(region: str, architecture: Architecture) -> LambdaPrices:
+    known = any(each.region == region for each in PRICES)
+    return lambda_prices(region if known else "us-east-1", architecture)
+
+
+def _own_address() -> str:
+    """The address that this machine has in the network through which it reaches others."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent: a documentation address
+            address: str = probe.getsockname()[0]
+        except OSError:
+            raise BadInput(
+                "this machine has no network: give the address that Lambdas reach it at (lambda_host, --lambda-host)"
+            ) from None
+    return address
