@@ -92,6 +92,16 @@ def test_an_asynchronous_interval_waits_for_the_gradients_of_epochs_that_all_hav
     assert (asked.epoch, asked.version, asked.oldest) == (2, None, oldest)
 
 
+def test_where_there_is_one_version_nobody_goes_ahead_with_the_old_one() -> None:
+    machine = graph_server(
+        setup(intervals=(1, 1), reads=[{0}, {1}], layers=1, mode="async", staleness=1, policy="flush")
+    )
+    run_epoch(machine, grant(machine, 0))
+    machine.handle(advanced(1, epoch=1))
+    (asked,) = sent(run_epoch(machine, grant(machine, 0, 1)), WeightsAsked)
+    assert (asked.epoch, asked.version, asked.oldest) == (2, None, 2)
+
+
 def test_the_least_loaded_weight_server_is_asked() -> None:
     machine = GraphServer(setup(intervals=(4,), weight_servers=3), ServerId(0))
     machine.handle(Begin(NOW, START, True))

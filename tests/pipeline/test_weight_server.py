@@ -134,6 +134,20 @@ def test_the_latest_version_is_waited_for_where_it_would_be_too_old() -> None:
     assert granted(ask(machine, 1, epoch=1, oldest=1)) == [2]
 
 
+def test_who_asks_for_the_latest_while_a_newer_one_is_made_waits_for_that() -> None:
+    machine = server(setup(layers=1, mode="async"))
+    assert updates(train_epoch(machine)) == [1]
+    assert granted(ask(machine, 0, epoch=1)) == []
+    assert granted(updated(machine, 1)) == [1]
+
+
+def test_nobody_waits_for_parts_of_the_newer_version_that_others_have_yet_to_make() -> None:
+    machine = server(setup(layers=2, mode="async", weight_servers=2))
+    assert updates([*gradient(machine, 0), *gradient(machine, 1)]) == [1]
+    assert granted(ask(machine, 0, epoch=1)) == []
+    assert granted(updated(machine, 1)) == [0]
+
+
 def test_a_request_that_comes_again_is_not_granted_again() -> None:
     machine = server(setup())
     ask(machine, 0)

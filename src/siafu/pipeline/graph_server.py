@@ -212,17 +212,19 @@ class GraphServer:
         self._asked[interval] = ServerId(least)
         exact = self._exact is not None and epoch >= self._exact.epoch
         version = self._exact.version_of(epoch) if self._exact is not None and exact else None
-        oldest = self._oldest_weights() if version is None else None
+        oldest = self._oldest_weights(epoch) if version is None else None
         message = WeightsAsked(self.incarnation, self.address, interval, epoch, version, oldest)
         out.append(Send(Address("weight", ServerId(least)), message))
 
-    def _oldest_weights(self) -> Version:
+    def _oldest_weights(self, epoch: Epoch) -> Version:
         """What an interval waits for that enters now: the version with the gradients of all epochs that all have finished.
 
-        So weights are no further behind than rows are, and without staleness not at all. That version comes without
-        those that wait for it: its gradients are there or on their way.
+        So weights are no further behind than rows are, and without staleness not at all. Where there is but one version,
+        who went ahead with it would keep all others from the next: there it is that of all epochs before.
+        Either comes without those that wait for it: its gradients are there, on their way, or made by others.
         """
-        gradients = (self._slowest() - self._start.epoch) * self.setup.layout.num_intervals
+        finished = epoch if self.setup.policy.max_versions == 1 else self._slowest()
+        gradients = (finished - self._start.epoch) * self.setup.layout.num_intervals
         return Version(self._start.version + gradients // self.setup.gradients_an_update)
 
     def _weights_granted(self, event: WeightsGranted, out: list[Instruction]) -> None:

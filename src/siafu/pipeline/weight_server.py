@@ -150,6 +150,8 @@ class WeightServer:
             self._queue.append(event)
 
     def _try_grant(self, asked: WeightsAsked, out: list[Instruction]) -> bool:
+        if asked.version is None and self._updating:
+            return False  # a newer one is being made this moment
         version = self._wanted(asked)
         if not self._is_complete(version) or (version == self._latest and self._closed):
             return False
@@ -160,6 +162,9 @@ class WeightServer:
         )
         out.append(Send(asked.sender, granted))
         return True
+
+    def _grant_waiting(self, out: list[Instruction]) -> None:
+        self._queue = [asked for asked in self._queue if not self._try_grant(asked, out)]
 
     def _wanted(self, asked: WeightsAsked) -> Version:
         if asked.version is not None:
@@ -260,6 +265,7 @@ class WeightServer:
         out.extend(Send(Address("weight", other), made) for other in self._others)
         self._hold(self.server, event.version, out)
         self._try_update(out)
+        self._grant_waiting(out)
 
     # Holding versions
 
@@ -278,7 +284,7 @@ class WeightServer:
         self._free_unused(out)
         complete = sum(map(self._is_complete, self._held))
         self.counts.versions_peak = max(self.counts.versions_peak, complete)
-        self._queue = [asked for asked in self._queue if not self._try_grant(asked, out)]
+        self._grant_waiting(out)
         self._try_settled(out)
         self._look_for_room(out)
 
