@@ -49,17 +49,25 @@ def choose_kept(inputs: Inputs, ops: tuple[Op, ...], named: dict[str, int]) -> K
 
 def read_kept(inputs: Inputs, ops: tuple[Op, ...], named: dict[str, int], kept: Kept) -> TensorProgram:
     """The gradients, computed from what was kept."""
-    graph = _Graph(inputs, ops)
     added = {number: name for name, number in kept.outputs} | kept.reused
-    places = {number: len(inputs) + k for k, number in enumerate(added)}
+    return reading(
+        inputs, ops, added, [(name, number) for name, number in named.items() if name.startswith("grad/")]
+    )
+
+
+def reading(
+    inputs: Inputs, ops: tuple[Op, ...], given: dict[int, str], outputs: list[tuple[str, int]]
+) -> TensorProgram:
+    """The program that gives `outputs`, where some of the operations' values are further inputs, by name."""
+    specs = _Graph(inputs, ops).specs
+    places = {number: len(inputs) + k for k, number in enumerate(given)}
     new = {
-        number: places.get(number, number if number < len(inputs) else number + len(added))
-        for number in range(len(graph.specs))
+        number: places.get(number, number if number < len(inputs) else number + len(given))
+        for number in range(len(specs))
     }
-    more = tuple((name, graph.specs[number]) for number, name in added.items())
-    gradients = [(name, new[number]) for name, number in named.items() if name.startswith("grad/")]
+    more = tuple((name, specs[number]) for number, name in given.items())
     shifted = tuple(Op(op.name, renumbered(op.arguments, new), op.results) for op in ops)
-    return prune((*inputs, *more), shifted, gradients)
+    return prune((*inputs, *more), shifted, [(name, new[number]) for name, number in outputs])
 
 
 class _Graph:

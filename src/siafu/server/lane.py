@@ -112,13 +112,27 @@ class Lane:
 
     def forward(self, phase: int, interval: int, weights: Weights, key: Tensor) -> Done:
         """A tensor phase that is not the last: rows come in, rows go out along the edges."""
-        run, rows = self._runners[phase], self._rows[interval]
+        run = self._runners[phase]
         for block in self._blocks[phase][interval]:
             made, kept = run.forward(self.inputs(phase, interval, block), weights, self.ids(block), key)
-            for k, each in enumerate(kept):
-                rows.put(_kept(phase, k), block.inside, each)
+            self.put_kept(phase, interval, block, kept)
             self.put_outputs(phase, interval, block, made)
         return Done()
+
+    def put_kept(self, phase: int, interval: int, block: Block, kept: Sequence[Tensor]) -> None:
+        """What a phase wants for its backward pass."""
+        for k, each in enumerate(kept):
+            self._rows[interval].put(_kept(phase, k), block.inside, each)
+
+    def kept(self, phase: int, interval: int, block: Block) -> list[Tensor]:
+        """What a phase's forward pass kept of some rows."""
+        count = len(self._runners[phase].kept_shapes)
+        return [self._rows[interval].get(_kept(phase, k), block.inside) for k in range(count)]
+
+    def reread_outputs(self, phase: int, interval: int, block: Block) -> dict[int, Tensor]:
+        """What a phase made of some rows, by its place among the outputs, where its backward pass reads it."""
+        outputs, rows = self.program.phases[phase].outputs, self._rows[interval]
+        return {k: rows.get(outputs[k], block.inside) for k in self._runners[phase].reads_outputs}
 
     def put_outputs(self, phase: int, interval: int, block: Block, made: Sequence[Tensor]) -> None:
         """Rows that a phase made: what lasts is stored, what goes along edges is sent."""
@@ -176,13 +190,12 @@ class Lane:
 
     def backward(self, phase: int, interval: int, weights: Weights, key: Tensor) -> Done:
         """The adjoint of `forward`."""
-        step, run, rows = self.program.phases[phase], self._runners[phase], self._rows[interval]
-        gradients = WeightGradients()
+        run, gradients = self._runners[phase], WeightGradients()
         for block in self._blocks[phase][interval]:
             of_rows, of_weights = run.backward(
                 self.inputs(phase, interval, block),
-                {k: rows.get(step.outputs[k], block.inside) for k in run.reads_outputs},
-                [rows.get(_kept(phase, k), block.inside) for k in range(len(run.kept_shapes))],
+                self.reread_outputs(phase, interval, block),
+                self.kept(phase, interval, block),
                 weights,
                 self.ids(block),
                 key,

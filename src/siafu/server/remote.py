@@ -7,50 +7,67 @@ from torch import Tensor
 
 from siafu.pipeline.schedule import Stage
 from siafu.program.program import TensorPhase
+from siafu.program.split import split_backward, split_forward, split_last
 from siafu.program.tensor_program import TensorProgram
+from siafu.program.trace import PhasePrograms
 from siafu.server.lane import Done, Lane, tallies_of_block
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How tensor tasks are made up.
+
+    rematerialise: the backward pass computes the forward pass again: what would be kept need not travel
+    fused:         all that lies between two gathers is one task; else it is two, one after the other
+    """
+
+    rematerialise: bool = True
+    fused: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorJob:
     """A tensor task as data.
 
-    rows:    how many
-    inputs:  by the program's names, all that it reads but the weights; they do not change until the task is done
+    programs: to be run one after the other; each reads the inputs and what those before it made
+    rows:     how many
+    inputs:   by the programs' names, all that they read but the weights; they do not change until the task is done
     """
 
-    program: TensorProgram
+    programs: tuple[TensorProgram, ...]
     rows: int
     inputs: dict[str, Tensor]
 
 
 class RemotePhases:
-    """The tensor tasks of a lane. The backward pass computes the forward pass again: what is kept need not travel."""
+    """The tensor tasks of a lane."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         self._last = len(lane.program.phases) - 1
+        self._made_up: dict[tuple[int, str, Habits], tuple[TensorProgram, ...]] = {}
 
-    def job(self, stage: Stage, interval: int, key: Tensor, *, training: bool) -> TensorJob:
+    def job(self, stage: Stage, interval: int, key: Tensor, habits: Habits, *, training: bool) -> TensorJob:
         """What to compute for a stage of an interval."""
-        lane, block = self._lane, self._lane.whole(interval)
-        programs = lane.program.phases[stage.phase].programs
-        if stage.phase == self._last:
+        lane, block, phase = self._lane, self._lane.whole(interval), stage.phase
+        if phase == self._last:
             given = _rows(lane.labelled_inputs(interval, block), lane.labelled_ids(block), key)
-            program = programs.last if training else programs.forward
             given |= {"y": block.y} if training else {}
         else:
-            given = _rows(lane.inputs(stage.phase, interval, block), lane.ids(block), key)
-            program = programs.forward if stage.direction == "forward" else programs.backward
+            given = _rows(lane.inputs(phase, interval, block), lane.ids(block), key)
             if stage.direction == "backward":
-                gradients = lane.output_gradients(stage.phase, interval, block)
-                given |= {f"gradient/{k}": each for k, each in enumerate(gradients)}
-        assert program is not None, "a stage has a program"
-        inputs = {name: given[name].contiguous() for name in program.input_names if name in given}
-        return TensorJob(program, len(given["vertices"]), inputs)
+                given |= _numbered("gradient", lane.output_gradients(phase, interval, block))
+                if not habits.rematerialise:
+                    given |= _numbered("kept", lane.kept(phase, interval, block))
+                    outputs = lane.reread_outputs(phase, interval, block)
+                    given |= {f"output/{k}": each for k, each in outputs.items()}
+        programs = self._programs(stage, habits, training=training)
+        read = {name for each in programs for name in each.input_names}
+        inputs = {name: each.contiguous() for name, each in given.items() if name in read}
+        return TensorJob(programs, len(given["vertices"]), inputs)
 
     def finish(self, stage: Stage, interval: int, outputs: Mapping[str, Tensor], *, training: bool) -> Done:
-        """Take what a job gave, by the program's names."""
+        """Take what a job gave, by the programs' names."""
         lane, block = self._lane, self._lane.whole(interval)
         phase = lane.program.phases[stage.phase]
         if stage.phase == self._last and not training:
@@ -59,6 +76,8 @@ class RemotePhases:
             lane.put_last_gradients(interval, block, _of_rows(phase, outputs))
             return Done(_of_weights(phase, outputs), outputs["loss"].item())
         if stage.direction == "forward":
+            kept = sum(name.startswith("kept/") for name in outputs)
+            lane.put_kept(stage.phase, interval, block, [outputs[f"kept/{k}"] for k in range(kept)])
             made = [outputs[f"output/{k}"] for k in range(len(phase.outputs))]
             lane.put_outputs(stage.phase, interval, block, made)
             return Done()
@@ -66,9 +85,44 @@ class RemotePhases:
         lane.end_backward(stage.phase, interval)
         return Done(_of_weights(phase, outputs))
 
+    def _programs(self, stage: Stage, habits: Habits, *, training: bool) -> tuple[TensorProgram, ...]:
+        """What a stage runs: worked out once."""
+        name = stage.phase, stage.direction, habits
+        if name not in self._made_up:
+            programs = self._lane.program.phases[stage.phase].programs
+            if stage.phase == self._last:
+                self._made_up[name] = _at_the_end(programs, habits, training=training)
+            elif stage.direction == "forward":
+                self._made_up[name] = _forward(programs, habits, training=training)
+            else:
+                self._made_up[name] = _backward(programs, habits)
+        return self._made_up[name]
+
+
+def _forward(programs: PhasePrograms, habits: Habits, *, training: bool) -> tuple[TensorProgram, ...]:
+    keeps = training and not habits.rematerialise
+    whole = programs.forward_keeping if keeps else programs.forward
+    return (None if habits.fused else split_forward(whole)) or (whole,)
+
+
+def _backward(programs: PhasePrograms, habits: Habits) -> tuple[TensorProgram, ...]:
+    whole = programs.backward if habits.rematerialise else programs.backward_kept
+    assert whole is not None, "a stage has a program"
+    return (None if habits.fused else split_backward(whole)) or (whole,)
+
+
+def _at_the_end(programs: PhasePrograms, habits: Habits, *, training: bool) -> tuple[TensorProgram, ...]:
+    whole = programs.last if training else programs.forward
+    assert whole is not None, "a training ends in a loss"
+    return (split_last(whole, programs.forward) if training and not habits.fused else None) or (whole,)
+
 
 def _rows(rows: Sequence[Tensor], vertices: Tensor, key: Tensor) -> dict[str, Tensor]:
-    return {f"rows/{k}": each for k, each in enumerate(rows)} | {"vertices": vertices, "key": key}
+    return _numbered("rows", rows) | {"vertices": vertices, "key": key}
+
+
+def _numbered(what: str, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {f"{what}/{k}": each for k, each in enumerate(tensors)}
 
 
 def _of_rows(phase: TensorPhase, outputs: Mapping[str, Tensor]) -> list[Tensor]:

@@ -1,12 +1,14 @@
 """GraphWorker: one graph server's rows, and the tasks that run on them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from siafu.kernels import Table
 from siafu.nn.dropout import site_key
 from siafu.nn.tally import Tally
 from siafu.pipeline.events import Measures
@@ -15,11 +17,24 @@ from siafu.pipeline.ids import Lane as LaneName
 from siafu.pipeline.schedule import Stage
 from siafu.pipeline.task import Task
 from siafu.server.copying import copy_rows
+from siafu.server.edges import Exchange
 from siafu.server.lane import Done, Lane, Weights
-from siafu.server.remote import RemotePhases, TensorJob
+from siafu.server.remote import Habits, RemotePhases, TensorJob
 from siafu.server.schedules import Groups
 
 SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Rows on their way from one table to the ghosts of another.
+
+    first: the place of the first among those that the receiver gets from the sender
+    rows:  [n, bytes of a row]
+    """
+
+    first: int
+    rows: NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +101,11 @@ class GraphWorker:
         """Run a task; what it gives besides rows."""
         return self._result(task, self._run(task, weights))
 
-    def job(self, task: Task) -> TensorJob:
+    def job(self, task: Task, habits: Habits) -> TensorJob:
         """What to compute elsewhere for a tensor task."""
         interval = task.interval - self._first_interval
         remote = self._remote[task.lane]
-        return remote.job(task.stage, interval, self._key(task), training=task.lane == "train")
+        return remote.job(task.stage, interval, self._key(task), habits, training=task.lane == "train")
 
     def finish(self, task: Task, outputs: Mapping[str, Tensor]) -> Result:
         """Take what was computed elsewhere; what the task gives besides rows."""
@@ -132,19 +147,62 @@ class GraphWorker:
 
     def send_rows(self, to: "GraphWorker", lane: LaneName, stage: Stage, interval: IntervalId) -> int:
         """Copy the rows that `stage` made of an interval to the ghosts of another server; how many bytes went."""
+        copied = 0
+        theirs = to._received(self.server, lane, stage)
+        for (source, rows, span), (target, slots) in zip(
+            self._sent(to.server, lane, stage, interval), theirs, strict=True
+        ):
+            copied += copy_rows(source, rows[span], target, slots[span])
+        return copied
+
+    def pack_rows(self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId) -> list[Piece]:
+        """A copy of the rows that `stage` made of an interval and another server needs, to travel there."""
+        found = self._sent(to, lane, stage, interval)
+        return [Piece(span.start, _bytes(source[rows[span]])) for source, rows, span in found]
+
+    def keep_rows(self, sender: ServerId, lane: LaneName, stage: Stage, pieces: Sequence[Piece]) -> None:
+        """Put rows of another server, as it packed them, among the ghosts."""
+        for piece, (target, slots) in zip(pieces, self._received(sender, lane, stage), strict=True):
+            rows = _rows_of(piece.rows, target)
+            if not 0 <= piece.first <= len(slots) - len(rows):
+                raise ValueError(f"{len(rows)} rows at {piece.first} for {len(slots)} ghosts")
+            target[slots[piece.first : piece.first + len(rows)]] = rows
+
+    def _sent(
+        self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId
+    ) -> Iterator[tuple[Table, NDArray[np.int64], slice]]:
+        """For each table of a stage: which rows of it another server needs, and which of those are an interval's."""
         first, last = self._bounds[interval - self._first_interval]
+        for exchange, tables in self._exchanges(lane, stage):
+            rows = exchange.send[to]
+            lo, hi = np.searchsorted(rows, (first, last))
+            for table in tables:
+                yield table, rows, slice(int(lo), int(hi))
+
+    def _received(
+        self, sender: ServerId, lane: LaneName, stage: Stage
+    ) -> Iterator[tuple[Table, NDArray[np.int64]]]:
+        """For each table of a stage: where the rows of another server go."""
+        for exchange, tables in self._exchanges(lane, stage):
+            for table in tables:
+                yield table, exchange.receive[sender]
+
+    def _exchanges(self, lane: LaneName, stage: Stage) -> Iterator[tuple[Exchange, list[Table]]]:
         forward = stage.direction == "forward"
         phase = stage.phase if forward else stage.phase - 1
-        copied = 0
-        for mine, theirs in zip(self.lanes[lane].gathers[phase], to.lanes[lane].gathers[phase], strict=True):
-            here, there = (
-                (each.forward_exchange, each.forward_tables)
-                if forward
-                else (each.backward_exchange, each.backward_tables)
-                for each in (mine, theirs)
-            )
-            rows, slots = here[0].send[to.server], there[0].receive[self.server]
-            lo, hi = np.searchsorted(rows, (first, last))
-            for source, target in zip(here[1], there[1], strict=True):
-                copied += copy_rows(source, rows[lo:hi], target, slots[lo:hi])
-        return copied
+        for each in self.lanes[lane].gathers[phase]:
+            if forward:
+                yield each.forward_exchange, each.forward_tables
+            else:
+                yield each.backward_exchange, each.backward_tables
+
+
+def _bytes(rows: Table) -> NDArray[np.uint8]:
+    """[n, bytes of a row], whatever the rows are of."""
+    return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
+
+
+def _rows_of(packed: NDArray[np.uint8], like: Table) -> Table:
+    if packed.dtype != np.uint8 or packed.shape[1:] != (like.shape[1] * like.itemsize,):
+        raise ValueError(f"rows of {packed.shape[1:]} bytes, not {like.shape[1] * like.itemsize}")
+    return np.ascontiguousarray(packed).view(like.dtype)

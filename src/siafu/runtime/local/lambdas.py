@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from siafu.server.remote import Habits
 from siafu.serverless.autotuner import first_count
 from siafu.serverless.controller_options import ControllerOptions
 from siafu.serverless.dispatch import Dispatch
@@ -35,6 +36,11 @@ class Lambdas:
     fused: bool = True
     floor: float = 1.0
     start: float = 10.0
+
+    @property
+    def habits(self) -> Habits:
+        """How tensor tasks are made up for them."""
+        return Habits(self.rematerialise, self.fused)
 
     def dispatch(
         self,

@@ -51,10 +51,13 @@ from siafu.pipeline.task import Priority, Task, entry_priority
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.local.lambdas import Lambdas
 from siafu.runtime.local.pool import Pool
+from siafu.server.remote import Habits, TensorJob
 from siafu.server.worker import GraphWorker, Result
 from siafu.serverless.desk import Assignment
 from siafu.serverless.ids import TaskId
 from siafu.weights.store import WeightStore
+
+Arrays = Mapping[str, NDArray[Any]]
 
 _RECEIPTS_SECONDS = 5.0  # to wait for the Lambdas' receipts when a run has ended
 _FIRST = (-1,)  # what others wait for and takes next to no time: before every task
@@ -148,10 +151,11 @@ class LocalRuntime:
         self._stop_wanted = False
         self._fresh = setup.mode == "async"
         self._threads = threads
-        self._dispatch = None
+        self._dispatch, self._habits = None, Habits()
         if lambdas is not None:
             intervals = setup.layout.num_intervals
             self._dispatch = lambdas.dispatch(intervals, self._weights_held, self._happened.put)
+            self._habits = lambdas.habits
         tuning = None if self._dispatch is None else self._dispatch.tuning
         self._pool = Pool(threads, self._happened.put, None if tuning is None else tuning.graph_queue)
         self._ended = False
@@ -293,21 +297,32 @@ class LocalRuntime:
 
     def _hand_over(self, who: Address, what: RunTask) -> None:
         """Give a tensor task to the Lambdas; its result is taken on a thread of the pool."""
-        assert self._dispatch is not None
-        task, worker = what.task, self._workers[who.index]
-        job = worker.job(task)
-        kind = f"{task.lane} {task.stage}"
+        job = self._workers[who.index].job(what.task, self._habits)
+        inputs = {name: each.numpy() for name, each in job.inputs.items()}
+        self._hand_on(who, what, job, inputs, {})
 
-        def take(outputs: Mapping[str, NDArray[Any]]) -> None:
-            self._pool.add(_FIRST, f"{kind} taken", lambda: self._take(who, task, outputs))
+    def _hand_on(
+        self, who: Address, what: RunTask, job: TensorJob, known: Arrays, made: Arrays, step: int = 0
+    ) -> None:
+        """Have the next of a job's programs run. `known`: what it may read; `made`: by those before it."""
+        assert self._dispatch is not None
+        task, program = what.task, job.programs[step]
+        kind = f"{task.lane} {task.stage}" + (f", {step + 1}" if step else "")
+
+        def go_on(outputs: Arrays) -> None:
+            found = {**made, **outputs}
+            if step + 1 < len(job.programs):
+                self._hand_on(who, what, job, {**known, **outputs}, found, step + 1)
+            else:
+                self._pool.add(_FIRST, f"{kind} taken", lambda: self._take(who, task, found))
 
         def assignment(number: TaskId) -> Assignment:
-            inputs = {name: each.numpy() for name, each in job.inputs.items()}
-            return Assignment(number, job.program, job.rows, self._precision, 0, what.version, inputs)
+            inputs = {name: known[name] for name in program.input_names if name in known}
+            return Assignment(number, program, job.rows, self._precision, 0, what.version, inputs)
 
-        self._dispatch.submit(assignment, kind, self._priority(task), take)
+        self._dispatch.submit(assignment, kind, self._priority(task), go_on)
 
-    def _take(self, who: Address, task: Task, outputs: Mapping[str, NDArray[Any]]) -> None:
+    def _take(self, who: Address, task: Task, outputs: Arrays) -> None:
         tensors = {name: torch.from_numpy(each) for name, each in outputs.items()}
         self._task_done(who, task, self._workers[who.index].finish(task, tensors))
 

@@ -1,0 +1,58 @@
+"""What can be switched off about Lambdas, to see what it is worth, changes nothing in what they compute."""
+
+import pytest
+import torch
+
+from siafu import nn
+from siafu.runtime.local.lambdas import Lambdas
+from tests.oracle import train_plainly
+from tests.toys import toy_graph
+from tests.training_runs import train_in_pipeline
+
+pytest.importorskip(
+    "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
+)
+
+MODELS = {"gcn": nn.GCN, "gat": nn.GAT, "sage": nn.GraphSAGE, "gin": nn.GIN}
+SWITCHES = {
+    "unfused": Lambdas(2, fused=False),
+    "keeping": Lambdas(2, rematerialise=False),
+    "neither": Lambdas(2, fused=False, rematerialise=False, streaming=False),
+}
+
+
+def model_of(name: str) -> nn.GNN:
+    torch.manual_seed(1)
+    graph = toy_graph()
+    return MODELS[name](graph.num_features, 8, 3, graph.num_classes, dropout=0.5).double()
+
+
+@pytest.mark.parametrize(
+    ("name", "switch"), [("gcn", "unfused"), ("sage", "keeping"), *((name, "neither") for name in MODELS)]
+)
+def test_lambdas_compute_what_the_oracle_does(name: str, switch: str) -> None:
+    graph, model = toy_graph(), model_of(name)
+    judge = train_plainly(graph, model, epochs=2, weight_decay=5e-4, dtype=torch.float64)
+    found = train_in_pipeline(
+        graph, model, epochs=2, weight_decay=5e-4, servers=2, intervals=3, computed_by=SWITCHES[switch]
+    )
+    assert found.losses == pytest.approx(judge.losses, rel=1e-9)
+    for weight, tensor in judge.weights.items():
+        torch.testing.assert_close(found.weights[weight], tensor, rtol=1e-9, atol=1e-12)
+
+
+def kinds(lambdas: Lambdas) -> dict[str, dict[str, int]]:
+    found = train_in_pipeline(toy_graph(), model_of("gcn"), epochs=1, intervals=2, computed_by=lambdas)
+    counted: dict[str, dict[str, int]] = found.counters["lambda"]["kinds"]
+    return counted
+
+
+def test_unfused_tasks_are_two() -> None:
+    found = kinds(Lambdas(1, fused=False))
+    assert {"train T0", "train T0, 2", "train ∇T0", "train ∇T0, 2", "train ∇T2", "train ∇T2, 2"} <= set(found)
+
+
+def test_what_is_kept_travels() -> None:
+    here, there = kinds(Lambdas(1)), kinds(Lambdas(1, rematerialise=False))
+    assert there["train T0"]["bytes_sent"] > here["train T0"]["bytes_sent"]
+    assert there["train ∇T0"]["bytes_received"] > here["train ∇T0"]["bytes_received"]
