@@ -28,7 +28,7 @@ from siafu.report.metrics import EpochMetrics, best_epoch
 from siafu.report.score import SPLITS, rows_of
 from siafu.runtime.local import EpochRecord, LocalRuntime, Outcome, Snapshot
 from siafu.runtime.local.lambdas import Lambdas
-from siafu.server.assembly import Assembly, assemble
+from siafu.server.assembly import Assembly, Blueprint, assemble
 from siafu.server.schedules import evaluation_schedule, training_schedule
 from siafu.server.worker import tallies_of
 from siafu.serverless.platform import LocalPlatform, Platform
@@ -215,17 +215,17 @@ class Trainer:
             "train": {"train": self._splits["train"]},
             "evaluate": self._splits,
         }
-        return assemble(
+        blueprint = Blueprint(
             self._graph,
             self.partition,
             self._interval_counts,
             self.programs,
             splits,
-            x.to(kind),
-            self._weights,
+            kind,
             self._groups,
             self.options.seed,
         )
+        return assemble(blueprint, x.to(kind), self._weights)
 
     def _run_machine(self, setup: Setup) -> RunMachine:
         options = self.options

@@ -78,6 +78,16 @@ class Sum(Gather):
         return call(SumFunction, x, graph, self.weighted, self.scaling(graph, x.dtype), self.precision)
 
 
+def lend_scaling(
+    gather: Sum, graph: Graph, part: Graph, vertices: NDArray[np.int64], dtype: torch.dtype
+) -> None:
+    """Have `gather` scale `part` as it does `graph`, of which it holds these vertices and not all of their edges."""
+    whole = gather.scaling(graph, dtype)
+    _scalings.setdefault(part, {})[gather, dtype] = Scaling(
+        *(None if factor is None else factor[vertices] for factor in whole)
+    )
+
+
 @dataclass(frozen=True)
 class Mean(Sum):
     """out_i = the mean of x_j over the stored in-edges, each counted once; 0 where there are none."""

@@ -40,6 +40,18 @@ def constant_rows(parts: Cut, graph: Graph, x: Tensor, weights: dict[str, Tensor
     return found
 
 
+def gathers_deep(parts: Cut) -> int:
+    """How many gathers follow each other, at most, on the way from the features to a constant."""
+    known: dict[fx.Node, int] = {}
+
+    def depth(node: fx.Node) -> int:
+        if node not in known:
+            known[node] = max(map(depth, node.all_input_nodes), default=0) + is_gather(node)
+        return known[node]
+
+    return max(map(depth, parts.constants), default=0)
+
+
 def recipes(parts: Cut) -> list[str]:
     """How each of parts.constants is computed, in words: equal ones are the same rows of the same graph."""
     known: dict[fx.Node, str] = {parts.recording.features: "x"}

@@ -1,6 +1,6 @@
 """Assembly: the graph servers of a run, made of a graph, its partition and a model's programs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from siafu.graph import Graph
 from siafu.graph.partition import Partition, intervals
-from siafu.graph.partition.reads import interval_reads
+from siafu.graph.partition.reads import Reads, interval_reads
 from siafu.nn.loss import target_of
 from siafu.pipeline.ids import IntervalId, ServerId
 from siafu.pipeline.ids import Lane as LaneName
@@ -29,6 +29,60 @@ from siafu.server.worker import GraphWorker
 Mask = NDArray[np.bool_]
 
 
+ConstantRows = Callable[[Program], dict[str, Tensor]]
+"""The rows of a program that never change, [n, …] each, those of one server's vertices."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blueprint:
+    """What all graph servers of a run are made by.
+
+    interval_counts: of each server
+    programs:        for training and for evaluation
+    splits:          for each of them, the vertices whose rows the last phase computes, by split
+    dtype:           what to compute in
+    """
+
+    graph: Graph
+    partition: Partition
+    interval_counts: Sequence[int]
+    programs: Mapping[LaneName, Program]
+    splits: Mapping[LaneName, Mapping[str, Tensor]]
+    dtype: torch.dtype
+    groups: Groups
+    seed: int
+
+    def edges(self, server: int) -> ServerEdges:
+        """A server's part of the graph."""
+        return ServerEdges.of(self.graph, self.partition, server)
+
+    def bounds(self, edges: ServerEdges) -> list[tuple[int, int]]:
+        """Its intervals."""
+        return intervals(edges.local.forward.edges.indptr, self.interval_counts[edges.local.server])
+
+    def worker(
+        self, edges: ServerEdges, bounds: Sequence[tuple[int, int]], constants: ConstantRows
+    ) -> GraphWorker:
+        """What holds its rows."""
+        y = target_of(self.graph)
+        lanes = {
+            name: _lane(
+                program,
+                edges,
+                bounds,
+                constants(program),
+                self.dtype,
+                y,
+                self.splits[name],
+                training=name == "train",
+            )
+            for name, program in self.programs.items()
+        }
+        server = edges.local.server
+        first_interval = sum(self.interval_counts[:server])
+        return GraphWorker(ServerId(server), first_interval, bounds, lanes, self.groups, self.seed)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Assembly:
     """Everything that holds rows, and who reads whose."""
@@ -37,51 +91,20 @@ class Assembly:
     layout: Layout
 
 
-def assemble(
-    graph: Graph,
-    partition: Partition,
-    interval_counts: Sequence[int],
-    programs: Mapping[LaneName, Program],
-    splits: Mapping[LaneName, Mapping[str, Tensor]],
-    x: Tensor,
-    weights: Mapping[str, Tensor],
-    groups: Groups,
-    seed: int,
-) -> Assembly:
-    """The servers of `partition`.
+def assemble(blueprint: Blueprint, x: Tensor, weights: Mapping[str, Tensor]) -> Assembly:
+    """All servers of a run.
 
-    interval_counts: of each server
-    programs:        for training and for evaluation
-    splits:          for each of them, the vertices whose rows the last phase computes, by split
-    x:               [V, F] the features, in the type to compute in
-    weights:         what the model has now; constants are made of those that are not trained
+    x:       [V, F] the features, in the type to compute in
+    weights: what the model has now; constants are made of those that are not trained
     """
-    edges = [ServerEdges.of(graph, partition, server) for server in range(partition.parts)]
-    bounds = [
-        intervals(each.local.forward.edges.indptr, count)
-        for each, count in zip(edges, interval_counts, strict=True)
-    ]
-    constants = _Constants(graph, x, weights)
-    y = target_of(graph)
-    workers = []
-    first_interval = 0
-    for server, (own, ranges) in enumerate(zip(edges, bounds, strict=True)):
-        lanes = {
-            name: _lane(
-                program,
-                own,
-                ranges,
-                constants.of(program),
-                x.dtype,
-                y,
-                splits[name],
-                training=name == "train",
-            )
-            for name, program in programs.items()
-        }
-        workers.append(GraphWorker(ServerId(server), first_interval, ranges, lanes, groups, seed))
-        first_interval += len(ranges)
-    return Assembly(tuple(workers), _layout(edges, bounds))
+    edges = [blueprint.edges(server) for server in range(blueprint.partition.parts)]
+    bounds = [blueprint.bounds(each) for each in edges]
+    constants = _Constants(blueprint.graph, x, weights)
+    workers = tuple(
+        blueprint.worker(own, ranges, constants.of_server(own))
+        for own, ranges in zip(edges, bounds, strict=True)
+    )
+    return Assembly(workers, layout_of(interval_reads([each.local for each in edges], bounds), bounds))
 
 
 class _Constants:
@@ -91,20 +114,24 @@ class _Constants:
         self._graph, self._x, self._weights = graph, x, dict(weights)
         self._known: dict[str, Tensor] = {}
 
-    def of(self, program: Program) -> dict[str, Tensor]:
+    def of_server(self, edges: ServerEdges) -> ConstantRows:
+        """Those of one server's vertices."""
+        return lambda program: {name: _own_rows(rows, edges) for name, rows in self._of(program).items()}
+
+    def _of(self, program: Program) -> dict[str, Tensor]:
         recipes = constant_recipes(program.cut)
         if not all(recipe in self._known for recipe in recipes):
             made = constant_rows(program.cut, self._graph, self._x, self._weights)
-            kind = torch.bfloat16 if _is_half(program, self._x) else self._x.dtype
+            kind = constant_type(program, self._x.dtype)
             self._known |= {recipe: rows.to(kind) for recipe, rows in zip(recipes, made, strict=True)}
         return {name: self._known[recipe] for name, recipe in zip(program.constants, recipes, strict=True)}
 
 
-def _is_half(program: Program, x: Tensor) -> bool:
-    """Whether the model asks for rows to be stored in half their memory."""
+def constant_type(program: Program, dtype: torch.dtype) -> torch.dtype:
+    """What constant rows are stored in: half their memory where the model asks for that."""
     sites = program.cut.recording.sites
     asked = bool(sites) and all(site.gather.precision == "bf16" for site in sites)
-    return asked and x.dtype == torch.float32
+    return torch.bfloat16 if asked and dtype == torch.float32 else dtype
 
 
 def _lane(
@@ -130,10 +157,8 @@ def _lane(
         for depth, group in enumerate(program.gathers)
     ]
     vertices = torch.from_numpy(edges.local.vertices)
-    own = {name: _own_rows(rows, edges) for name, rows in constants.items()}
-    return Lane(
-        program, bounds, vertices, own, gathers, _own_labels(edges, mask, y, splits), training=training
-    )
+    labels = _own_labels(edges, mask, y, splits)
+    return Lane(program, bounds, vertices, constants, gathers, labels, training=training)
 
 
 def _gather(
@@ -180,11 +205,11 @@ def _own_labels(edges: ServerEdges, mask: Mask, y: Tensor, splits: Mapping[str, 
     return Labels(rows, y[torch.from_numpy(ids)], members)
 
 
-def _layout(edges: Sequence[ServerEdges], bounds: Sequence[Sequence[tuple[int, int]]]) -> Layout:
-    forward, backward = interval_reads([each.local for each in edges], bounds)
+def layout_of(reads: Reads, bounds: Sequence[Sequence[tuple[int, int]]]) -> Layout:
+    """Who reads whose rows, as the machines know it."""
     return Layout(
         tuple(len(each) for each in bounds),
-        {"forward": _sets(forward), "backward": _sets(backward)},
+        {"forward": _sets(reads.forward), "backward": _sets(reads.backward)},
     )
 
 

@@ -30,38 +30,49 @@ class Reads(NamedTuple):
 
 def interval_reads(servers: Sequence[LocalGraph], bounds: Sequence[Bounds]) -> Reads:
     """Found in one pass over the edges, which ends as soon as an interval is known to read all that there is."""
-    first = np.concatenate([[0], np.cumsum([len(own) for own in bounds])])
-    interval_of = _intervals_of_vertices(servers, bounds, first)
-    count = int(first[-1])
+    interval_of = intervals_of_vertices([server.vertices for server in servers], bounds)
+    found = [server_reads(server, bounds, interval_of) for server in servers]
+    forward = np.concatenate([each.forward for each in found])
+    if all(each.backward is each.forward for each in found):
+        return Reads(forward, forward)
+    return Reads(forward, np.concatenate([each.backward for each in found]))
 
-    def matrix(tables: list[GhostTable]) -> Mask:
-        reads = np.eye(count, dtype=np.bool_)
+
+def server_reads(server: LocalGraph, bounds: Sequence[Bounds], interval_of: NDArray[np.int32]) -> Reads:
+    """The same, [k, K] each, for the k intervals of one server.
+
+    bounds:      of all servers
+    interval_of: as `intervals_of_vertices` gives it
+    """
+    before = sum(map(len, bounds[: server.server]))
+    count = sum(map(len, bounds))
+    own = bounds[server.server]
+
+    def matrix(table: GhostTable) -> Mask:
+        reads = np.eye(len(own), count, before, dtype=np.bool_)
+        columns = _columns(table, server, interval_of)
+        reachable = len(np.unique(columns))
         run_all(
             lambda work: _mark_reads(*work),
-            [
-                (*table.edges[:2], columns, reachable, reads[first[s] + k], *span)
-                for s, table in enumerate(tables)
-                for columns in [_columns(table, servers[s], interval_of)]
-                for reachable in [len(np.unique(columns))]
-                for k, span in enumerate(bounds[s])
-            ],
+            [(*table.edges[:2], columns, reachable, reads[k], *span) for k, span in enumerate(own)],
         )
         return reads
 
-    forward = matrix([server.forward for server in servers])
-    if all(server.backward is server.forward for server in servers):
-        return Reads(forward, forward)
-    return Reads(forward, matrix([server.backward for server in servers]))
+    forward = matrix(server.forward)
+    return Reads(forward, forward if server.backward is server.forward else matrix(server.backward))
 
 
-def _intervals_of_vertices(
-    servers: Sequence[LocalGraph], bounds: Sequence[Bounds], first: Ids
-) -> NDArray[np.int32]:
-    """[V] the interval of each vertex."""
-    found = np.empty(sum(len(server.vertices) for server in servers), np.int32)
-    for server, own, number in zip(servers, bounds, first, strict=False):
-        for k, (begin, end) in enumerate(own):
-            found[server.vertices[begin:end]] = number + k
+def intervals_of_vertices(vertices: Sequence[Ids], bounds: Sequence[Bounds]) -> NDArray[np.int32]:
+    """[V] the interval of each vertex.
+
+    vertices: of each server, ascending
+    """
+    found = np.empty(sum(map(len, vertices)), np.int32)
+    number = 0
+    for own, ranges in zip(vertices, bounds, strict=True):
+        for begin, end in ranges:
+            found[own[begin:end]] = number
+            number += 1
     return found
 
 
