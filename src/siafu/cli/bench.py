@@ -121,6 +121,59 @@ def convergence(
             file.write(draw(shown).encode())
 
 
+@app.command("lambda")
+def lambdas(
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="modes, tricks, tuning or overhead; may be given again. [default: all]"),
+    ] = None,
+    scale: Annotated[float, typer.Option(help="Of the generated amazon graph.")] = 0.02,
+    hidden: Annotated[int, typer.Option(min=1, help="Width between the layers.")] = 128,
+    layers: Annotated[int, typer.Option(min=2, help="How many layers.")] = 3,
+    intervals: Annotated[int, typer.Option(min=1, help="Of the graph server.")] = 32,
+    count: Annotated[
+        int, typer.Option(min=1, help="Lambdas, where it is not their number that is tried.")
+    ] = 8,
+    latency_ms: Annotated[float, typer.Option(min=0, help="Of a message between Lambda and server.")] = 50,
+    mbps: Annotated[float, typer.Option(min=1, help="Megabits a second of a Lambda, each way.")] = 200,
+    repeat: Annotated[int, typer.Option(min=1, help="Epochs that count; the best does.")] = 3,
+    store: Annotated[
+        Path | None, typer.Option(help="A graph to use instead of a generated amazon, not for overhead.")
+    ] = None,
+    overhead: Annotated[
+        Path | None, typer.Option(help="reddit-small at scale 0.25 as a store. [default: it is generated]")
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="A JSON file to add the results to; tables and plots are of all in it."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="An SVG file to draw the results in.")] = None,
+    json: Json = False,
+) -> None:
+    """What hides the network from Lambdas: modes, each trick switched off, the autotuner; and their overhead."""
+    from siafu.bench import lambdas as bench
+    from siafu.bench.lambda_chart import chart
+    from siafu.files import replacing
+
+    far = bench.Setting(
+        "amazon", scale, hidden, layers, intervals, count, latency_ms, mbps, epochs=repeat + 2
+    )
+    found: list[bench.Part] = []
+    for name in part or bench.PARTS:
+        setting = {"tuning": bench.smaller(far), "overhead": bench.NEAR}.get(name, far)
+        at = overhead if name == "overhead" else store
+        found.append(bench.measure(name, setting, at, lambda line: typer.echo(line, err=True)))
+        if results is not None:
+            bench.save(found, results)
+    shown = found if results is None else bench.read(results)
+    typer.echo(bench.table(shown))
+    if plot is not None:
+        with replacing(plot) as file:
+            file.write(chart(shown).encode())
+    if json:
+        typer.echo(bench.as_json(shown))
+
+
 def _graph(dataset: str) -> "tuple[Graph, Path]":
     from siafu.errors import BadInput
     from siafu.graph import is_store, read_store
