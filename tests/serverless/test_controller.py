@@ -139,6 +139,20 @@ def learned(seconds: float, **options: float) -> Small:
     return small
 
 
+def test_once_there_is_a_mean_it_holds_for_those_at_work_too() -> None:
+    small = Small(count=2, spares=2)
+    small.queue(7)
+    small.queue(8)
+    small.ask(0)
+    small.ask(1)
+    small.at(1.0)
+    small.result(0, 7)
+    small.at(1.9)
+    assert small.controller.counts.relaunched == 0
+    small.at(2.0)
+    assert small.controller.counts.relaunched == 1
+
+
 def test_a_task_is_late_after_a_multiple_of_its_kinds_mean() -> None:
     small = learned(3.0)
     assert small.controller.counts.relaunched == 0

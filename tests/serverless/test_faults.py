@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from siafu.errors import BadInput
 from siafu.serverless.faults import FaultKind, FaultPlan
 
-_SHARES = {"kill": 0.05, "hang": 0.05, "slow": 0.1, "error": 0.03, "duplicate": 0.05, "garbage": 0.02}
+_SHARES = {
+    "kill": 0.05,
+    "hang": 0.05,
+    "slow": 0.1,
+    "error": 0.03,
+    "duplicate": 0.05,
+    "garbage": 0.02,
+    "garble": 0.04,
+}
 
 
 @given(seed=st.integers(0, 2**63), number=st.integers(0, 2**40))

@@ -210,11 +210,14 @@ class Controller:
             self._drop(event, "duplicate", out)
             self._done_with(event)
         else:
+            known = self._patience.knows(task.kind)
             self._patience.learn(task.kind, self._clock.now - task.offered[event.invocation])
             self._tasks.finish(task)
             self.counts.delivered += 1
             out.append(Deliver(task.id, event.invocation))
             self._done_with(event)
+            if not known:
+                self._wait_no_longer(task.kind)
 
     def _returned(self, event: TaskReturned, out: list[Instruction]) -> None:
         found = self._fleet.get(event.invocation)
@@ -322,6 +325,14 @@ class Controller:
         """It is late when it is not heard of for so long."""
         member.patience = patience
         self._alarms.set(("late", member.id), self._clock.now + patience)
+
+    def _wait_no_longer(self, kind: str) -> None:
+        """The first task of a kind is done: those at another of it were waited for as if none ever were."""
+        for member in self._fleet:
+            task = self._current(member)
+            if task is not None and task.kind == kind and member.standing is Standing.TRUSTED:
+                member.patience = self._patience.of(kind, task.attempts)
+                self._alarms.set(("late", member.id), task.offered[member.id] + member.patience)
 
     def _tell_alarm(self, out: list[Instruction]) -> None:
         due = self._alarms.next()

@@ -179,6 +179,9 @@ class TaskDesk:
         self._expected.pop(invocation, None)
         for session in [each for each in self._sessions.values() if each.invocation == invocation]:
             del self._sessions[session.id]
+            self._send(
+                session.peer, say.Dismiss(invocation)
+            )  # who is there all the same need not wait for rows
 
     def offer(self, peer: PeerId, assignment: Assignment) -> bool:
         """Give a task to a Lambda that has asked. False: it is gone."""

@@ -132,6 +132,7 @@ class Dispatch:
             "relaunched": counts.relaunched,
             "retried": counts.retried,
             "duplicates_dropped": counts.dropped["duplicate"],
+            "messages_refused": self._loop.refusals.total() + self._listener.refusals.total(),
             **self.meter.summary(),
             "weights": {"requests": self._weights.answered, "bytes": self._weights.bytes_sent},
             **({} if self.tuning is None else {"counts": list(self.tuning.counts)}),

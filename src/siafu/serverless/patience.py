@@ -33,6 +33,10 @@ class Patience:
         first = self._default if mean is None else max(self._floor, self._ratio * mean.value)
         return first * 2.0 ** (attempt - 1)
 
+    def knows(self, kind: str) -> bool:
+        """Whether a task of this kind has been done."""
+        return kind in self._means
+
     def learn(self, kind: str, seconds: Seconds) -> None:
         """A task of this kind took so long, from offer to result."""
         mean = self._means.get(kind)

@@ -79,7 +79,8 @@ class LocalPlatform:
         return lambda_prices("us-east-1", "x86_64")
 
     def invoker(self, slots: int, warm: int) -> Invoker:
-        return LocalInvoker(HANDLER, slots, self.limits, keep_warm=warm, faults=self.faults)
+        twins = slots if self.faults is not None and self.faults.duplicate else 0
+        return LocalInvoker(HANDLER, slots + twins, self.limits, keep_warm=warm, faults=self.faults)
 
 
 @dataclass(frozen=True, slots=True)

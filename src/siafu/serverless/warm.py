@@ -8,6 +8,7 @@ import zmq
 
 from siafu.program.numpy_interpreter import NumpyInterpreter
 from siafu.program.tensor_program import TensorProgram
+from siafu.serverless.garbled_link import GarbledLink, plan_in
 from siafu.serverless.payload import Endpoint
 from siafu.serverless.slow_link import SlowLink, lines
 from siafu.serverless.task_spec import TaskSpec
@@ -130,12 +131,15 @@ class Warm:
 
 
 def over_tcp() -> Connect:
-    """Links by ZeroMQ; slow ones, if the environment asks for it."""
+    """Links by ZeroMQ; slow or garbled ones, if the environment asks for it."""
     context = zmq.Context()
-    both = lines()
+    both, faults = lines(), plan_in()
 
     def connect(endpoint: Endpoint, keys: Keys) -> Link:
-        link = ZmqLink(context, endpoint.address, endpoint.key, keys)
+        if faults is None:
+            link = ZmqLink(context, endpoint.address, endpoint.key, keys)
+        else:
+            link = GarbledLink(faults, context, endpoint.address, endpoint.key, keys)
         return link if both is None else SlowLink(link, *both)
 
     return connect

@@ -18,6 +18,7 @@ from siafu.wire.keys import Keys, check_key
 from siafu.wire.link import LinkLost, Peer, Traffic
 from siafu.wire.messages import MOST_CREDIT, Message, Refused
 from siafu.wire.refusal import Refusal, Refusals
+from siafu.wire.tensors import Buffer
 
 LARGEST_FRAME = 64 << 20
 _CURVE_BYTES = 64  # what encryption adds to a frame, and some
@@ -162,7 +163,10 @@ class ZmqLink:
         self.socket.connect(address)
 
     def send(self, message: Message, seconds: float) -> None:
-        frames = encode(message)
+        self.send_frames(encode(message), seconds)
+
+    def send_frames(self, frames: list[Buffer], seconds: float) -> None:
+        """A message as `encode` made it."""
         if not self.socket.poll(round(1000 * seconds), zmq.POLLOUT):
             raise LinkLost(
                 f"{self._address} took nothing for {seconds:g} s: it is not there, or refuses our key"

@@ -245,7 +245,20 @@ class Checker:
         require(self.delivered[deliver.task] == 1, "a task has one result", deliver)
         task = self.tasks.pop(deliver.task)
         given = max(when for invocation, when in task.offers if invocation == deliver.invocation)
-        self._means[task.kind].add(self._options, self._now - given)
+        mean = self._means[task.kind]
+        mean.add(self._options, self._now - given)
+        if mean.samples == 1:
+            self._wait_no_longer(task.kind)
+
+    def _wait_no_longer(self, kind: str) -> None:
+        """Once it is known how long tasks of a kind take, that is what those at one are given."""
+        for task in self.tasks.values():
+            runner = self._lambdas.get(task.offers[-1][0]) if task.offers else None
+            if runner is None or task.kind != kind or not self._has_runner(task):
+                continue
+            given, patience = task.offers[-1][1], self._means[kind].patience(self._options, len(task.offers))
+            task.due = runner.silent_until = max(self._now, given + patience)
+            runner.lost_at = runner.silent_until + patience
 
     def _invoke(self, invoke: Invoke) -> None:
         require(invoke.invocation not in self._made, "an invocation's number is new", invoke)

@@ -148,6 +148,14 @@ class ForgetsThatLambdasEnd(Controller):
 
 
 @fault
+class WaitsForTheFirstAsBefore(Controller):
+    """who was at a task before its kind's time was known is waited for as if it were not"""
+
+    def _wait_no_longer(self, kind):
+        pass
+
+
+@fault
 class WaitsForEver(Controller):
     """a setback is waited out for ever"""
 

@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from siafu.errors import BadInput
 from siafu.serverless.failure import Failure, FailureKind
 from siafu.serverless.faults import Fault, FaultKind, FaultPlan
+from siafu.serverless.garbled_link import FAULTS_VARIABLE
 from siafu.serverless.ids import InvocationId
 from siafu.serverless.invoker import Failed, Invocation, Tell, Usage
 from siafu.serverless.invokers.environment import Environment, Function, Limits
@@ -36,7 +38,7 @@ class LocalInvoker:
         keep_warm: int = 0,
         faults: FaultPlan | None = None,
     ) -> None:
-        self._function = function
+        self._function = function if faults is None else _garbling(function, faults)
         self._limits = limits or Limits()
         self._slots = slots
         self._keep_warm = min(keep_warm, slots)
@@ -132,3 +134,10 @@ class LocalInvoker:
         for environment in self._all:
             if environment.running is not None and environment.running.number == number:
                 environment.cancel()
+
+
+def _garbling(function: Function, faults: FaultPlan) -> Function:
+    """Connections are made in the Lambda: what is to go wrong with them it finds in its environment."""
+    if not faults.share(FaultKind.GARBLE):
+        return function
+    return replace(function, variables={**function.variables, FAULTS_VARIABLE: faults.text()})
