@@ -11,7 +11,7 @@ import siafu
 from siafu.explanation import Explanation, StageCost, explain
 from siafu.graph import Graph
 from siafu.program.headline import headline
-from siafu.trainer import compile_programs
+from siafu.server.plan import compile_programs
 from tests.test_own_models import Edgewise, NoGather
 from tests.toys import multi_label_graph, toy_graph
 

@@ -17,9 +17,8 @@ from siafu.program.headline import describe_gather
 from siafu.program.program import GatherStep, Program, TensorPhase
 from siafu.program.record import state_of
 from siafu.program.tensor_program import Rows, Spec, TensorProgram
-from siafu.report.score import rows_of
+from siafu.server.plan import compile_programs, rows_of
 from siafu.server.schedules import evaluation_schedule, training_schedule
-from siafu.trainer import compile_programs
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,41 +1,37 @@
 """Trainer: one training as a run of the pipeline, made of a graph, a model and options."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from siafu.errors import BadInput, Diverged
+from siafu.errors import Diverged
 from siafu.graph import Graph
-from siafu.graph.partition import Partition, auto_interval_count
-from siafu.nn.loss import loss_terms, target_of
+from siafu.graph.content import SPLITS
+from siafu.graph.partition import Partition
 from siafu.options import Options
 from siafu.pipeline.events import Measures
-from siafu.pipeline.ids import Anchor, Epoch, Mode, Version
+from siafu.pipeline.ids import Anchor, Epoch, Version
 from siafu.pipeline.ids import Lane as LaneName
 from siafu.pipeline.records import Best, Score
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
-from siafu.program.compile import compile_model
 from siafu.program.headline import headline
 from siafu.program.program import Program
 from siafu.program.record import state_of
 from siafu.report.metrics import EpochMetrics, best_epoch
-from siafu.report.score import SPLITS, rows_of
-from siafu.runtime.local import EpochRecord, LocalRuntime, Outcome, Snapshot
+from siafu.runtime.happenings import EpochRecord, Outcome, Snapshot
+from siafu.runtime.local import LocalRuntime
 from siafu.runtime.local.lambdas import Lambdas
-from siafu.server.assembly import Assembly, Blueprint, assemble
-from siafu.server.schedules import evaluation_schedule, training_schedule
+from siafu.server.assembly import Assembly, assemble
+from siafu.server.plan import Plan, model_input
 from siafu.server.worker import tallies_of
 from siafu.serverless.platform import LocalPlatform, Platform
 from siafu.threads import thread_count
-from siafu.weights.optimizer import Settings
-from siafu.weights.policy import policy
-from siafu.weights.store import WeightStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +48,7 @@ class Trainer:
 
     history:   what each epoch measured
     busy_seconds: what tasks took from the start to the last epoch in `history`, over all threads, by kind
-    programs:  what the model was compiled to, for training and for evaluation
-    partition: which server owns what
+    plan:      what the model was compiled to, and how its work is laid out
     """
 
     def __init__(
@@ -73,15 +68,9 @@ class Trainer:
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self.busy_seconds: Mapping[str, float] = {}
-        self._splits = rows_of(graph)
-        self._check(graph)
-        self.programs = programs or compile_programs(graph, model, self._splits["train"])
-        self._schedule, self._groups = training_schedule(self.programs["train"])
-        self._interval_counts = _interval_counts(graph, partition, options)
-        self._graph, self.partition = graph, partition
-        self._weights = {name: tensor.clone() for name, tensor in state_of(model).items()}
-        self._best_weights: Mapping[str, Tensor] = self._weights
-        self._start = Snapshot(Epoch(0), Version(0), self._weights, {}, {})
+        self.plan = Plan.of(graph, model, options, partition, programs=programs)
+        self._best_weights: Mapping[str, Tensor] = self.plan.weights
+        self._start = Snapshot(Epoch(0), Version(0), self.plan.weights, {}, {})
         self._earlier: dict[str, Any] = {}
         self._runtime: LocalRuntime | None = None
         self._lambdas = lambdas or _lambdas(options)
@@ -99,9 +88,9 @@ class Trainer:
         return self.epoch >= self.options.epochs or stopped
 
     @property
-    def interval_counts(self) -> list[int]:
-        """Of each graph server."""
-        return self._interval_counts
+    def programs(self) -> dict[LaneName, Program]:
+        """What the model was compiled to, for training and for evaluation."""
+        return self.plan.programs
 
     def run(self) -> Iterator[EpochMetrics | Checkpoint]:
         """Train; every epoch as it ends, a checkpoint now and then, and one at the end."""
@@ -143,7 +132,7 @@ class Trainer:
     ) -> None:
         """Be again as when a checkpoint was taken."""
         weights, best = _under("model.", tensors), _under("best.", tensors)
-        for name, tensor in self._weights.items():
+        for name, tensor in self.plan.weights.items():
             for found in (weights, best):
                 if name not in found or found[name].shape != tensor.shape:
                     raise ValueError(f"it has no {name} of shape {list(tensor.shape)}")
@@ -153,18 +142,6 @@ class Trainer:
         optimizer = _under("optimizer.", tensors)
         self._start = Snapshot(epoch, Version(epoch), weights, optimizer, counters)
 
-    def _check(self, graph: Graph) -> None:
-        if "train" not in self._splits:
-            raise BadInput(
-                f"graph {graph.name!r} has no training split: give it train, or import it with one"
-            )
-        if self.options.patience is not None and "val" not in self._splits:
-            raise BadInput(
-                f"patience needs a validation split, and graph {graph.name!r} has none: leave it out"
-            )
-        if not any(parameter.requires_grad for parameter in self.model.parameters()):
-            raise BadInput("the model has no parameters to train")
-
     def prepare(self, checkpoint_every: float | None = None) -> tuple[list[str], list[str]]:
         """Make everything ready; what will run and what it needs, in words, and the reasons.
 
@@ -172,60 +149,23 @@ class Trainer:
         """
         if self.done:
             return [], []
-        options = self.options
-        assembly = self._assemble()
-        setup = Setup(
-            self._schedule,
-            evaluation_schedule(self.programs["evaluate"]),
-            assembly.layout,
-            options.weight_servers,
-            cast(Mode, options.mode),
-            policy(options.weights),
-            options.staleness,
-            options.update_every,
-        )
-        learnt = {name for names in self._groups.values() for name in names}
-        fixed = {name: tensor for name, tensor in self._weights.items() if name not in learnt}
-        settings = Settings(options.optimizer, options.lr, _weight_decay(self.model, options))
+        plan = self.plan
+        x = model_input(plan.graph, normalize=self.options.normalize_features)
+        assembly = assemble(plan.blueprint(), x.to(plan.dtype), plan.weights)
+        setup = plan.setup(assembly.layout)
         self._runtime = LocalRuntime(
             setup,
             self._run_machine(setup),
             assembly.workers,
-            tuple(WeightStore(home, fixed, settings) for home in self._homes(setup)),
+            tuple(plan.weight_store(setup, server) for server in range(setup.weight_servers)),
             self._start,
             threads=thread_count(),
             lambdas=self._lambdas,
             checkpoint_due=_Due(checkpoint_every),
         )
         program = self.programs["train"]
-        lines = [headline(program), _placed(assembly, self.partition, self._interval_counts)]
+        lines = [headline(program), _placed(assembly, plan.partition, plan.interval_counts)]
         return lines, list(program.choices)
-
-    def _homes(self, setup: Setup) -> list[list[str]]:
-        """The parameters that each weight server updates."""
-        homes: list[list[str]] = [[] for _ in range(setup.weight_servers)]
-        for group, server in setup.homes.items():
-            homes[server] += self._groups[group]
-        return homes
-
-    def _assemble(self) -> Assembly:
-        x = model_input(self._graph, normalize=self.options.normalize_features)
-        kind = next(each.dtype for each in self._weights.values() if each.is_floating_point())
-        splits: dict[LaneName, Mapping[str, Tensor]] = {
-            "train": {"train": self._splits["train"]},
-            "evaluate": self._splits,
-        }
-        blueprint = Blueprint(
-            self._graph,
-            self.partition,
-            self._interval_counts,
-            self.programs,
-            splits,
-            kind,
-            self._groups,
-            self.options.seed,
-        )
-        return assemble(blueprint, x.to(kind), self._weights)
 
     def _run_machine(self, setup: Setup) -> RunMachine:
         options = self.options
@@ -280,26 +220,6 @@ def lambdas_on(platform: Platform, count: int | str | None) -> Lambdas:
     return Lambdas(None if isinstance(count, str) else count, platform)
 
 
-def compile_programs(graph: Graph, model: nn.Module, train: Tensor) -> dict[LaneName, Program]:
-    """What `model` is compiled to, for training on the rows `train` and for evaluation."""
-    scale = 1.0 / loss_terms(target_of(graph), len(train))
-    return {
-        "train": compile_model(model, graph, training=True, loss_scale=scale),
-        "evaluate": compile_model(model, graph, training=False),
-    }
-
-
-def model_input(graph: Graph, *, normalize: bool) -> Tensor:
-    """The features that a model is trained on."""
-    from siafu.nn import features
-
-    x = features(graph)
-    if not normalize:
-        return x
-    sums = x.abs().sum(dim=1, keepdim=True)
-    return x / sums.masked_fill(sums == 0, 1.0)
-
-
 class _Due:
     """Whether a checkpoint is due: when called, and the last time it was is long enough ago."""
 
@@ -314,34 +234,12 @@ class _Due:
         return True
 
 
-def _placed(assembly: Assembly, partition: Partition, counts: list[int]) -> str:
+def _placed(assembly: Assembly, partition: Partition, counts: Sequence[int]) -> str:
     servers = "1 graph server" if len(counts) == 1 else f"{len(counts)} graph servers ({partition.method})"
     intervals = "1 interval" if counts[0] == 1 else f"{counts[0]} intervals"
     each = " each" if len(counts) > 1 else ""
     needed = max(worker.activation_bytes for worker in assembly.workers) / 1e6
     return f"{servers} with {intervals}{each}, {needed:,.1f} MB of rows{each}; {thread_count()} threads"
-
-
-def _interval_counts(graph: Graph, partition: Partition, options: Options) -> list[int]:
-    if options.intervals is not None:
-        return [options.intervals] * partition.parts
-    threads = max(1, thread_count() // partition.parts)
-    share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
-    return [auto_interval_count(*share, threads)] * partition.parts
-
-
-def _weight_decay(model: nn.Module, options: Options) -> dict[str, float]:
-    """What falls on each parameter."""
-    named = dict(model.named_parameters())
-    if options.decay == "all":
-        return dict.fromkeys(named, options.weight_decay)
-    layers = getattr(model, "convs", None)
-    if not isinstance(layers, nn.ModuleList) or len(layers) == 0:
-        raise BadInput(
-            "decay is 'first' but the model does not list its layers in `convs`: choose decay='all'"
-        )
-    first = {id(parameter) for parameter in layers[0].parameters()}
-    return {name: options.weight_decay for name, parameter in named.items() if id(parameter) in first}
 
 
 def _score(measures: Measures) -> Score:

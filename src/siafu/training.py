@@ -26,10 +26,11 @@ from siafu.report.machine import peak_rss_bytes
 from siafu.report.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.progress import Progress
 from siafu.report.run_directory import RunDirectory
-from siafu.report.score import Target, classes, probabilities, rows_of
+from siafu.report.score import Target, classes, probabilities
 from siafu.report.signals import StopRequest
+from siafu.server.plan import model_input, rows_of
 from siafu.serverless.platform import AwsPlatform, LocalPlatform, Platform
-from siafu.trainer import Checkpoint, Trainer, lambdas_on, model_input
+from siafu.trainer import Checkpoint, Trainer, lambdas_on
 
 # What the pipeline counts, as it stands in a summary.
 COUNTERS = (
@@ -430,8 +431,8 @@ def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | Non
         },
         "model": _describe(model),
         "training": asdict(trainer.options)
-        | {"intervals": trainer.interval_counts[0], "partition": trainer.partition.method},
-        "partition": describe_partition(trainer.partition),
+        | {"intervals": trainer.plan.interval_counts[0], "partition": trainer.plan.partition.method},
+        "partition": describe_partition(trainer.plan.partition),
     }
     # As it comes back from a file, where tuples are lists.
     plain: dict[str, Any] = json.loads(json.dumps(config))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from siafu import Graph
 from siafu.errors import BadInput
-from siafu.report.score import Target, classes, micro_f1, probabilities, rows_of
+from siafu.report.score import Target, classes, micro_f1, probabilities
+from siafu.server.plan import rows_of
 
 
 def test_micro_f1_counts_all_labels_of_all_vertices_together() -> None:

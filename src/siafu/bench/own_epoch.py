@@ -94,7 +94,7 @@ def run(trainer: Trainer) -> dict[str, Any]:
         "peak_rss_bytes": peak_rss_bytes(),
         "busy_seconds": between,
         "threads": thread_count(),
-        "intervals": trainer.interval_counts[0],
+        "intervals": trainer.plan.interval_counts[0],
     }
 
 

@@ -9,8 +9,6 @@ from torch import Tensor
 from siafu.errors import BadInput
 from siafu.graph import Graph
 
-SPLITS = ("train", "val", "test")
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -80,9 +78,3 @@ def micro_f1(predicted: Tensor, actual: Tensor) -> float:
     said, true = predicted.bool(), actual.bool()
     hits = int((said & true).sum())
     return 2 * hits / max(1, int(said.sum()) + int(true.sum()))
-
-
-def rows_of(graph: Graph) -> dict[str, Tensor]:
-    """The vertex ids of each split that the graph has."""
-    parts = {split: getattr(graph, split) for split in SPLITS}
-    return {split: torch.from_numpy(ids) for split, ids in parts.items() if ids is not None and len(ids)}

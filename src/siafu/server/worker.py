@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from siafu.graph.content import SPLITS
 from siafu.kernels import Table
 from siafu.nn.dropout import site_key
 from siafu.nn.tally import Tally
@@ -21,8 +22,6 @@ from siafu.server.edges import Exchange
 from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import Habits, RemotePhases, TensorJob
 from siafu.server.schedules import Groups
-
-SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

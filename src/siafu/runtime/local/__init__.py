@@ -1,5 +1,5 @@
 """The embedded runtime: every server in this process, one pool of threads, rows passed by reference."""
 
-from siafu.runtime.local.runtime import EpochRecord, LocalRuntime, Outcome, Snapshot
+from siafu.runtime.local.runtime import LocalRuntime
 
-__all__ = ["EpochRecord", "LocalRuntime", "Outcome", "Snapshot"]
+__all__ = ["LocalRuntime"]

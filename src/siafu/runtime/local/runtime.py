@@ -5,7 +5,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -16,7 +15,6 @@ from siafu.pipeline.events import (
     CheckpointAsked,
     CheckpointSaved,
     Event,
-    Measures,
     RowsArrived,
     StopAsked,
     TaskDone,
@@ -49,6 +47,7 @@ from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Priority, Task, entry_priority
 from siafu.pipeline.weight_server import WeightServer
+from siafu.runtime.happenings import EpochRecord, Outcome, Snapshot
 from siafu.runtime.local.lambdas import Lambdas
 from siafu.runtime.local.pool import Pool
 from siafu.server.remote import Habits, TensorJob
@@ -65,47 +64,6 @@ _FIRST = (-1,)  # what others wait for and takes next to no time: before every t
 
 class Machine(Protocol):
     def handle(self, event: Event) -> list[Instruction]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The weights and the optimizer's state after some epochs. Nothing in it changes any more.
-
-    best: the weights of the best of these epochs; None: none of this session's was better than those before
-    """
-
-    epochs: Epoch
-    version: Version
-    weights: Mapping[str, Tensor]
-    optimizer: Mapping[str, Tensor]
-    counters: Mapping[str, Any]
-    best: Mapping[str, Tensor] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EpochRecord:
-    """One epoch, as it ended.
-
-    training, evaluation: what its tasks measured, added up; None: it was not evaluated
-    seconds:          from the end of the epoch before, without the evaluation
-    evaluate_seconds: what the evaluation's tasks took, shared out over the threads
-    busy_seconds:     what all tasks took since the run began, over all threads, by kind
-    """
-
-    epoch: Epoch
-    training: Measures
-    evaluation: Measures | None
-    seconds: float
-    evaluate_seconds: float
-    busy_seconds: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a run ended, and where it stood then; None: it diverged."""
-
-    stop: Stop
-    last: Snapshot | None
 
 
 class LocalRuntime:

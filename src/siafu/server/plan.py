@@ -1,0 +1,203 @@
+"""Plan: what a graph, a model, options and a partition come to, before any row is held: the same on every machine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+from siafu.graph.content import SPLITS
+from siafu.graph.partition import Partition, auto_interval_count
+from siafu.nn.loss import loss_terms, target_of
+from siafu.options import Options
+from siafu.pipeline.ids import Lane as LaneName
+from siafu.pipeline.ids import Mode
+from siafu.pipeline.layout import Layout
+from siafu.pipeline.schedule import Schedule
+from siafu.pipeline.setup import Setup
+from siafu.program.compile import compile_model
+from siafu.program.program import Program
+from siafu.program.record import state_of
+from siafu.server.assembly import Blueprint
+from siafu.server.schedules import Groups, evaluation_schedule, training_schedule
+from siafu.threads import thread_count
+from siafu.weights.optimizer import Settings
+from siafu.weights.policy import policy
+from siafu.weights.store import WeightStore
+
+Programs = dict[LaneName, Program]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What every server of a run is made by.
+
+    weights:         of the model, as it was given
+    splits:          the vertex ids of each split that the graph has
+    interval_counts: of each graph server
+    settings:        of the optimizer
+    """
+
+    graph: Graph
+    partition: Partition
+    options: Options
+    programs: Programs
+    weights: Mapping[str, Tensor]
+    splits: Mapping[str, Tensor]
+    interval_counts: Sequence[int]
+    training: Schedule
+    groups: Groups
+    settings: Settings
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        model: nn.Module,
+        options: Options,
+        partition: Partition,
+        *,
+        programs: Programs | None = None,
+        interval_counts: Sequence[int] | None = None,
+    ) -> "Plan":
+        """Compile the model and lay out its work.
+
+        programs: those of another plan of this model on this graph; None: they are compiled
+        """
+        splits = rows_of(graph)
+        _check(graph, model, options, splits)
+        programs = programs or compile_programs(graph, model, splits["train"])
+        training, groups = training_schedule(programs["train"])
+        return cls(
+            graph,
+            partition,
+            options,
+            programs,
+            {name: tensor.detach().clone() for name, tensor in state_of(model).items()},
+            splits,
+            interval_counts or _interval_counts(graph, partition, options),
+            training,
+            groups,
+            Settings(options.optimizer, options.lr, _weight_decay(model, options)),
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What to compute in."""
+        return next(each.dtype for each in self.weights.values() if each.is_floating_point())
+
+    def blueprint(self) -> Blueprint:
+        """For the graph servers."""
+        splits: dict[LaneName, Mapping[str, Tensor]] = {
+            "train": {"train": self.splits["train"]},
+            "evaluate": self.splits,
+        }
+        return Blueprint(
+            self.graph,
+            self.partition,
+            self.interval_counts,
+            self.programs,
+            splits,
+            self.dtype,
+            self.groups,
+            self.options.seed,
+        )
+
+    def rows(self, vertices: NDArray[np.int64]) -> Tensor:
+        """The features of some vertices, in the type to compute in."""
+        picked = torch.from_numpy(self._stored_rows(vertices))
+        found = picked.view(torch.bfloat16).float() if picked.dtype == torch.uint16 else picked
+        normalize = self.options.normalize_features
+        return (normalized(found) if normalize else found).to(self.dtype)
+
+    def setup(self, layout: Layout) -> Setup:
+        """What all machines agree on."""
+        options = self.options
+        return Setup(
+            self.training,
+            evaluation_schedule(self.programs["evaluate"]),
+            layout,
+            options.weight_servers,
+            cast(Mode, options.mode),
+            policy(options.weights),
+            options.staleness,
+            options.update_every,
+        )
+
+    def weight_store(self, setup: Setup, server: int) -> WeightStore:
+        """The tensors of one weight server."""
+        home = [
+            name for group, owner in setup.homes.items() if owner == server for name in self.groups[group]
+        ]
+        learnt = {name for names in self.groups.values() for name in names}
+        fixed = {name: tensor for name, tensor in self.weights.items() if name not in learnt}
+        return WeightStore(home, fixed, self.settings)
+
+    def _stored_rows(self, vertices: NDArray[np.int64]) -> NDArray[np.generic]:
+        if self.graph.x is None:
+            raise BadInput(f"graph {self.graph.name!r} has no features: give it x")
+        return np.ascontiguousarray(self.graph.x[vertices])
+
+
+def rows_of(graph: Graph) -> dict[str, Tensor]:
+    """The vertex ids of each split that the graph has."""
+    parts = {split: getattr(graph, split) for split in SPLITS}
+    return {split: torch.from_numpy(ids) for split, ids in parts.items() if ids is not None and len(ids)}
+
+
+def compile_programs(graph: Graph, model: nn.Module, train: Tensor) -> Programs:
+    """What `model` is compiled to, for training on the rows `train` and for evaluation."""
+    scale = 1.0 / loss_terms(target_of(graph), len(train))
+    return {
+        "train": compile_model(model, graph, training=True, loss_scale=scale),
+        "evaluate": compile_model(model, graph, training=False),
+    }
+
+
+def model_input(graph: Graph, *, normalize: bool) -> Tensor:
+    """The features that a model is trained on."""
+    from siafu.nn import features
+
+    return normalized(features(graph)) if normalize else features(graph)
+
+
+def normalized(x: Tensor) -> Tensor:
+    """Each row divided by the sum of its magnitudes; rows of zeros stay."""
+    sums = x.abs().sum(dim=1, keepdim=True)
+    return x / sums.masked_fill(sums == 0, 1.0)
+
+
+def _check(graph: Graph, model: nn.Module, options: Options, splits: Mapping[str, Tensor]) -> None:
+    if "train" not in splits:
+        raise BadInput(f"graph {graph.name!r} has no training split: give it train, or import it with one")
+    if options.patience is not None and "val" not in splits:
+        raise BadInput(f"patience needs a validation split, and graph {graph.name!r} has none: leave it out")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise BadInput("the model has no parameters to train")
+
+
+def _interval_counts(graph: Graph, partition: Partition, options: Options) -> list[int]:
+    if options.intervals is not None:
+        return [options.intervals] * partition.parts
+    threads = max(1, thread_count() // partition.parts)
+    share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
+    return [auto_interval_count(*share, threads)] * partition.parts
+
+
+def _weight_decay(model: nn.Module, options: Options) -> dict[str, float]:
+    """What falls on each parameter."""
+    named = dict(model.named_parameters())
+    if options.decay == "all":
+        return dict.fromkeys(named, options.weight_decay)
+    layers = getattr(model, "convs", None)
+    if not isinstance(layers, nn.ModuleList) or len(layers) == 0:
+        raise BadInput(
+            "decay is 'first' but the model does not list its layers in `convs`: choose decay='all'"
+        )
+    first = {id(parameter) for parameter in layers[0].parameters()}
+    return {name: options.weight_decay for name, parameter in named.items() if id(parameter) in first}
