@@ -16,10 +16,24 @@ def drop_rows(
     rows: NDArray[Any], vertices: NDArray[np.int64], seed: int, epoch: int, p: float, site: int
 ) -> NDArray[Any]:
     """[rows, columns] with the share `p` of its values put to zero and the rest divided by 1 - p."""
+    return drop(rows, keep_mask(vertices, rows.shape[1], seed, epoch, p, site), p)
+
+
+def drop(rows: NDArray[Any], keep: NDArray[np.bool_], p: float) -> NDArray[Any]:
+    """The same, where it is known what stays."""
     kind = rows.dtype.type
-    kept: NDArray[Any] = rows * kind(1.0 / (1.0 - p) if p < 1 else 0.0)
-    kept[~keep_mask(vertices, rows.shape[1], seed, epoch, p, site)] = 0
-    return kept
+    scaled: NDArray[Any] = rows * kind(1.0 / (1.0 - p) if p < 1 else 0.0)
+    return masked(scaled, keep)
+
+
+def masked(values: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[Any]:
+    """Floats as they are where `keep` is true, else zero.
+
+    Bit by bit: `np.where` takes eight times as long where the processor cannot guess what comes next.
+    """
+    bits = np.dtype(f"u{values.dtype.itemsize}")
+    found: NDArray[Any] = (values.view(bits) & np.negative(keep.astype(bits))).view(values.dtype)
+    return found
 
 
 def keep_mask(
@@ -31,10 +45,13 @@ def keep_mask(
     low = keys.astype(np.uint32)
     high = (keys >> np.uint64(32)).astype(np.uint32)
     z = low[:, None] + np.arange(columns, dtype=np.uint32) * _COLUMN_STEP
-    z = (z ^ (z >> np.uint32(16))) * _FIRST_FACTOR
+    shifted = np.empty_like(z)
+    z ^= np.right_shift(z, np.uint32(16), out=shifted)
+    z *= _FIRST_FACTOR
     z ^= high[:, None]
-    z = (z ^ (z >> np.uint32(15))) * _SECOND_FACTOR
-    z ^= z >> np.uint32(15)
+    z ^= np.right_shift(z, np.uint32(15), out=shifted)
+    z *= _SECOND_FACTOR
+    z ^= np.right_shift(z, np.uint32(15), out=shifted)
     mask: NDArray[np.bool_] = z >= np.uint32(min(round(p * 2**32), 2**32 - 1))
     return mask
 

@@ -87,6 +87,20 @@ def softplus_backward(g: Array, x: Array, beta: float, limit: float) -> Array:
     return np.where(x * beta > limit, g, g * sigmoid(x * beta))
 
 
+def threshold_backward(g: Array, x: Array, limit: float) -> Array:
+    if g.shape != x.shape:
+        return np.where(x <= limit, 0, g)
+    return numpy_dropout.masked(g, ~(x <= limit))
+
+
+def addmm(bias: Array, a: Array, b: Array) -> Array:
+    out: Array = a @ b
+    if np.broadcast_shapes(bias.shape, out.shape) != out.shape:
+        return bias + out
+    out += bias
+    return out
+
+
 def log_softmax(x: Array, dim: int) -> Array:
     if x.size == 0:
         return x
@@ -169,7 +183,20 @@ def nll_loss_backward(g: Array, logs: Array, y: Array, ignored: int) -> Array:
 def dropout(rows: Array, vertices: Array, key: Array, p: float, site: int) -> Array:
     seed, epoch = key.tolist()
     flat = rows.reshape(len(rows), rows.size // max(len(rows), 1))
-    return numpy_dropout.drop_rows(flat, vertices, seed, epoch, p, site).reshape(rows.shape)
+    kept = _keep_mask(vertices, flat.shape[1], seed, epoch, p, site)
+    return numpy_dropout.drop(flat, kept, p).reshape(rows.shape)
+
+
+def _keep_mask(vertices: Array, *drawn: Any) -> Array:
+    """A backward pass drops by the mask of the forward pass that it has just computed again: it is drawn once."""
+    global _last_mask
+    last = _last_mask
+    if last is None or last[0] is not vertices or last[1] != drawn:
+        last = _last_mask = vertices, drawn, numpy_dropout.keep_mask(vertices, *drawn)
+    return last[2]
+
+
+_last_mask: tuple[Array, tuple[Any, ...], Array] | None = None
 
 
 def clamp(x: Array, low: float | None, high: float | None) -> Array:
@@ -220,7 +247,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "elu": elu,
     "gelu": gelu,
     "softplus": softplus,
-    "threshold_backward": lambda g, x, limit: np.where(x <= limit, 0, g),
+    "threshold_backward": threshold_backward,
     "leaky_relu_backward": lambda g, x, slope: np.where(x > 0, g, g * slope),
     "tanh_backward": lambda g, out: g * (1 - out * out),
     "sigmoid_backward": lambda g, out: g * (out * (1 - out)),
@@ -235,7 +262,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "layer_norm": layer_norm,
     "layer_norm_backward": layer_norm_backward,
     "mm": np.matmul,
-    "addmm": lambda bias, a, b: bias + a @ b,
+    "addmm": addmm,
     "bmm": np.matmul,
     "sum": lambda x, dims, keep: x.sum(axis=dims, keepdims=keep),
     "mean": lambda x, dims, keep: x.mean(axis=dims, keepdims=keep),
