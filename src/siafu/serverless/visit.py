@@ -267,6 +267,8 @@ class Visit:
         patience = min(self._stall, max(_FAREWELL_SECONDS, self._seconds_left() - _FAREWELL_SECONDS))
         until = time.perf_counter() + patience
         link.send(say.Leave(self._payload.invocation), patience)
-        while link.receive(max(0.0, until - time.perf_counter())) != left:
+        while (heard := link.receive(max(0.0, until - time.perf_counter()))) != left:
+            if isinstance(heard, say.Refused):
+                raise Refusal("unexpected", f"the server refused what we said: {heard.why}")
             if time.perf_counter() > until:
                 raise LinkLost(f"{self._payload.graph.address} does not let us go")

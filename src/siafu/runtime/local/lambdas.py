@@ -37,6 +37,12 @@ class Lambdas:
     floor: float = 1.0
     start: float = 10.0
 
+    def __str__(self) -> str:
+        """Where tensor tasks are computed, for people."""
+        many = "1 Lambda" if self.count == 1 else f"{self.count} Lambdas"
+        count = "as many Lambdas as prove best" if self.count is None else f"at most {many}"
+        return f"tensor tasks on {count} ({self.platform.where})"
+
     @property
     def habits(self) -> Habits:
         """How tensor tasks are made up for them."""
