@@ -96,6 +96,7 @@ class Office:
 
     listener: Any
     part_bytes: int = 1 << 16
+    keep_bytes: int = 0
     dismissing: bool = True
     versions: dict[int, Any] = field(default_factory=lambda: {1: WEIGHTS})
     on_event: Callable[[DeskEvent], None] | None = None
@@ -105,7 +106,9 @@ class Office:
         self.tasks: deque[Assignment] = deque()
         self.failures: list[BaseException] = []
         self.asking: deque[PeerId] = deque()
-        self.desk = TaskDesk(RUN, self.listener.send, self._tell, part_bytes=self.part_bytes)
+        self.desk = TaskDesk(
+            RUN, self.listener.send, self._tell, part_bytes=self.part_bytes, keep_bytes=self.keep_bytes
+        )
         weights = WeightDesk(self.listener.send, self.versions.get)
         self.loop = DeskLoop(self.listener, [self.desk, weights], self.failures.append)
 

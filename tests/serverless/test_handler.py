@@ -292,7 +292,7 @@ def test_two_lambdas_share_the_tasks() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"protocol": 2}, "protocol 2"),
+        ({"protocol": 1}, "protocol 1"),
         ({"extra": 1}, "'extra' is not one of its fields"),
         ({"invocation": -1}, "'invocation' is no whole number"),
         ({"graph": {"address": "tcp://h:1", "key": "short"}}, "40 characters"),

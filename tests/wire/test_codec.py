@@ -127,10 +127,10 @@ def test_bytes_that_are_no_message_are_refused() -> None:
     refuse([b"GET / HTTP/1.1"], "header", "no message of Siafu's")
     refuse([b""], "header", "no message")
     refuse([], "frames", "0 frames")
-    refuse([b"siafu\x01[1]"], "header", "no JSON object")
-    refuse([b"siafu\x01" + b"[" * 100_000], "header", "not JSON")
-    refuse([b"siafu\x01" + b" " * LONGEST_HEADER], "frames", "a header of")
-    refuse([b'siafu\x01{"is":"Shell"}'], "header", "kind")
+    refuse([b"siafu\x02[1]"], "header", "no JSON object")
+    refuse([b"siafu\x02" + b"[" * 100_000], "header", "not JSON")
+    refuse([b"siafu\x02" + b" " * LONGEST_HEADER], "frames", "a header of")
+    refuse([b'siafu\x02{"is":"Shell"}'], "header", "kind")
 
 
 def test_another_protocol_is_refused_with_what_to_do() -> None:

@@ -149,6 +149,6 @@ def test_a_link_refuses_what_is_no_message_too() -> None:
         meet(listener, link)
         link.send(OutputPart(0, 0, {}), 5)
         peer, _ = heard(listener)
-        listener._socket.send_multipart([peer.address, b"siafu\x01{", b"junk"])
+        listener._socket.send_multipart([peer.address, b"siafu\x02{", b"junk"])
         with pytest.raises(Refusal, match="not JSON"):
             link.receive(5)

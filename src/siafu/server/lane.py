@@ -248,6 +248,10 @@ class Lane:
                 tallies[split] = tallies.get(split, Tally()) + tally
         return Done(tallies=tallies)
 
+    def is_constant(self, name: str) -> bool:
+        """Whether rows of that name are the same in every epoch."""
+        return name in self._constants
+
     def whole(self, interval: int) -> Block:
         """All rows of an interval."""
         return self._whole[interval]

@@ -32,11 +32,13 @@ class TensorJob:
     programs: to be run one after the other; each reads the inputs and what those before it made
     rows:     how many
     inputs:   by the programs' names, all that they read but the weights; they do not change until the task is done
+    constants: the inputs that are the same in every epoch, forward and backward
     """
 
     programs: tuple[TensorProgram, ...]
     rows: int
     inputs: dict[str, Tensor]
+    constants: tuple[str, ...] = ()
 
 
 class RemotePhases:
@@ -63,8 +65,20 @@ class RemotePhases:
                     given |= {f"output/{k}": each for k, each in outputs.items()}
         programs = self._programs(stage, habits, training=training)
         read = {name for each in programs for name in each.input_names}
-        inputs = {name: each.contiguous() for name, each in given.items() if name in read}
-        return TensorJob(programs, len(given["vertices"]), inputs)
+        constants = self._constants(phase) & read
+        # What never changes is copied only where it is sent.
+        inputs = {
+            name: each if name in constants else each.contiguous()
+            for name, each in given.items()
+            if name in read
+        }
+        return TensorJob(programs, len(given["vertices"]), inputs, tuple(sorted(constants)))
+
+    def _constants(self, phase: int) -> set[str]:
+        if phase == self._last:
+            return set()
+        inputs = self._lane.program.phases[phase].inputs
+        return {"vertices"} | {f"rows/{k}" for k, name in enumerate(inputs) if self._lane.is_constant(name)}
 
     def finish(self, stage: Stage, interval: int, outputs: Mapping[str, Tensor], *, training: bool) -> Done:
         """Take what a job gave, by the programs' names."""

@@ -159,7 +159,7 @@ class Controller:
     # From the runtime
 
     def _queued(self, event: TaskQueued, out: list[Instruction]) -> None:
-        self._tasks.add(event.task, event.kind, event.priority)
+        self._tasks.add(event.task, event.kind, event.priority, event.home)
 
     def _count_changed(self, event: CountChanged, out: list[Instruction]) -> None:
         self.count = event.count
@@ -378,13 +378,20 @@ class Controller:
     # Tasks
 
     def _offer_tasks(self, out: list[Instruction]) -> None:
-        while (idle := self._fleet.last_idle) is not None and (task := self._tasks.first()) is not None:
+        while (task := self._tasks.first()) is not None:
+            idle = self._fleet.idle_at(task.home)
+            if idle is None:
+                return
+            if task.home is not None:
+                task = self._tasks.nearest(task, idle.homes, self._fleet.homes_of_others(idle))
             self._fleet.wake(idle)
             self._offer(idle, task, out)
 
     def _offer(self, member: Lambda, task: TaskState, out: list[Instruction]) -> None:
         self._tasks.give(task, member.id, self._clock.now)
         member.task = task.id
+        if task.home is not None:
+            member.homes.add(task.home)
         self._expect(member, self._patience.of(task.kind, task.attempts))
         out.append(OfferTask(member.id, member.peer, task.id))
 

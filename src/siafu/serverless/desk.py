@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from siafu.errors import BadInput
-from siafu.program.tensor_program import TensorProgram
+from siafu.program.tensor_program import Spec, TensorProgram
+from siafu.serverless.blocks import KeptBlocks
 from siafu.serverless.ids import InvocationId, PeerId, TaskId
 from siafu.serverless.task_spec import TaskSpec, rows_slice
 from siafu.wire import messages as say
@@ -34,6 +35,8 @@ class Assignment:
     server:    the weight server that has the weights, by its place in the invocation's list
     version:   of the weights
     inputs:    every input of the program but the weights; must not change while the task is out
+    block:     a number for what its `constants` are rows of
+    constants: inputs with rows that never change: a Lambda may keep them for other tasks on the same block
     """
 
     task: TaskId
@@ -43,6 +46,8 @@ class Assignment:
     server: int
     version: int
     inputs: Tensors
+    block: int = 0
+    constants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Finished:
     """A Lambda has done a task: every output of the program, checked. Once for each time that it was offered.
 
     compute_us, wait_us: microseconds that it says it took
+    bytes_sent: to it, of the inputs
     """
 
     invocation: InvocationId
@@ -66,6 +72,7 @@ class Finished:
     outputs: dict[str, Array]
     compute_us: int
     wait_us: int
+    bytes_sent: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +99,35 @@ DeskEvent = Asked | Finished | GivenBack | Late
 
 @dataclass(eq=False, slots=True)
 class _Lease:
-    """A task in one Lambda's hands. `sent` and `came` count parts; `credit` is how many more may be sent."""
+    """A task in one Lambda's hands. `sent` and `came` count parts; `credit` is how many more may be sent.
+
+    held, keep: as the offer has them; `keep` with what they take in bytes
+    """
 
     number: int
     assignment: Assignment
     spec: TaskSpec
     parts: int
     credit: int
+    held: frozenset[str]
+    keep: dict[str, int]
     sent: int = 0
     came: int = 0
     outputs: dict[str, Array] = field(default_factory=dict)
 
     def next_part(self) -> say.InputPart:
         first, last = say.part_bounds(self.assignment.rows, self.parts, self.sent)
-        rows = self.spec.rows_of(self.spec.row_inputs, self.assignment.inputs, first, last)
+        rows = self.spec.rows_of(self.travelling, self.assignment.inputs, first, last)
         return say.InputPart(self.number, self.sent, rows)
+
+    @property
+    def travelling(self) -> dict[str, Spec]:
+        """The inputs that come in parts."""
+        return self.spec.travelling(self.held)
+
+    @property
+    def bytes_sent(self) -> int:
+        return self.spec.bytes(self.travelling | self.spec.whole_inputs, self.assignment.rows)
 
     def take(self, part: say.OutputPart) -> None:
         """Put rows where they belong. Memory is allocated by what the task is, never by what a peer says."""
@@ -136,6 +157,7 @@ class _Session:
     id: PeerId
     invocation: InvocationId
     programs: set[str]
+    kept: KeptBlocks
     asks: bool = False
     credit: int = 0
     leases: dict[int, _Lease] = field(default_factory=dict)
@@ -149,6 +171,7 @@ class TaskDesk:
     send:          to a peer, without waiting; False: it cannot be reached
     tell:          hears what happened, in the same thread
     part_bytes:    about how much a part of a task's rows holds
+    keep_bytes:    how much each Lambda may keep of rows that never change
     largest_frame: what the transport carries, in bytes
     """
 
@@ -161,8 +184,10 @@ class TaskDesk:
         tell: Callable[[DeskEvent], None],
         *,
         part_bytes: int = PART_BYTES,
+        keep_bytes: int = 0,
         largest_frame: int = 64 << 20,
     ) -> None:
+        self._keep_bytes = keep_bytes
         self._run, self._send, self._tell = run, send, tell
         self._part_bytes, self._largest_frame = part_bytes, largest_frame
         self._expected: dict[InvocationId, str] = {}
@@ -190,7 +215,8 @@ class TaskDesk:
             return False
         spec = self._spec(assignment)
         parts = spec.parts(assignment.rows, self._part_bytes)
-        lease = _Lease(self._next_lease, assignment, spec, parts, session.credit)
+        held, keep = self._kept(session, assignment, spec)
+        lease = _Lease(self._next_lease, assignment, spec, parts, session.credit, held, keep)
         self._check_sizes(lease)
         self._next_lease += 1
         session.asks = False
@@ -210,6 +236,8 @@ class TaskDesk:
                 del session.leases[lease.number]
                 session.cancelled[lease.number] = task
                 self._send(session.peer, say.Cancel(lease.number))
+                if lease.keep:  # who knows how far it got
+                    self._forget_block(session, lease.assignment.block)
 
     def receive(self, peer: Peer, message: say.Message) -> None:
         """What a Lambda said. A Refusal ends its session, and what it held is given back."""
@@ -235,7 +263,8 @@ class TaskDesk:
         twins = [each for each in self._sessions.values() if each.invocation == invocation]
         if len(twins) >= _MOST_PEERS:
             self._close(twins[0], "its Lambda was run too often")
-        self._sessions[name] = _Session(peer, name, invocation, set(hello.programs))
+        kept = KeptBlocks(self._keep_bytes)
+        self._sessions[name] = _Session(peer, name, invocation, set(hello.programs), kept)
         self._send(peer, say.Welcome(invocation))
 
     def _hear(self, session: _Session, message: say.Message) -> None:
@@ -276,10 +305,12 @@ class TaskDesk:
             self._tell(Late(session.invocation, session.id, task))
             return
         outputs = lease.finish(result)
+        if lease.keep:
+            session.kept.add(lease.assignment.block, lease.keep)
         self._end(session, result.lease)
         task = lease.assignment.task
         took = result.compute_us, result.wait_us
-        self._tell(Finished(session.invocation, session.id, task, outputs, *took))
+        self._tell(Finished(session.invocation, session.id, task, outputs, *took, lease.bytes_sent))
 
     def _lease(self, session: _Session, number: int) -> _Lease | None:
         """None: it was cancelled, and the Lambda may not have known."""
@@ -307,6 +338,9 @@ class TaskDesk:
             lease.parts,
             task.server,
             task.version,
+            task.block,
+            tuple(sorted(lease.held)),
+            tuple(sorted(lease.keep)),
             whole,
         )
         if not self._send(session.peer, offer):
@@ -318,6 +352,8 @@ class TaskDesk:
 
     def _stream(self, session: _Session, lease: _Lease) -> None:
         """As many parts as there is credit for."""
+        if not lease.travelling and lease.spec.row_inputs:
+            return
         while lease.credit and lease.sent < lease.parts:
             if not self._send(session.peer, lease.next_part()):
                 self._close(session, "its Lambda does not take what it has asked for")
@@ -329,6 +365,27 @@ class TaskDesk:
         self._sessions.pop(session.id, None)
         for lease in session.leases.values():
             self._tell(GivenBack(session.invocation, session.id, lease.assignment.task, why))
+
+    def _kept(
+        self, session: _Session, task: Assignment, spec: TaskSpec
+    ) -> tuple[frozenset[str], dict[str, int]]:
+        """What a Lambda has of a task's constants, and what it shall keep of the others, with their sizes."""
+        read = {name: spec.row_inputs[name] for name in task.constants if name in spec.row_inputs}
+        held = session.kept.names(task.block) & frozenset(read)
+        session.kept.use(task.block)
+        missing = {
+            name: spec.bytes({name: each}, task.rows) for name, each in read.items() if name not in held
+        }
+        gone = session.kept.make_room(task.block, sum(missing.values())) if missing else None
+        if gone is None:
+            return held, {}
+        for block in gone:
+            self._send(session.peer, say.Forget(block))
+        return held, missing
+
+    def _forget_block(self, session: _Session, block: int) -> None:
+        session.kept.drop(block)
+        self._send(session.peer, say.Forget(block))
 
     def _spec(self, assignment: Assignment) -> TaskSpec:
         name = assignment.program.hash, assignment.precision

@@ -48,6 +48,7 @@ class Dispatch:
     tuning:   chooses how many Lambdas there are; None: as many as `options` say
     host:     the address of this machine as Lambdas reach it; `listen`: the one to listen at
     tasks_per_invocation: 0: no limit
+    keep_bytes: how much each Lambda may keep of rows that never change
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Dispatch:
         listen: str = "127.0.0.1",
         tasks_per_invocation: int = 0,
         streaming: bool = True,
+        keep_bytes: int = 0,
     ) -> None:
         self.meter = Meter(prices)
         self.tuning = tuning
@@ -74,7 +76,8 @@ class Dispatch:
         port = self._listener.address.rsplit(":", 1)[1]
         self._here = Endpoint(f"tcp://{host}:{port}", self._keys.public)
         self._controller = Controller(options, hashed_jitter(self._run))
-        self._desk = TaskDesk(self._run, self._listener.send, self._heard)
+        self._keep_bytes = keep_bytes
+        self._desk = TaskDesk(self._run, self._listener.send, self._heard, keep_bytes=keep_bytes)
         self._weights = WeightDesk(self._listener.send, held)
         self._loop = DeskLoop(self._listener, [self._desk, self._weights], failed)
         self._tasks: dict[TaskId, _Waiting] = {}
@@ -113,8 +116,10 @@ class Dispatch:
         def queue() -> None:
             self._next += 1
             task = TaskId(self._next)
-            self._tasks[task] = _Waiting(assignment(task), kind, done)
-            self._handle(happens.TaskQueued(_now(), task, kind, priority))
+            made = assignment(task)
+            self._tasks[task] = _Waiting(made, kind, done)
+            home = made.block if made.constants and self._keep_bytes else None
+            self._handle(happens.TaskQueued(_now(), task, kind, priority, home))
 
         self._loop.call(queue)
 
@@ -216,7 +221,7 @@ class Dispatch:
     def _meter_task(self, event: Finished) -> None:
         waiting = self._tasks.get(event.task)
         if waiting is not None:
-            self.meter.count_task(waiting.kind, _size(waiting.assignment.inputs), _size(event.outputs))
+            self.meter.count_task(waiting.kind, event.bytes_sent, _size(event.outputs))
 
     def _note_empty(self) -> None:
         if not self._running:

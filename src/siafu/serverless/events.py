@@ -23,11 +23,13 @@ class TaskQueued(Event):
     """A graph server has a tensor task to run.
 
     kind: tasks of one kind take about the same time: the phase and its direction
+    home: tasks of one home are best done by one Lambda, which has some of their rows already; None: anyone will do
     """
 
     task: TaskId
     kind: str
     priority: Priority = ()
+    home: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Fleet: the Lambdas that have been asked for and have not ended."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from siafu.serverless.ids import InvocationId, PeerId, Seconds, SlotId, TaskId
@@ -26,6 +26,7 @@ class Lambda:
     peer:     who speaks for it; `NOBODY`: it has not been heard of
     task:     what it is at, whether or not another was given the same since
     patience: how long it may be silent
+    homes:    of the tasks that it was given
     """
 
     id: InvocationId
@@ -35,6 +36,7 @@ class Lambda:
     peer: PeerId = NOBODY
     task: TaskId | None = None
     patience: Seconds = 0.0
+    homes: set[int] = field(default_factory=set)
 
     @property
     def has_come(self) -> bool:
@@ -81,6 +83,17 @@ class Fleet:
     def last_idle(self) -> Lambda | None:
         """Of the idle, the one that worked last: the others have the more time to leave, and stop costing."""
         return next(reversed(self._idle.values()), None)
+
+    def idle_at(self, home: int | None) -> Lambda | None:
+        """An idle one that knows `home`, else the one that worked last."""
+        if home is not None:
+            for each in reversed(self._idle.values()):
+                if home in each.homes:
+                    return each
+        return self.last_idle
+
+    def homes_of_others(self, member: Lambda) -> set[int]:
+        return {home for each in self._alive.values() if each is not member for home in each.homes}
 
     @property
     def first_idle(self) -> Lambda | None:

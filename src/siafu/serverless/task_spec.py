@@ -1,7 +1,7 @@
 """TaskSpec: what travels for a tensor task, worked out from its program on both sides of the wire."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,10 @@ class TaskSpec:
     @property
     def weights(self) -> tuple[str, ...]:
         return tuple(self.weight_specs)
+
+    def travelling(self, held: Collection[str]) -> dict[str, Spec]:
+        """The inputs that come in parts, where some need not come."""
+        return {name: spec for name, spec in self.row_inputs.items() if name not in held}
 
     def parts(self, rows: int, part_bytes: int) -> int:
         """In how many parts to send that many rows: each about `part_bytes` of inputs or of outputs."""

@@ -1,7 +1,7 @@
 """TaskTable: the tasks whose results are wanted, and those of them that wait for a Lambda."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from siafu.serverless.ids import InvocationId, Priority, Seconds, TaskId
@@ -14,6 +14,7 @@ class TaskState:
     offered:  when it was given to whom, last
     attempts: how often it was given out
     runner:   the Lambda that is expected to bring the result; None: it waits for one
+    home:     tasks of one home are best done by one Lambda; None: anyone will do
     """
 
     id: TaskId
@@ -22,6 +23,12 @@ class TaskState:
     offered: dict[InvocationId, Seconds] = field(default_factory=dict)
     attempts: int = 0
     runner: InvocationId | None = None
+    home: int | None = None
+
+    @property
+    def rank(self) -> tuple[bool, Priority]:
+        """Tasks of equal rank may be done in any order; the last of a priority's numbers only makes it definite."""
+        return not self.offered, self.priority[:-1]
 
 
 class TaskTable:
@@ -45,8 +52,8 @@ class TaskTable:
     def get(self, task: TaskId) -> TaskState | None:
         return self._tasks.get(task)
 
-    def add(self, task: TaskId, kind: str, priority: Priority) -> None:
-        self._tasks[task] = TaskState(task, kind, priority)
+    def add(self, task: TaskId, kind: str, priority: Priority, home: int | None = None) -> None:
+        self._tasks[task] = TaskState(task, kind, priority, home=home)
         self._wait(self._tasks[task])
 
     def give(self, task: TaskState, invocation: InvocationId, now: Seconds) -> None:
@@ -75,6 +82,17 @@ class TaskTable:
         while self._heap and self._heap[0][2] not in self._waiting:
             heapq.heappop(self._heap)
         return self._tasks[self._heap[0][2]] if self._heap else None
+
+    def nearest(self, first: TaskState, known: Collection[int], others: Collection[int]) -> TaskState:
+        """Of the tasks that rank as `first` does, one with a home in `known`; else one with a home not in `others`."""
+        if first.home is None or first.home in known:
+            return first
+        ranked = [each for each in map(self._tasks.__getitem__, self._waiting) if each.rank == first.rank]
+        ranked.sort(key=lambda each: (each.priority, each.id))
+        for each in ranked:
+            if each.home in known:
+                return each
+        return next((each for each in ranked if each.home not in others), first)
 
     def _wait(self, task: TaskState) -> None:
         self._waiting.add(task.id)

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from siafu.errors import SiafuError
 from siafu.serverless.failure import one_line
 from siafu.serverless.payload import Endpoint, Payload
@@ -48,6 +50,7 @@ class Visit:
         self._stall = payload.stall_ms / 1000
         self._computing = self._waiting = self._longest_task = 0.0
         self._lease: int | None = None
+        self._blocks: dict[int, dict[str, Array]] = {}
 
     def run(self) -> Receipt:
         """The whole visit; whatever the servers do, there is a receipt."""
@@ -140,12 +143,16 @@ class Visit:
         spec = program.spec(offer.precision)
         spec.check(spec.whole_inputs, offer.tensors, offer.rows)
         constant = self._weights(offer, spec) | dict(offer.tensors)
+        self._check_kept(offer, spec)
         parts = self._parts(offer, spec)
         if not self._payload.streaming:
             parts = iter(list(parts))
         sums: dict[str, Array] = {}
+        came: dict[str, list[Array]] = {name: [] for name in offer.keep}
         for part, rows, tensors in parts:
             began = time.perf_counter()
+            for name, arrays in came.items():
+                arrays.append(tensors[name])
             found = program.run(constant | tensors, rows)
             outputs = dict(zip(spec.program.output_names, found, strict=True))
             sums = {name: outputs[name] + sums[name] if name in sums else outputs[name] for name in spec.sums}
@@ -153,20 +160,41 @@ class Visit:
             if spec.row_outputs:
                 made = {name: outputs[name] for name in spec.row_outputs}
                 self._send(say.OutputPart(offer.lease, part, made))
+        self._keep(offer, came)
         took = round(1e6 * (self._computing - computed)), round(1e6 * (self._waiting - waited))
         self._send(say.Result(offer.lease, *took, sums))
 
     def _parts(self, offer: say.Offer, spec: TaskSpec) -> Iterator[tuple[int, int, dict[str, Array]]]:
         """Each part's number, rows and inputs, as they come; for each that came another may set out."""
+        held = self._blocks.get(offer.block, {})
+        held_specs = {name: spec.row_inputs[name] for name in offer.held}
+        travelling = spec.travelling(offer.held)
         for part in range(offer.parts):
             first, last = say.part_bounds(offer.rows, offer.parts, part)
-            message = self._next_part(offer.lease)
-            if message.part != part:
-                raise Refusal("unexpected", f"part {message.part} of a task's rows, not {part}")
-            spec.check(spec.row_inputs, message.tensors, last - first)
-            if part + WINDOW < offer.parts:
-                self._send(say.Credit(offer.lease, 1))
-            yield part, last - first, dict(message.tensors)
+            rows = spec.rows_of(held_specs, held, first, last)
+            if travelling or not spec.row_inputs:
+                message = self._next_part(offer.lease)
+                if message.part != part:
+                    raise Refusal("unexpected", f"part {message.part} of a task's rows, not {part}")
+                spec.check(travelling, message.tensors, last - first)
+                if part + WINDOW < offer.parts:
+                    self._send(say.Credit(offer.lease, 1))
+                rows |= message.tensors
+            yield part, last - first, rows
+
+    def _check_kept(self, offer: say.Offer, spec: TaskSpec) -> None:
+        """What the server says about blocks can be, and is as we have it."""
+        named = (*offer.held, *offer.keep)
+        if len(set(named)) != len(named) or not set(named) <= set(spec.row_inputs):
+            raise Refusal("unexpected", "an offer that wants to keep what its program does not read")
+        block = self._blocks.get(offer.block, {})
+        held = {name: block[name] for name in offer.held if name in block}
+        spec.check({name: spec.row_inputs[name] for name in offer.held}, held, offer.rows)
+
+    def _keep(self, offer: say.Offer, came: dict[str, list[Array]]) -> None:
+        """Rows for later tasks, out of the parts they came in."""
+        for name, arrays in came.items():
+            self._blocks.setdefault(offer.block, {})[name] = np.concatenate(arrays)
 
     def _next_part(self, lease: int) -> say.InputPart:
         while True:
@@ -233,6 +261,8 @@ class Visit:
             case say.Program():
                 self._warm.keep_program(heard.hash, heard.text())
                 self._receipt.programs += 1
+            case say.Forget():
+                self._blocks.pop(heard.block, None)
             case say.Cancel() if heard.lease == self._lease:
                 raise _Cancelled
             case say.Dismiss():

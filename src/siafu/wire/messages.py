@@ -3,6 +3,8 @@
 A Lambda opens with Hello and asks for tasks; everything about a task then names its *lease*, the number under which
 the server gave that task to that Lambda, once. Rows travel in *parts*: `part_bounds` says where they are cut.
 A server sends no more parts than it has credit for, so that a slow Lambda costs it no memory.
+Rows that never change make up *blocks*: the server says which of them a Lambda keeps until it leaves, and need not
+be sent again.
 Parts of the outputs need no credit: a Lambda's socket blocks until the server has read what came before.
 """
 
@@ -76,6 +78,9 @@ class Offer:
     parts:     how many messages they come in
     server:    which weight server has the weights, by its place in the invocation's list
     version:   of the weights
+    block:     the block that `held` and `keep` are about
+    held:      inputs that do not come: the Lambda has them in that block. If there are no others, no parts come at all
+    keep:      inputs that come, and are to be kept in it once the task is done
     tensors:   the inputs that are neither rows nor weights
     """
 
@@ -86,6 +91,9 @@ class Offer:
     parts: int
     server: int
     version: int
+    block: int
+    held: tuple[str, ...]
+    keep: tuple[str, ...]
     tensors: Tensors
 
 
@@ -138,6 +146,13 @@ class Cancel:
     """Graph server → Lambda: nobody waits for this any more."""
 
     lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Graph server → Lambda: this block need not be kept any longer."""
+
+    block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +219,7 @@ Message = (
     | Result
     | GiveBack
     | Cancel
+    | Forget
     | Dismiss
     | Leave
     | Left

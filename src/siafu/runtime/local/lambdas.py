@@ -22,6 +22,7 @@ class Lambdas:
     tasks:     after how many tasks an invocation returns; 0: when there are no more
     streaming: compute a task's first rows while the others arrive
     rematerialise: compute in the backward pass again what the forward pass had; else it travels to and fro
+    keep_mb:   how much each may keep of rows that never change, so that they need not be sent again
     fused:     a task does all that lies between two gathers; else two tasks share it
     floor:     seconds that a task may take without being late
     start:     seconds that a Lambda may be silent before its first task and between two
@@ -34,6 +35,7 @@ class Lambdas:
     streaming: bool = True
     rematerialise: bool = True
     fused: bool = True
+    keep_mb: int = 256
     floor: float = 1.0
     start: float = 10.0
 
@@ -76,4 +78,5 @@ class Lambdas:
             listen=platform.listen,
             tasks_per_invocation=self.tasks,
             streaming=self.streaming,
+            keep_bytes=self.keep_mb << 20,
         )

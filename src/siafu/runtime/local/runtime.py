@@ -105,6 +105,7 @@ class LocalRuntime:
         self._waiting: deque[tuple[Address, Event]] = deque()
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self._travelling: dict[tuple[Address, ServerId, Version], dict[str, Tensor]] = {}
+        self._blocks: dict[tuple[Lane, PhaseId, IntervalId], int] = {}
         self._best: Mapping[str, Tensor] | None = None
         self._stop_wanted = False
         self._fresh = setup.mode == "async"
@@ -276,7 +277,12 @@ class LocalRuntime:
 
         def assignment(number: TaskId) -> Assignment:
             inputs = {name: known[name] for name in program.input_names if name in known}
-            return Assignment(number, program, job.rows, self._precision, 0, what.version, inputs)
+            block = self._blocks.setdefault(
+                (task.lane, task.stage.phase, task.interval), len(self._blocks) + 1
+            )
+            return Assignment(
+                number, program, job.rows, self._precision, 0, what.version, inputs, block, job.constants
+            )
 
         self._dispatch.submit(assignment, kind, self._priority(task), go_on)
 
