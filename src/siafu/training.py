@@ -120,7 +120,7 @@ def train(
                         one saved in the graph's store, or the best method there is
     weights:            versions of the weights that may be in use at a time: "stash", any number; "2bw", two; "flush", one
     weight_servers:     how many share the weights and the optimizer's work
-    update_every:       async: how many intervals' gradients make an update; None: as many as there are intervals
+    update_every:       async: how many intervals' gradients make an update, whoever's come first; None: those of one epoch
     exact_above:        async: go on exactly once the validation accuracy is at least this
     lambdas:            where tensor tasks run: "off", on this process's threads; "local", on Lambdas: processes of this
                         machine under AWS's own runtime client, which pull their rows and weights over the network;

@@ -109,7 +109,7 @@ def train(
         int | None,
         typer.Option(
             min=1,
-            help="Intervals whose gradients make an update (async). [default: all of them]",
+            help="Gradients that make an update, whoever's come first (async). [default: an epoch's]",
             rich_help_panel=_PIPELINE,
         ),
     ] = None,
@@ -340,6 +340,7 @@ def _mean_and_deviation(summaries: list[dict[str, Any]], field: str) -> dict[str
 
 
 def _report_one(summary: dict[str, Any]) -> None:
+    from siafu.cost.bill import bill
     from siafu.report.progress import duration
 
     path = shlex.quote(summary["path"])
@@ -347,6 +348,8 @@ def _report_one(summary: dict[str, Any]) -> None:
         f"{_scores(summary)}; best epoch {summary['best_epoch']} of {summary['epochs']}, "
         f"{duration(summary['seconds_total'])}, {duration(summary['seconds_per_epoch'])} an epoch"
     )
+    if summary["lambda"]["invocations"]:
+        _say(bill(summary["lambda"], paid=summary["cost_usd"] is not None))
     _say(f"saved in {path}")
     _say(f"next: siafu evaluate {path}")
     _say(f"      siafu predict {path} -o predictions.csv")

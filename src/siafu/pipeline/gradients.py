@@ -11,12 +11,20 @@ class Gradients:
     """Counts each gradient once, gives it to a version and says when that version has all of its own.
 
     Where epochs are exact, an epoch's gradients make one version and are added in the order of the intervals. Else they
-    are added as they come, `an_update` of them to a version; but none is made before all of the first epoch have
-    come, so that everyone enters that epoch with the same weights.
+    are added as they come: those of an epoch to one version, so that every step is of the whole graph's gradient
+    however far some intervals are ahead; or, where a number was asked for, `an_update` of them to a version. But none is
+    made before all of the first epoch have come, so that everyone enters that epoch with the same weights.
+
+    an_update: None: an epoch's
     """
 
     def __init__(
-        self, phases: tuple[PhaseId, ...], num_intervals: int, an_update: int, start: Anchor, exact: bool
+        self,
+        phases: tuple[PhaseId, ...],
+        num_intervals: int,
+        an_update: int | None,
+        start: Anchor,
+        exact: bool,
     ) -> None:
         self._phases = phases
         self._num_intervals = num_intervals
@@ -38,10 +46,17 @@ class Gradients:
             self._of_first_epoch += 1
         if self._exact:
             return self._take_in_turn(epoch, phase, interval)
-        version = Version(self._anchor.version + 1 + self._since_anchor[phase] // self._an_update)
-        self._since_anchor[phase] += 1
+        version = self._version(epoch, phase)
         self._added[phase, version] += 1
         return [Accumulate(phase, version, epoch, interval)]
+
+    def _version(self, epoch: Epoch, phase: PhaseId) -> Version:
+        """The one that a gradient which just came is for."""
+        if self._an_update is None:
+            return Version(self._anchor.version_of(epoch) + 1)
+        before = self._since_anchor[phase]
+        self._since_anchor[phase] += 1
+        return Version(self._anchor.version + 1 + before // self._an_update)
 
     def settle(self, anchor: Anchor, exact: bool) -> None:
         """No gradient is on its way: those that came make the versions up to the anchor's, the last perhaps of few."""
@@ -55,7 +70,7 @@ class Gradients:
             return True
         if self._of_first_epoch < self._num_intervals * len(self._phases):
             return False
-        full = self._num_intervals if self._exact else self._an_update
+        full = self._num_intervals if self._exact or self._an_update is None else self._an_update
         return all(self._added[phase, version] >= full for phase in self._phases)
 
     def forget(self, version: Version) -> None:

@@ -32,7 +32,7 @@ class Setup:
     """What all machines of a run must agree on.
 
     staleness:    async: no interval may be more than this many epochs ahead of the slowest
-    update_every: async: how many intervals' gradients make an update; None: as many as there are intervals
+    update_every: async: how many intervals' gradients make an update, whoever's they are; None: those of one epoch
     """
 
     training: Schedule

@@ -117,7 +117,7 @@ class WeightServer:
     def _reset(self, start: Anchor, exact: bool) -> None:
         setup = self.setup
         self._gradients = Gradients(
-            self._phases, setup.layout.num_intervals, setup.gradients_an_update, start, exact
+            self._phases, setup.layout.num_intervals, setup.update_every, start, exact
         )
         self._made = self._latest = self._due = start.version
         self._updating = False

@@ -76,6 +76,14 @@ class WeightChecks:
                 version,
                 len(gradients),
             )
+            if self._setup.update_every is None:
+                require(
+                    len({each.epoch for each in gradients}) == 1
+                    and {each.interval for each in gradients} == set(range(count)),
+                    "an update is made of one gradient of each interval, all of one epoch",
+                    version,
+                    [(each.epoch, each.interval) for each in gradients],
+                )
         if version == truth.start.version + 1:
             first = sum(1 for _, phase, _ in truth.added if phase == gradients[0].phase)
             require(
