@@ -13,14 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from siafu.cost.prices import LambdaPrices, lambda_prices
 from siafu.serverless.aws import Place
 from siafu.serverless.failure import Failure, FailureKind
-from siafu.serverless.ids import InvocationId
-from siafu.serverless.invoker import Failed, Invocation, Outcome, Tell, Usage
+from siafu.serverless.ids import InvocationId, Seconds
+from siafu.serverless.invoker import Failed, Invocation, Invoker, Outcome, Tell, Usage
 from siafu.serverless.invokers.aws import AwsInvoker, DeployedFunction
 from siafu.serverless.invokers.environment import Function
+from siafu.serverless.platform import HANDLER
 
 _MEMORY_MB = 1769
+_TIMEOUT_SECONDS = 60
 
 
 def emulator_binary(made_in: Path) -> Path:
@@ -47,7 +50,9 @@ class _Slot:
 class EmulatorInvoker:
     """As many emulators as slots, started at once; an invocation goes to one that is free."""
 
-    def __init__(self, binary: Path, function: Function, slots: int, timeout_seconds: int = 60) -> None:
+    def __init__(
+        self, binary: Path, function: Function, slots: int, timeout_seconds: int = _TIMEOUT_SECONDS
+    ) -> None:
         self._binary = binary
         self._function = function
         self._count = slots
@@ -117,6 +122,25 @@ class EmulatorInvoker:
         invoker = AwsInvoker(function, may_check=False)
         invoker.start()
         return _Slot(process, invoker)
+
+
+@dataclass(frozen=True)
+class EmulatorPlatform:
+    """Where a run's Lambdas are the real handler under AWS's emulator, invoked through boto3."""
+
+    binary: Path
+    name: str = "emulator"
+    where: str = "AWS's emulator"
+    host: str = "127.0.0.1"
+    listen: str = "127.0.0.1"
+    lifetime: Seconds = _TIMEOUT_SECONDS + 10.0
+    most: int = 4
+    prices: LambdaPrices = lambda_prices("us-east-1", "x86_64")
+    paid: bool = False
+
+    def invoker(self, slots: int, warm: int) -> Invoker:
+        """All of them are started at once."""
+        return EmulatorInvoker(self.binary, HANDLER, slots)
 
 
 def _free_port() -> int:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,8 +101,8 @@ def warm() -> Iterator[Warm]:
     yield from garbled_warm(PLAN)
 
 
-def work(office: Office, warm: Warm, invocation: int) -> Receipt:
-    return Receipt.of(handle(payload(office, invocation), Clock(), warm))
+def work(office: Office, warm: Warm, invocation: int, **told: Any) -> Receipt:
+    return Receipt.of(handle(payload(office, invocation, **told), Clock(), warm))
 
 
 def test_a_struck_invocation_is_refused_and_the_next_does_its_task(warm: Warm) -> None:
@@ -117,6 +118,13 @@ def test_a_struck_invocation_is_refused_and_the_next_does_its_task(warm: Warm) -
         refused = office.listener.refusals.counts + office.loop.refusals.counts
     # Everything that can be wrong with an answer was: with its frames, its header, its tensors and its lease.
     assert {"frames", "header", "tensor", "unexpected"} <= set(refused)
+
+
+def test_one_that_is_refused_when_it_is_about_to_leave_does_not_wait_to_be_let_go(warm: Warm) -> None:
+    with over_zeromq() as office:
+        office.tasks.extend(assignment(task) for task in range(8))
+        ended = {work(office, warm, struck, tasks=1).ended for struck in STRUCK[:8]}
+    assert ended == {"refused"}
 
 
 def test_an_invocation_that_is_not_struck_says_what_it_means(warm: Warm) -> None:

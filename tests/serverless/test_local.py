@@ -297,3 +297,36 @@ def test_many_invocations_over_few_slots_each_end_once(pool: Pool) -> None:
         if waiting:
             calls.send(waiting.pop())
     assert sorted(ended) == list(range(100, 140))
+
+
+def _killed_at_its_first_start(directory: Path) -> Function:
+    """A function whose first process is killed while it starts."""
+    (directory / "doomed.py").write_text(
+        "import os, pathlib, signal\n"
+        "mark = pathlib.Path(os.environ['MARK'])\n"
+        "if not mark.exists():\n"
+        "    mark.touch()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def handler(event, context):\n"
+        "    return {'came': True}\n"
+    )
+    return Function("doomed.handler", (directory,), {"MARK": str(directory / "mark")})
+
+
+def test_a_process_that_is_killed_while_it_starts_is_a_matter_to_try_again(
+    pool: Pool, tmp_path: Path
+) -> None:
+    calls = pool(function=_killed_at_its_first_start(tmp_path))
+    failed = calls.failure().failure
+    assert failed.kind is FailureKind.CRASHED
+    assert not failed.is_final
+    assert "while it started (signal: SIGKILL)" in failed.detail
+    assert calls.answer().receipt == {"came": True}
+
+
+def test_a_pool_is_there_although_one_of_its_processes_was_killed(pool: Pool, tmp_path: Path) -> None:
+    assert pool(function=_killed_at_its_first_start(tmp_path), keep_warm=1).answer()
+
+
+def test_what_is_pressed_at_a_terminal_does_not_reach_lambdas(pool: Pool) -> None:
+    assert os.getpgid(pool().answer().receipt["pid"]) != os.getpgid(0)

@@ -11,10 +11,10 @@ _MB_MS_PER_GB_SECOND = 1024 * 1000
 
 @dataclass(slots=True)
 class KindUsage:
-    """What the tasks of one kind took.
+    """What the tasks of one kind took, as far as their results counted: what was done in vain is in the bill alone.
 
-    tasks:          results that came, those dropped included: a Lambda was paid for each
-    bytes_received: by Lambdas, rows and weights; `bytes_sent`: by them, rows and gradients
+    bytes_received: by Lambdas, all inputs but the weights, of which a Lambda asks for a version once
+    bytes_sent:     by Lambdas, rows and gradients
     """
 
     tasks: int = 0
@@ -53,7 +53,7 @@ class Meter:
         self.refused += 1
 
     def count_task(self, kind: str, bytes_received: int, bytes_sent: int) -> None:
-        """A Lambda brought a result."""
+        """A Lambda brought a result that counts."""
         if bytes_received < 0 or bytes_sent < 0:
             raise ValueError(f"a task that received {bytes_received} bytes and sent {bytes_sent} cannot be")
         usage = self.kinds.setdefault(kind, KindUsage())

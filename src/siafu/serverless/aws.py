@@ -64,6 +64,15 @@ def failure_from(error: Exception, where: str) -> Failure:
     return Failure(_kind(error), where, one_line(str(error)))
 
 
+def may_have_run(error: Exception) -> bool:
+    """Whether what was asked for may have been done, and be billed: the question left, and no answer came."""
+    from botocore import exceptions as of_boto
+
+    return isinstance(
+        error, of_boto.ReadTimeoutError | of_boto.ConnectionClosedError | of_boto.ResponseStreamingError
+    )
+
+
 @contextmanager
 def aws_errors(doing: str) -> Iterator[None]:
     """Turn the errors of boto3 into one clear line each, for who gave the credentials, region and options."""
@@ -128,6 +137,8 @@ def _advice(error: Exception) -> str:
         return "check --region, --endpoint and the network"
     if _is_about_credentials(error) or _kind(error) is FailureKind.DENIED:
         return "check the credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID …) and what they may do"
+    if _kind(error) is FailureKind.NO_FUNCTION:
+        return "run `siafu lambda deploy`, or name the right function, region and account"
     if error_code(error) == "DependencyViolation":
         return "Lambda gives network interfaces back after up to 40 minutes: do the same again then"
     if _kind(error) in _OF_THE_MOMENT:

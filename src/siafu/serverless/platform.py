@@ -1,7 +1,7 @@
 """Platforms: where Lambdas run, as a run needs to know of it."""
 
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from siafu.serverless.invokers.environment import Function, Limits
 from siafu.serverless.invokers.local import LocalInvoker
 
 HANDLER = Function("siafu.serverless.handler.handler", (Path(__file__).parents[2],))
+_LIKELY = "us-east-1"  # whose prices are near to those of most regions
 _ENDING_SECONDS = 60.0  # to hear of an invocation's end after the platform's own timeout
 
 
@@ -65,7 +66,7 @@ class LocalPlatform:
     most: int = 100
 
     name = "local"
-    where = "the local pool"
+    where = "processes of this machine"
     host = listen = "127.0.0.1"
     paid = False
 
@@ -76,7 +77,7 @@ class LocalPlatform:
     @property
     def prices(self) -> LambdaPrices:
         """What AWS would ask for the same."""
-        return lambda_prices("us-east-1", "x86_64")
+        return lambda_prices(_LIKELY, "x86_64")
 
     def invoker(self, slots: int, warm: int) -> Invoker:
         twins = slots if self.faults is not None and self.faults.duplicate else 0
@@ -129,8 +130,10 @@ class AwsPlatform:
 
 
 def _prices(region: str, architecture: Architecture) -> LambdaPrices:
-    known = any(each.region == region for each in PRICES)
-    return lambda_prices(region if known else "us-east-1", architecture)
+    if any(each.region == region for each in PRICES):
+        return lambda_prices(region, architecture)
+    others = lambda_prices(_LIKELY, architecture)
+    return replace(others, source=f"{others.source}; those of {region} are not in it")
 
 
 def _own_address() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from siafu.cost.prices import Architecture
 from siafu.errors import BadInput
-from siafu.serverless.aws import Place, aws_errors, failure_from
+from siafu.serverless.aws import Place, aws_errors, failure_from, may_have_run
 from siafu.serverless.ids import InvocationId
 from siafu.serverless.invoker import Failed, Invocation, Outcome, Tell, Usage, outcome_of
 
@@ -128,10 +128,15 @@ class AwsInvoker:
             said = answer["Payload"].read()
         except Exception as error:  # of boto3, of its connection, of a client that `stop` closed
             failure = failure_from(error, self._function.where)
-            return Failed(number, failure, Usage(0, self._function.memory_mb))
-        took = math.ceil((time.monotonic() - began) * 1000)
+            billed_ms = _since(began) if may_have_run(error) else 0
+            return Failed(number, failure, Usage(billed_ms, self._function.memory_mb))
+        took = _since(began)
         log = base64.b64decode(answer.get("LogResult") or "").decode(errors="replace")
         return outcome_of(number, said, usage_from(log, took, self._function.memory_mb), self._function.where)
+
+
+def _since(began: float) -> int:
+    return math.ceil((time.monotonic() - began) * 1000)
 
 
 def usage_from(log: str, took_ms: int, memory_mb: int) -> Usage:

@@ -68,7 +68,11 @@ class Function:
 
 
 class _NotStarted(Exception):
-    """The process did not come so far as to ask for an invocation."""
+    """The process did not come so far as to ask for an invocation. `kind`: whether another would."""
+
+    def __init__(self, why: str, kind: FailureKind = FailureKind.UNFIT) -> None:
+        super().__init__(why)
+        self.kind = kind
 
 
 class Environment:
@@ -98,7 +102,7 @@ class Environment:
         try:
             await self._start()
         except _NotStarted as error:
-            return self._killed or Failure(FailureKind.UNFIT, self._where, str(error))
+            return self._killed or Failure(error.kind, self._where, str(error))
         return None
 
     async def run(self, invocation: Invocation, fault: Fault | None) -> Outcome:
@@ -159,6 +163,7 @@ class Environment:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us: we let a run end well, and need Lambdas for it
         )
         self._exited = asyncio.create_task(self._process.wait())
         self._helpers = [asyncio.create_task(self._listen()), asyncio.create_task(self._watch_memory())]
@@ -175,6 +180,8 @@ class Environment:
         if told is None and self.is_warm:
             self.kill()
             raise _NotStarted(f"no invocation asked for within {_INIT_SECONDS:.0f} s of starting")
+        if told is None and self._was_killed:
+            raise _NotStarted(f"the process ended while it started ({self._end})", FailureKind.CRASHED)
         self.kill()
         assert self._exited is not None
         await self._exited
@@ -224,11 +231,20 @@ class Environment:
     def _why_it_ended(self) -> Failure:
         if self._killed is not None:
             return self._killed
+        said = f": {self._said[-1]}" if self._said else ""
+        return Failure(FailureKind.CRASHED, self._where, one_line(f"the process ended ({self._end}){said}"))
+
+    @property
+    def _was_killed(self) -> bool:
+        """Whether a signal ended the process: it is not the function's fault."""
+        return self._exited is not None and self._exited.done() and self._exited.result() < 0
+
+    @property
+    def _end(self) -> str:
+        """How the process ended."""
         assert self._exited is not None
         code = self._exited.result()
-        how = f"signal: {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        said = f": {self._said[-1]}" if self._said else ""
-        return Failure(FailureKind.CRASHED, self._where, one_line(f"the process ended ({how}){said}"))
+        return f"signal: {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
     def _usage(self, began: float, init_ms: int | None) -> Usage:
         return Usage(_whole_ms(time.monotonic() - began), self._limits.memory_mb, init_ms)

@@ -51,7 +51,7 @@ class LocalInvoker:
         self._stopping = False
 
     def start(self) -> None:
-        """Start the processes that are kept warm, and wait until they are."""
+        """Start the processes that are kept warm, and wait until they are. One that is killed meanwhile is not missed."""
         if find_spec("awslambdaric") is None:
             raise BadInput("local Lambdas need AWS's runtime client: pip install 'siafu[aws]'")
         self._thread = threading.Thread(target=self._loop.run_forever, name="siafu-lambdas", daemon=True)
@@ -90,7 +90,7 @@ class LocalInvoker:
         failures = await asyncio.gather(
             *(environment.warm_up() for environment in self._all[: self._keep_warm])
         )
-        return next((failure for failure in failures if failure is not None), None)
+        return next((failure for failure in failures if failure is not None and failure.is_final), None)
 
     async def _close(self) -> None:
         self._stopping = True
