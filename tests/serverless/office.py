@@ -109,8 +109,8 @@ class Office:
         self.desk = TaskDesk(
             RUN, self.listener.send, self._tell, part_bytes=self.part_bytes, keep_bytes=self.keep_bytes
         )
-        weights = WeightDesk(self.listener.send, self.versions.get)
-        self.loop = DeskLoop(self.listener, [self.desk, weights], self.failures.append)
+        self.weights = WeightDesk(self.listener.send, self.versions.get)
+        self.loop = DeskLoop(self.listener, [self.desk, self.weights], self.failures.append)
 
     def __enter__(self) -> "Office":
         self.loop.start()

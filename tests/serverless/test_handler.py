@@ -18,6 +18,7 @@ from siafu.serverless.warm import Warm, over_tcp
 from siafu.wire import messages as say
 from siafu.wire.keys import make_keys
 from tests.serverless.office import (
+    WEIGHTS,
     Clock,
     Office,
     assignment,
@@ -152,6 +153,18 @@ def test_only_weights_that_are_missing_are_fetched() -> None:
         office.tasks.extend([assignment(0, program=dropping_program()), assignment(1)])
         receipt = invoke(office, warm)
     assert receipt.weights == 2  # w, then b
+
+
+def test_what_earlier_tasks_read_of_one_version_is_fetched_at_once_of_the_next() -> None:
+    office, warm = in_process(versions={1: WEIGHTS, 2: WEIGHTS})
+    dropping = dropping_program()
+    with office:
+        office.tasks.extend(
+            [assignment(0), assignment(1, program=dropping, version=2), assignment(2, version=2)]
+        )
+        receipt = invoke(office, warm)
+        assert office.weights.answered == 2
+    assert receipt.weights == 4
 
 
 def test_a_lambda_that_gets_nothing_to_do_leaves() -> None:

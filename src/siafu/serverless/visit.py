@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from siafu.errors import SiafuError
+from siafu.program.tensor_program import Spec
 from siafu.serverless.failure import one_line
 from siafu.serverless.payload import Endpoint, Payload
 from siafu.serverless.receipt import Receipt
@@ -51,6 +52,7 @@ class Visit:
         self._computing = self._waiting = self._longest_task = 0.0
         self._lease: int | None = None
         self._blocks: dict[int, dict[str, Array]] = {}
+        self._read: dict[str, Spec] = {}
 
     def run(self) -> Receipt:
         """The whole visit; whatever the servers do, there is a receipt."""
@@ -206,8 +208,10 @@ class Visit:
 
     def _weights(self, offer: say.Offer, spec: TaskSpec) -> dict[str, Array]:
         """The task's weights, by the names that its program gives them; rows arrive while we wait for them."""
-        missing = self._warm.missing(offer.version, spec.weights)
-        if missing:
+        self._read |= spec.weight_specs
+        if self._warm.missing(offer.version, spec.weights):
+            # With what later tasks are likely to read of the same version: each question costs a round trip.
+            missing = self._warm.missing(offer.version, self._read)
             if offer.server >= len(self._payload.weights):
                 raise Refusal("unexpected", f"weights of server {offer.server}, which we were not told of")
             self._fetch_weights(self._payload.weights[offer.server], offer.version, missing, spec)
@@ -226,7 +230,7 @@ class Visit:
 
         answer = self._question("weights", server, [say.AskWeights(version, names)], is_answer)
         assert isinstance(answer, say.Weights)
-        spec.check({name: spec.weight_specs[name] for name in names}, answer.tensors, 0)
+        spec.check({name: self._read[name] for name in names}, answer.tensors, 0)
         self._warm.keep_weights(version, answer.tensors)
         self._receipt.weights += len(names)
 
