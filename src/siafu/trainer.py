@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,8 @@ from siafu.program.headline import headline
 from siafu.program.program import Program
 from siafu.program.record import state_of
 from siafu.report.metrics import EpochMetrics, best_epoch
-from siafu.runtime.happenings import EpochRecord, Outcome, Snapshot
+from siafu.runtime.counting import added
+from siafu.runtime.happenings import EpochRecord, Outcome, Rewound, Snapshot
 from siafu.runtime.local import LocalRuntime
 from siafu.runtime.local.lambdas import Lambdas
 from siafu.server.assembly import Assembly, assemble
@@ -32,6 +34,9 @@ from siafu.server.plan import Plan, model_input
 from siafu.server.worker import tallies_of
 from siafu.serverless.platform import LocalPlatform, Platform
 from siafu.threads import thread_count
+
+if TYPE_CHECKING:
+    from siafu.runtime.cluster.runtime import ClusterRuntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,13 @@ class Trainer:
         partition: Partition,
         programs: dict[LaneName, Program] | None = None,
         lambdas: Lambdas | None = None,
+        cluster: str | None = None,
     ) -> None:
         """Ready to be prepared.
 
         programs: those of another training of this model on this graph; None: they are compiled
         lambdas:  what computes tensor tasks; None: as `options` say, on threads or on this machine's Lambdas
+        cluster:  the address of a Ray cluster to run on; None: in this process
         """
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
@@ -72,7 +79,8 @@ class Trainer:
         self._best_weights: Mapping[str, Tensor] = self.plan.weights
         self._start = Snapshot(Epoch(0), Version(0), self.plan.weights, {}, {})
         self._earlier: dict[str, Any] = {}
-        self._runtime: LocalRuntime | None = None
+        self._runtime: LocalRuntime | ClusterRuntime | None = None
+        self._cluster = cluster
         self._lambdas = lambdas or _lambdas(options)
 
     @property
@@ -92,8 +100,8 @@ class Trainer:
         """What the model was compiled to, for training and for evaluation."""
         return self.plan.programs
 
-    def run(self) -> Iterator[EpochMetrics | Checkpoint]:
-        """Train; every epoch as it ends, a checkpoint now and then, and one at the end."""
+    def run(self) -> Iterator[EpochMetrics | Checkpoint | Rewound]:
+        """Train; every epoch as it ends, a checkpoint now and then, one at the end, and what was lost in between."""
         runtime = self._runtime
         if runtime is None:
             return
@@ -105,8 +113,11 @@ class Trainer:
                     yield self.history[-1]
                 case Snapshot():
                     yield self._checkpoint(event)
+                case Rewound():
+                    del self.history[event.epochs :]
+                    yield event
                 case Outcome():
-                    self._earlier = _added(self._start.counters, runtime.counters())
+                    self._earlier = added(self._start.counters, runtime.counters())
                     self._end(event)
                     if event.last is not None:
                         yield self._checkpoint(event.last)
@@ -142,13 +153,33 @@ class Trainer:
         optimizer = _under("optimizer.", tensors)
         self._start = Snapshot(epoch, Version(epoch), weights, optimizer, counters)
 
-    def prepare(self, checkpoint_every: float | None = None) -> tuple[list[str], list[str]]:
+    def prepare(
+        self, checkpoint_every: float | None = None, log: Path | None = None
+    ) -> tuple[list[str], list[str]]:
         """Make everything ready; what will run and what it needs, in words, and the reasons.
 
         checkpoint_every: seconds between checkpoints; 0: after every epoch; None: only at the end
+        log:              a directory for the logs of servers on other machines
         """
         if self.done:
             return [], []
+        program = self.programs["train"]
+        due = _Due(checkpoint_every)
+        placed = self._prepare_here(due) if self._cluster is None else self._prepare_cluster(due, log)
+        return [headline(program), *placed], list(program.choices)
+
+    def _prepare_cluster(self, due: "_Due", log: Path | None) -> list[str]:
+        from siafu.runtime.cluster.ray_crew import RayCrew
+        from siafu.runtime.cluster.runtime import ClusterRuntime, describe
+
+        assert self._cluster is not None
+        crew = RayCrew(self._cluster, self.plan, self.model)
+        runtime = ClusterRuntime(self.plan, crew, self._run_machine, self._start, log=log, checkpoint_due=due)
+        shares = runtime.prepare()
+        self._runtime = runtime
+        return describe(shares, runtime.servers)
+
+    def _prepare_here(self, due: "_Due") -> list[str]:
         plan = self.plan
         x = model_input(plan.graph, normalize=self.options.normalize_features)
         assembly = assemble(plan.blueprint(), x.to(plan.dtype), plan.weights)
@@ -161,11 +192,10 @@ class Trainer:
             self._start,
             threads=thread_count(),
             lambdas=self._lambdas,
-            checkpoint_due=_Due(checkpoint_every),
+            checkpoint_due=due,
         )
-        program = self.programs["train"]
-        lines = [headline(program), _placed(assembly, plan.partition, plan.interval_counts)]
-        return lines, list(program.choices)
+        lines = [_placed(assembly, plan.partition, plan.interval_counts)]
+        return lines if self._lambdas is None else [*lines, str(self._lambdas)]
 
     def _run_machine(self, setup: Setup) -> RunMachine:
         options = self.options
@@ -197,7 +227,7 @@ class Trainer:
         tensors = {f"model.{name}": tensor for name, tensor in snapshot.weights.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self._best_weights.items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in snapshot.optimizer.items()}
-        return Checkpoint(snapshot.epochs, tensors, _added(self._start.counters, snapshot.counters))
+        return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, snapshot.counters))
 
     def _end(self, outcome: Outcome) -> None:
         if outcome.stop.reason == "diverged":
@@ -260,35 +290,6 @@ def _metrics(record: EpochRecord) -> EpochMetrics:
         seconds=record.seconds,
         evaluate_seconds=record.evaluate_seconds if tallies else None,
     )
-
-
-def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Counters of an earlier session and of this one: peaks are the higher, histograms and sums add up."""
-    total = dict(now)
-    for name, value in before.items():
-        if name not in now:
-            total[name] = value
-        else:
-            total[name] = max(value, now[name]) if name in _PEAKS else _sum(value, now[name])
-    return total
-
-
-def _summed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    names = dict.fromkeys((*before, *now))
-    ordered = sorted(names, key=int) if all(name.lstrip("-").isdigit() for name in names) else names
-    return {name: _sum(before.get(name), now.get(name)) for name in ordered}
-
-
-def _sum(before: Any, now: Any) -> Any:
-    """Numbers are added, lists joined, tables summed entry by entry; of words the latest hold."""
-    if before is None or now is None:
-        return now if before is None else before
-    if isinstance(now, dict):
-        return _summed(before, now)
-    return now if isinstance(now, str) else before + now
-
-
-_PEAKS = ("max_staleness_seen", "weight_versions_peak")
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

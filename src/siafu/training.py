@@ -17,6 +17,7 @@ from siafu.errors import BadInput, Interrupted
 from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition
+from siafu.graph.store import is_store
 from siafu.nn.calling import call_model
 from siafu.options import LAMBDAS, Options
 from siafu.placement import choose_partition, describe_partition
@@ -28,6 +29,7 @@ from siafu.report.progress import Progress
 from siafu.report.run_directory import RunDirectory
 from siafu.report.score import Target, classes, probabilities
 from siafu.report.signals import StopRequest
+from siafu.runtime.happenings import Rewound
 from siafu.server.plan import model_input, rows_of
 from siafu.serverless.platform import AwsPlatform, LocalPlatform, Platform
 from siafu.trainer import Checkpoint, Trainer, lambdas_on
@@ -91,6 +93,7 @@ def train(
     exact_above: float | None = None,
     lambdas: str | Platform = "off",
     lambda_count: int | str | None = None,
+    cluster: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -127,6 +130,8 @@ def train(
                         "aws", on the function that `siafu lambda deploy` makes; or a `siafu.serverless.platform`
     lambda_count:       how many of them at most; "auto": as many as prove best, found anew after every epoch; None: one a
                         core, on AWS "auto"
+    cluster:            run the servers on a Ray cluster: "auto", the one that runs on this machine, or its address. The graph
+                        must be a store that all its machines reach at the same path. A server that is lost is replaced
     out:                the run's directory (see `siafu.report.run_directory`); None: nothing is saved
     resume:             go on with the run in `out` from its last checkpoint, as if it had never stopped
     overwrite:          replace the run that is in `out`
@@ -181,6 +186,7 @@ def train(
         options,
         given,
         lambdas=None if platform is None else lambdas_on(platform, lambda_count),
+        cluster=_checked_cluster(cluster, graph, platform),
     )
     config = _config(graph, model, trainer, dataset)
     if path is None:
@@ -333,12 +339,28 @@ def _platform(lambdas: str | Platform) -> Platform | None:
     return LocalPlatform() if lambdas == "local" else AwsPlatform.of()
 
 
+def _checked_cluster(cluster: str | None, graph: Graph, platform: Platform | None) -> str | None:
+    """What can never work is refused before any process starts."""
+    if cluster is None:
+        return None
+    if platform is not None:
+        raise BadInput("Lambdas do not run from a cluster yet: leave out lambdas, or cluster")
+    if graph.source is None or not is_store(Path(graph.source)):
+        raise BadInput(
+            f"graph {graph.name!r} is no store, and a cluster's machines must read it for themselves: write one with "
+            "graph.save(PATH) or 'siafu import', on a disk that all of them reach, and load that"
+        )
+    return cluster
+
+
 def _in_memory(trainer: Trainer, config: dict[str, Any], progress: Progress) -> Run:
     began = time.perf_counter()
     progress.prepared(*trainer.prepare())
     for event in trainer.run():
         if isinstance(event, EpochMetrics):
             progress.epoch_ended(event)
+        elif isinstance(event, Rewound):
+            progress.rewound(event.epochs, event.lost)
     return _finished(trainer, config, time.perf_counter() - began, peak_rss_bytes(), None)
 
 
@@ -353,7 +375,7 @@ def _saved(
     spent, peak = _restore(trainer, directory)
     if directory.finished and trainer.done:
         return Run.load(directory.path, trainer.model)
-    progress.prepared(*trainer.prepare(checkpoint_every))
+    progress.prepared(*trainer.prepare(checkpoint_every, directory.path / "logs"))
 
     def save(checkpoint: Checkpoint) -> None:
         directory.metrics.sync()
@@ -374,6 +396,9 @@ def _saved(
         for event in trainer.run():
             if isinstance(event, Checkpoint):
                 save(event)
+            elif isinstance(event, Rewound):
+                directory.metrics.keep_until(event.epochs)
+                progress.rewound(event.epochs, event.lost)
             else:
                 directory.metrics.append(event)
                 progress.epoch_ended(event)

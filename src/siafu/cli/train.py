@@ -122,6 +122,14 @@ def train(
             rich_help_panel=_PIPELINE,
         ),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|ADDRESS",
+            help="Run the servers on a Ray cluster: the one on this machine, or at an address.",
+            rich_help_panel=_PIPELINE,
+        ),
+    ] = None,
     lambdas: Annotated[
         str,
         typer.Option(
@@ -228,6 +236,7 @@ def train(
             lambdas, lambda_function, lambda_qualifier, lambda_host, region, profile, endpoint
         ),
         "lambda_count": _count(lambda_count),
+        "cluster": cluster,
         "overwrite": overwrite,
         "checkpoint_every": checkpoint_every,
         "dataset": str(Path(dataset).resolve()) if is_store(Path(dataset)) else dataset,

@@ -85,6 +85,8 @@ class RunMachine:
         self.setup = setup
         self.options = options
         self.ended = False
+        # A server that is lost before its last version was fetched takes the end back.
+        self._may_begin_again = True
         self.incarnation = Incarnation(-1)
         self.duplicates = 0
         self.outdated = 0
@@ -111,9 +113,10 @@ class RunMachine:
 
     def handle(self, event: Event) -> list[Instruction]:
         out: list[Instruction] = []
-        if self.ended:
+        if self.ended and not (isinstance(event, ServerGone) and self._may_begin_again):
             return out
         if isinstance(event, ServerGone):
+            self.ended = False
             out += [Rewind(self._saved.anchor.epoch), Replace(event.server)]
             self._begin_again(out)
         elif isinstance(event, CheckpointAsked | StopAsked):
@@ -398,6 +401,7 @@ class RunMachine:
 
     def _stop(self, reason: Reason, out: list[Instruction]) -> None:
         self.ended = True
+        self._may_begin_again = reason != "diverged"
         version = None if reason == "diverged" else self._base.version
         best = self._records.best
         out.append(Stop(reason, self._records.recorded, version, best.epoch if best is not None else None))

@@ -24,6 +24,9 @@ class Progress:
     def epoch_ended(self, metrics: EpochMetrics) -> None:
         """An epoch is over, and this is what it measured."""
 
+    def rewound(self, epochs: int, lost: str) -> None:
+        """A server was lost and replaced: the run goes on after so many epochs."""
+
     def stopping(self, number: signal.Signals) -> None:
         """A signal came: the run saves itself and stops at the end of an epoch, at most two later."""
 
@@ -57,6 +60,9 @@ class ProgressLine(Progress):
         if metrics.epoch == 1 or now - self._told >= _PLAIN_SECONDS:
             self._told = now
             _say(self._line(metrics).plain)
+
+    def rewound(self, epochs: int, lost: str) -> None:
+        self._print(lost)
 
     def stopping(self, number: signal.Signals) -> None:
         self._print(f"{number.name}: saving at the end of an epoch; once more to stop at once")

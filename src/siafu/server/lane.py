@@ -91,7 +91,7 @@ class Lane:
         training: bool,
     ) -> None:
         self.program, self.bounds, self.gathers = program, bounds, gathers
-        self._vertices, self._constants = vertices, constants
+        self._vertices, self.constants = vertices, constants
         self._rows = [IntervalRows(last - first) for first, last in bounds]
         self._runners = [PhaseRunner(phase, training=training) for phase in program.phases]
         self._lasting = self._lasting_rows()
@@ -250,7 +250,7 @@ class Lane:
 
     def is_constant(self, name: str) -> bool:
         """Whether rows of that name are the same in every epoch."""
-        return name in self._constants
+        return name in self.constants
 
     def whole(self, interval: int) -> Block:
         """All rows of an interval."""
@@ -315,7 +315,7 @@ class Lane:
         return name in self.program.phases[phase].outputs or self._gatherer(phase, name) is not None
 
     def _row(self, name: str, rows: IntervalRows, block: Block) -> Tensor:
-        constant = self._constants.get(name)
+        constant = self.constants.get(name)
         if constant is None:
             return rows.get(name, block.inside)
         # Stored in half the memory, they are widened where they are used: a block at a time, in the cache.

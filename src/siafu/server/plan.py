@@ -131,17 +131,33 @@ class Plan:
 
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
         """The tensors of one weight server."""
+        return WeightPlan(self.weights, self.groups, self.settings)(setup, server)
+
+    def _stored_rows(self, vertices: NDArray[np.int64]) -> NDArray[np.generic]:
+        if self.graph.x is None:
+            raise BadInput(f"graph {self.graph.name!r} has no features: give it x")
+        return np.ascontiguousarray(self.graph.x[vertices])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightPlan:
+    """What weight servers are made by: nothing of the graph.
+
+    weights: of the model, as it was given; of those that are learnt only the names count
+    """
+
+    weights: Mapping[str, Tensor]
+    groups: Groups
+    settings: Settings
+
+    def __call__(self, setup: Setup, server: int) -> WeightStore:
+        """The tensors of one weight server."""
         home = [
             name for group, owner in setup.homes.items() if owner == server for name in self.groups[group]
         ]
         learnt = {name for names in self.groups.values() for name in names}
         fixed = {name: tensor for name, tensor in self.weights.items() if name not in learnt}
         return WeightStore(home, fixed, self.settings)
-
-    def _stored_rows(self, vertices: NDArray[np.int64]) -> NDArray[np.generic]:
-        if self.graph.x is None:
-            raise BadInput(f"graph {self.graph.name!r} has no features: give it x")
-        return np.ascontiguousarray(self.graph.x[vertices])
 
 
 def rows_of(graph: Graph) -> dict[str, Tensor]:

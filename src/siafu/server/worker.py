@@ -96,6 +96,12 @@ class GraphWorker:
         """Memory for rows and gradients, besides features, constants and edges."""
         return sum(lane.activation_bytes for lane in self.lanes.values())
 
+    @property
+    def constant_bytes(self) -> int:
+        """Memory for rows that never change; lanes share what is equal."""
+        found = {id(each): each for lane in self.lanes.values() for each in lane.constants.values()}
+        return sum(each.nbytes for each in found.values())
+
     def run(self, task: Task, weights: Weights) -> Result:
         """Run a task; what it gives besides rows."""
         return self._result(task, self._run(task, weights))

@@ -29,7 +29,8 @@ class Pool:
         self._ready: list[tuple[Urgency, int, str, Job]] = []
         self._order = itertools.count()
         self._changed = threading.Condition()
-        self._closed = False
+        self._closed = self._halted = False
+        self._running = 0
         self._threads = [
             threading.Thread(target=self._work, name=f"siafu-task-{number}", daemon=True)
             for number in range(threads)
@@ -46,6 +47,20 @@ class Pool:
             self._tell()
             self._changed.notify()
 
+    def abandon(self) -> None:
+        """Forget the jobs that wait, let none begin, and return when none runs; `resume` lets them begin again."""
+        with self._changed:
+            self._halted = True
+            while self._running:
+                self._changed.wait()
+            self._ready.clear()
+
+    def resume(self) -> None:
+        """Jobs may begin again."""
+        with self._changed:
+            self._halted = False
+            self._changed.notify_all()
+
     def close(self) -> None:
         """Run nothing more, and wait for what is running."""
         with self._changed:
@@ -58,10 +73,11 @@ class Pool:
 
     def _next(self) -> tuple[str, Job] | None:
         with self._changed:
-            while not self._ready and not self._closed:
+            while (not self._ready or self._halted) and not self._closed:
                 self._changed.wait()
             if self._closed:
                 return None
+            self._running += 1
             _, _, kind, job = heapq.heappop(self._ready)
             self._tell()
             return kind, job
@@ -79,6 +95,12 @@ class Pool:
             except BaseException as error:  # handed to who waits for the run
                 self._failed(error)
                 return
-            spent = time.perf_counter() - began
-            with self._changed:
-                self.busy_seconds[kind] = self.busy_seconds.get(kind, 0.0) + spent
+            finally:
+                self._done(kind, time.perf_counter() - began)
+
+    def _done(self, kind: str, spent: float) -> None:
+        with self._changed:
+            self.busy_seconds[kind] = self.busy_seconds.get(kind, 0.0) + spent
+            self._running -= 1
+            if self._halted:
+                self._changed.notify_all()

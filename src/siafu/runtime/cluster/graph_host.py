@@ -1,0 +1,238 @@
+"""GraphHost: a graph server as a process of its own."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from siafu.graph.partition.reads import Reads, intervals_of_vertices, server_reads
+from siafu.pipeline.events import (
+    Begin,
+    Event,
+    GradientArrived,
+    RowsArrived,
+    TaskDone,
+    TaskStarted,
+    WeightsAsked,
+    WeightsGranted,
+)
+from siafu.pipeline.graph_server import Counts, GraphServer
+from siafu.pipeline.ids import Address, Epoch, IntervalId, PhaseId, ServerId, Version
+from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, RunTask, Send
+from siafu.pipeline.setup import Setup
+from siafu.pipeline.task import entry_priority
+from siafu.runtime.cluster.host import Host, arrays, tensors_of
+from siafu.runtime.cluster.letters import Letter
+from siafu.runtime.cluster.post import Member
+from siafu.runtime.cluster.requests import ReportWanted, WeightsSent, WeightsWanted
+from siafu.runtime.local.pool import Pool, Urgency
+from siafu.server.edges import ServerEdges
+from siafu.server.plan import Plan
+from siafu.server.share import constants_of_share
+from siafu.server.worker import GraphWorker, Piece
+from siafu.wire.tensors import Array
+
+Bounds = list[tuple[int, int]]
+_FIRST = (-1,)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a graph server has, in numbers.
+
+    bounds:           its intervals, as ranges of its vertices
+    ghosts:           remote vertices whose rows it reads, forward and backward
+    share_bytes:      its edges, features, labels: its part of the graph
+    activation_bytes: rows and gradients besides
+    """
+
+    bounds: Bounds
+    vertices: int
+    edges: int
+    ghosts: int
+    share_bytes: int
+    activation_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ready:
+    urgency: Urgency
+    kind: str
+    task: RunTask
+
+
+class GraphHost(Host):
+    """A graph server: its part of the graph, a pool of threads, and the versions of the weights that its tasks use."""
+
+    def __init__(self, address: Address, life: int, machine: str, plan: Plan, threads: int) -> None:
+        super().__init__(address, life, machine)
+        self._plan = plan
+        blueprint = plan.blueprint()
+        self._edges: ServerEdges = blueprint.edges(address.index)
+        self._bounds = blueprint.bounds(self._edges)
+        own = self._edges.local.vertices
+        constants = constants_of_share(plan.graph, own, plan.rows, plan.weights)
+        self._worker: GraphWorker = blueprint.worker(self._edges, self._bounds, constants)
+        self._pool = Pool(threads, self.fail)
+        self._weights: dict[Version, dict[str, Tensor]] = {}
+        self._users: Counter[Version] = Counter()
+        self._held_up: defaultdict[Version, list[_Ready]] = defaultdict(list)
+        self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
+        self._fresh = plan.options.mode == "async"
+        self._bytes_scattered = 0
+
+    def share(self) -> Share:
+        """What it has, in numbers."""
+        local = self._edges.local
+        tables = [local.forward] if local.backward is local.forward else [local.forward, local.backward]
+        edges = sum(table.edges.indices.nbytes + table.edges.indptr.nbytes for table in tables)
+        weights = sum(0 if table.edges.weights is None else table.edges.weights.nbytes for table in tables)
+        return Share(
+            self._bounds,
+            len(local.vertices),
+            len(local.forward.edges.indices),
+            sum(len(table.ghosts) for table in tables),
+            edges + weights + self._worker.constant_bytes,
+            self._worker.activation_bytes,
+        )
+
+    def reads(self, bounds: Sequence[Bounds]) -> Reads:
+        """Whose rows its intervals read.
+
+        bounds: the intervals of all graph servers
+        """
+        partition = self._plan.partition
+        vertices = [partition.vertices_of(server) for server in range(partition.parts)]
+        return server_reads(self._edges.local, bounds, intervals_of_vertices(vertices, bounds))
+
+    def join(self, setup: Setup, members: list[Member]) -> None:
+        self._setup = setup
+        self._server = GraphServer(setup, self.address.index)
+        torch.set_num_threads(1)  # tasks are what runs side by side
+        self._pool.start()
+        self.start(self._server, members)
+
+    def close(self) -> None:
+        self._pool.close()
+        super().close()
+
+    def _begin(self, begin: Begin, letter: Letter) -> None:
+        # Nothing may be written to the tables on behalf of an earlier incarnation once this one has begun.
+        self._pool.abandon()
+        with self._lock:
+            self._server.counts = Counts()
+            self._bytes_scattered = 0
+            self._gradients.clear()
+            self._weights.clear()
+            self._users.clear()
+            self._held_up.clear()
+        super()._begin(begin, letter)
+        self._pool.resume()
+
+    def _heard(self, sender: Address, event: Event, letter: Letter) -> None:
+        if event.incarnation != self.incarnation:
+            return
+        match event:
+            case WeightsSent():
+                self._take_weights(event.version, letter)
+            case WeightsGranted():
+                self._take_weights(event.version, letter)
+                self.deliver(event, letter)
+            case _:
+                self.deliver(event, letter)
+
+    def _take_weights(self, version: Version, letter: Letter) -> None:
+        if not letter.tensors:
+            return
+        with self._lock:
+            for old in [each for each in self._weights if each < version - 1 and not self._users[each]]:
+                del self._weights[old]
+            self._weights[version] = tensors_of(letter.tensors)
+            for ready in self._held_up.pop(version, []):
+                self._pool.add(ready.urgency, ready.kind, lambda ready=ready: self._run(ready.task))  # type: ignore[misc]
+
+    # What the machine says
+
+    def _obey(self, what: Instruction, came: Letter) -> None:
+        match what:
+            case Send():
+                self._send(what)
+            case RunTask():
+                self._schedule(what)
+            case KeepRows():
+                self._keep_rows(what, came)
+            case KeepResult() | Abandon():
+                pass  # tasks write where they belong, and `_begin` saw to it that none is left
+            case _:
+                raise NotImplementedError(f"a graph server cannot {what}")
+
+    def _send(self, send: Send) -> None:
+        to, message = send.to, send.message
+        match message:
+            case RowsArrived():
+                self._pool.add(_FIRST, "scatter", lambda: self._send_rows(to, message))
+            case GradientArrived():
+                gradients = self._gradients.pop((message.epoch, message.phase, message.interval))
+                self.send(to, message, arrays(gradients))
+            case WeightsAsked() if message.interval is not None and message.version is None:
+                turn = entry_priority(message.epoch, message.interval)
+                self._pool.add((0, *turn), "enter", lambda: self.send(to, message))
+            case _:
+                self.send(to, message)
+
+    def _send_rows(self, to: Address, message: RowsArrived) -> None:
+        stage = self._stages(message.lane)[message.stage]
+        pieces = self._worker.pack_rows(to.index, message.lane, stage, message.interval)
+        tensors = {str(place): piece.rows for place, piece in enumerate(pieces)}
+        with self._lock:
+            self._bytes_scattered += sum(piece.rows.nbytes for piece in pieces)
+        self.send(to, message, tensors, *(piece.first for piece in pieces))
+
+    def _keep_rows(self, keep: KeepRows, came: Letter) -> None:
+        stage = self._stages(keep.lane)[keep.stage]
+        rows: list[NDArray[np.uint8]] = [came.tensors[str(place)] for place in range(len(came.tensors))]
+        pieces = [Piece(first, each) for first, each in zip(came.places, rows, strict=True)]
+        sender = ServerId(self._setup.layout.owner[keep.interval])
+        self._worker.keep_rows(sender, keep.lane, stage, pieces)
+
+    def _stages(self, lane: str) -> Any:
+        return self._setup.training if lane == "train" else self._setup.evaluation
+
+    def _schedule(self, what: RunTask) -> None:
+        task, version = what.task, what.version
+        priority = task.fresh_priority if self._fresh else task.priority
+        ready = _Ready((0, *priority), f"{task.lane} {task.stage}", what)
+        self._users[version] += 1
+        if version in self._weights:
+            self._pool.add(ready.urgency, ready.kind, lambda: self._run(what))
+            return
+        if version not in self._held_up:
+            wanted = WeightsWanted(self.incarnation, self.address, version)
+            self.send(Address("weight", what.weights), wanted)
+        self._held_up[version].append(ready)
+
+    def _run(self, what: RunTask) -> None:
+        task, incarnation = what.task, self.incarnation
+        if task.stage.reads:
+            self.deliver(TaskStarted(incarnation, task))
+        done = self._worker.run(task, self._weights[what.version])
+        with self._lock:
+            self._users[what.version] -= 1
+            for phase, gradients in done.gradients.items():
+                self._gradients[task.epoch, PhaseId(phase), task.interval] = gradients
+        self.deliver(TaskDone(incarnation, task, done.measures))
+
+    def _report(self, wanted: ReportWanted) -> tuple[dict[str, Any], dict[str, Array]]:
+        counts = self._server.counts
+        return {
+            "max_staleness_seen": max(counts.staleness, default=0),
+            "staleness_histogram": {str(lead): count for lead, count in sorted(counts.staleness.items())},
+            "row_age_histogram": {str(age): count for age, count in sorted(counts.row_ages.items())},
+            "bytes_scattered": self._bytes_scattered,
+            "busy_seconds": dict(self._pool.busy_seconds),
+        }, {}
