@@ -6,9 +6,6 @@ import torch
 import siafu
 from siafu import nn
 from siafu.errors import BadInput
-from siafu.runtime.local.lambdas import Lambdas
-from siafu.serverless.faults import FaultPlan
-from siafu.serverless.platform import LocalPlatform
 from tests.oracle import train_plainly
 from tests.toys import toy_graph
 from tests.training_runs import options, train_in_pipeline
@@ -51,21 +48,6 @@ def test_what_they_cost_is_in_the_counters() -> None:
     assert counted["billed_gb_seconds"] > 0
     assert counted["usd"] > 0
     assert all(each["bytes_received"] > 0 for each in counted["kinds"].values())
-
-
-def test_lambdas_that_die_hang_answer_twice_or_nonsense_change_nothing() -> None:
-    graph, model = toy_graph(), model_of("gcn", torch.float64)
-    judge = train_plainly(graph, model, epochs=4, weight_decay=5e-4, dtype=torch.float64)
-    faults = FaultPlan(seed=3, kill=0.1, hang=0.05, duplicate=0.1, garbage=0.1, error=0.05, window=0.02)
-    lambdas = Lambdas(2, LocalPlatform(faults=faults), tasks=3, floor=0.5, start=2.0)
-    found = train_in_pipeline(
-        graph, model, epochs=4, weight_decay=5e-4, servers=2, intervals=8, computed_by=lambdas
-    )
-    assert found.losses == pytest.approx(judge.losses, rel=1e-9)
-    intervals, phases = 16, 2
-    assert found.counters["gradients_applied"] == 4 * intervals * phases
-    struck = [number for number in range(1, found.counters["lambda"]["invocations"]) if faults.fault(number)]
-    assert len(struck) > 3
 
 
 def test_a_count_without_lambdas_is_refused() -> None:

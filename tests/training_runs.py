@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,18 +44,24 @@ def train_in_pipeline(
     partition: str | Partition = "hash",
     servers: int = 1,
     computed_by: Lambdas | None = None,
+    after_epoch: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> Trained:
     """Train as `siafu.train` does, but leave the model as it is and keep the weights of the last epoch.
 
     programs:    of `compiled`, to save the time
     computed_by: what computes tensor tasks
+    after_epoch: called when one is over, while the next is already under way
     """
     settings = options(servers=servers, **changes)
     placed = partition if isinstance(partition, Partition) else choose_partition(graph, servers, partition)
     trainer = Trainer(graph, model, settings, placed, programs, computed_by)
     trainer.prepare()
-    last = [event for event in trainer.run() if isinstance(event, Checkpoint)][-1]
+    for event in trainer.run():
+        if isinstance(event, Checkpoint):
+            last = event
+        else:
+            after_epoch()
     weights = {
         name.removeprefix("model."): tensor
         for name, tensor in last.tensors.items()
