@@ -139,9 +139,22 @@ def test_a_loss_that_is_not_a_number_ends_the_run(loss: float) -> None:
     assert drive(RunOptions(4), [0.1] * 4, loss=loss).stop == Stop("diverged", Epoch(0), None, None)
 
 
-def test_nothing_happens_after_the_end() -> None:
+def test_a_server_that_is_lost_before_the_last_version_was_fetched_takes_the_end_back() -> None:
     driver = drive(RunOptions(1), [0.5])
+    lost = Address("weight", ServerId(0))
+    out = driver.run.handle(ServerGone(NOW, lost))
+    assert out[:2] == [Rewind(Epoch(0)), Replace(lost)]
+    assert not driver.run.ended
+
+
+def test_nothing_happens_after_a_run_has_diverged() -> None:
+    driver = drive(RunOptions(1), [0.5], loss=math.nan)
     assert driver.run.handle(ServerGone(NOW, Address("graph", ServerId(0)))) == []
+
+
+def test_nothing_but_a_loss_happens_after_the_end() -> None:
+    driver = drive(RunOptions(1), [0.5])
+    assert driver.run.handle(StopAsked(NOW)) == []
 
 
 def test_checkpoints_come_after_every_so_many_epochs() -> None:

@@ -207,13 +207,11 @@ class _Simulation:
             self._shelves[address.index].clear()
             self._shelves[address.index].lost = True
         del alive[address.index]
-        self._agenda.after(
-            self._scenario.faults.detection,
-            self._deliver,
-            RUN,
-            ServerGone(self._run.incarnation, address),
-            None,
-        )
+        self._agenda.after(self._scenario.faults.detection, self._miss, address)
+
+    def _miss(self, address: Address) -> None:
+        if self._stop is None:
+            self._deliver(RUN, ServerGone(self._run.incarnation, address), None)
 
     def _replace(self, _: Address, replace: Replace, __: Payload) -> None:
         self._agenda.after(self._scenario.faults.replacement, self._stand_up, replace.server)
@@ -362,5 +360,19 @@ class _Simulation:
         self._deliver(RUN, CheckpointSaved(incarnation, epochs), None)
 
     def _stop_run(self, _: Address, stop: Stop, __: Payload) -> None:
+        if stop.version is None:
+            self._end(stop)
+        else:
+            self._agenda.after(
+                self._scenario.durations.checkpoint(), self._fetch, self._run.incarnation, stop
+            )
+
+    def _fetch(self, incarnation: Incarnation, stop: Stop) -> None:
+        """The last version is fetched from all weight servers, unless one is lost before: then the run is not over."""
+        there = len(self._weight) == self._scenario.setup.weight_servers
+        if there and incarnation == self._run.incarnation and self._run.ended:
+            self._end(stop)
+
+    def _end(self, stop: Stop) -> None:
         self._checker.stopped(stop)
         self._stop = stop
