@@ -10,6 +10,7 @@ import numpy as np
 from siafu.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.partition import METHODS, Partition, make_partition, read_partition
+from siafu.graph.remote import is_address, partitions_directory
 from siafu.graph.store import is_store
 
 _NAME = re.compile(r"(?P<method>[a-z]+)-(?P<parts>\d+)-(?P<seed>\d+)")
@@ -63,9 +64,9 @@ def _fitting(partition: Partition, graph: Graph, servers: int) -> Partition:
 
 
 def _saved(graph: Graph) -> list[Path]:
-    if graph.source is None or not is_store(Path(graph.source)):
+    if graph.source is None or not (is_address(graph.source) or is_store(Path(graph.source))):
         return []
-    found = sorted((Path(graph.source) / "partitions").glob("*"))
+    found = sorted(partitions_directory(graph.source).glob("*"))
     return [path for path in found if _NAME.fullmatch(path.name)]
 
 

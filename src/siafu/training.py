@@ -17,6 +17,7 @@ from siafu.errors import BadInput, Interrupted
 from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition
+from siafu.graph.remote import is_address
 from siafu.graph.store import is_store
 from siafu.nn.calling import call_model
 from siafu.options import LAMBDAS, Options
@@ -345,10 +346,10 @@ def _checked_cluster(cluster: str | None, graph: Graph, platform: Platform | Non
         return None
     if platform is not None:
         raise BadInput("Lambdas do not run from a cluster yet: leave out lambdas, or cluster")
-    if graph.source is None or not is_store(Path(graph.source)):
+    if graph.source is None or not (is_address(graph.source) or is_store(Path(graph.source))):
         raise BadInput(
             f"graph {graph.name!r} is no store, and a cluster's machines must read it for themselves: write one with "
-            "graph.save(PATH) or 'siafu import', on a disk that all of them reach, and load that"
+            "graph.save(PATH) or 'siafu import', on a disk or at an address that all of them reach, and load that"
         )
     return cluster
 

@@ -92,7 +92,7 @@ def test_a_changed_header_is_found_even_without_checksums(saved: Path) -> None:
 
 
 def test_checksums_cover_every_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_BLOCK", 256)
+    monkeypatch.setattr(store, "BLOCK", 256)
     path = tmp_path / "s"
     write_store(some_graph(), path)
     read_store(path)

@@ -10,6 +10,7 @@ import json
 import stat
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -37,8 +38,22 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "symmetric": lambda value: isinstance(value, bool),
     "arrays": lambda value: isinstance(value, dict),
 }
-_BLOCK = 64 << 20  # bytes under one checksum: blocks are verified in parallel
-_HEADER = 128  # bytes before an array's data: rows stay aligned to cache lines when mapped
+BLOCK = 64 << 20  # bytes under one checksum: blocks are verified in parallel
+HEADER = 128  # bytes before an array's data: rows stay aligned to cache lines when mapped
+
+
+@dataclass(frozen=True, slots=True)
+class StoredArray:
+    """One array of a store, as its manifest describes it.
+
+    file:      its name in the store's directory
+    checksums: the CRC-32 of each block of its data
+    """
+
+    name: str
+    file: str
+    form: content.Described
+    checksums: list[int]
 
 
 class ArrayWriter:
@@ -54,7 +69,7 @@ class ArrayWriter:
         self._crc = 0
         self._in_block = 0
         with disk_errors(where):
-            self._file.write(b"\0" * _HEADER)
+            self._file.write(b"\0" * HEADER)
 
     def append(self, rows: NDArray[Any]) -> None:
         """Add rows at the end."""
@@ -66,11 +81,11 @@ class ArrayWriter:
         with disk_errors(self._where):
             self._file.write(data)
         while len(data):
-            part = data[: _BLOCK - self._in_block]
+            part = data[: BLOCK - self._in_block]
             self._crc = zlib.crc32(part, self._crc)
             self._in_block += len(part)
             data = data[len(part) :]
-            if self._in_block == _BLOCK:
+            if self._in_block == BLOCK:
                 self._end_block()
 
     def close(self) -> dict[str, Any]:
@@ -165,7 +180,7 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
     verify: compare every checksum and look at every edge, label and split first, which reads the store once.
             Sizes and types are always compared.
     """
-    manifest = _read_manifest(path)
+    manifest = check_manifest(_parse_manifest(path), path)
     try:
         arrays = _map_all(path, manifest, verify=verify)
         graph = Graph(**arrays, num_classes=manifest["num_classes"], name=manifest["name"])
@@ -181,19 +196,32 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
     return graph
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    manifest = _parse_manifest(path)
+def check_manifest(manifest: Any, where: Path | str) -> dict[str, Any]:
+    """What a store's manifest says, if it is one that this Siafu reads.
+
+    where: the store it was read from
+    """
     if not isinstance(manifest, dict) or manifest.get("format") != "siafu graph":
-        raise StoreError(f"{path / MANIFEST} does not describe a siafu graph")
+        raise StoreError(f"{where}/{MANIFEST} does not describe a siafu graph")
     version = manifest.get("version")
     if type(version) is not int or not 1 <= version <= VERSION:
         raise StoreError(
-            f"{path} is a store of version {version}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
+            f"{where} is a store of version {version}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
         )
     for field, fits in _FIELDS.items():
         if not fits(manifest.get(field)):
-            raise _misnamed(path, repr(field))
+            raise _misnamed(where, repr(field))
     return manifest
+
+
+def arrays_of(manifest: dict[str, Any], where: Path | str) -> Iterator[StoredArray]:
+    """The arrays that a manifest describes, if the graph it counts may have them so."""
+    for name, entry in manifest["arrays"].items():
+        if Path(entry["file"]).name != entry["file"]:
+            raise StoreError(f"{where}/{MANIFEST} names a file outside of the store: {entry['file']!r}")
+        counts = (manifest["num_vertices"], manifest["num_edges"])
+        form = content.described(name, entry["dtype"], entry["shape"], *counts)
+        yield StoredArray(name, entry["file"], form, entry["crc32"])
 
 
 def _parse_manifest(path: Path) -> Any:
@@ -217,8 +245,8 @@ def _parse_manifest(path: Path) -> Any:
         raise StoreError(f"{file} is not readable JSON ({error}): import the graph again") from error
 
 
-def _misnamed(path: Path, what: str) -> StoreError:
-    return StoreError(f"{path / MANIFEST} lacks or misnames a field ({what}): import the graph again")
+def _misnamed(where: Path | str, what: str) -> StoreError:
+    return StoreError(f"{where}/{MANIFEST} lacks or misnames a field ({what}): import the graph again")
 
 
 def _regular_size(file: Path) -> int:
@@ -230,13 +258,10 @@ def _regular_size(file: Path) -> int:
 
 
 def _map_all(path: Path, manifest: dict[str, Any], *, verify: bool) -> dict[str, Any]:
-    counts = (manifest["num_vertices"], manifest["num_edges"])
-    arrays: dict[str, Any] = {}
-    for name, entry in manifest["arrays"].items():
-        if Path(entry["file"]).name != entry["file"]:
-            raise StoreError(f"{path / MANIFEST} names a file outside of the store: {entry['file']!r}")
-        array = content.described(name, entry["dtype"], entry["shape"], *counts)
-        arrays[name] = _map(path / entry["file"], array, entry["crc32"] if verify else None)
+    arrays: dict[str, Any] = {
+        each.name: _map(path / each.file, each.form, each.checksums if verify else None)
+        for each in arrays_of(manifest, path)
+    }
     labels = arrays.get("y")
     if labels is not None and labels.ndim == 2 and labels.shape[1] != manifest["num_classes"]:
         raise _misnamed(path, "'num_classes'")
@@ -246,12 +271,12 @@ def _map_all(path: Path, manifest: dict[str, Any], *, verify: bool) -> dict[str,
 def _map(file: Path, array: content.Described, checksums: list[int] | None) -> NDArray[Any]:
     try:
         actual = _regular_size(file)
-        if actual != _HEADER + array.size:
+        if actual != HEADER + array.size:
             raise StoreError(
-                f"{file} has {actual} bytes instead of {_HEADER + array.size}: it is truncated; copy or import it again"
+                f"{file} has {actual} bytes instead of {HEADER + array.size}: it is truncated; copy or import it again"
             )
         with file.open("rb") as opened:
-            header = opened.read(_HEADER)
+            header = opened.read(HEADER)
         if header != npy_header(array.dtype, array.shape):
             raise StoreError(
                 f"{file} is corrupted: its header is not what {MANIFEST} says; copy or import it again"
@@ -259,7 +284,7 @@ def _map(file: Path, array: content.Described, checksums: list[int] | None) -> N
         if array.size == 0:
             return np.empty(array.shape, array.dtype)
         # Copy-on-write: the arrays count as writable, so kernels have one form, and the file never changes.
-        mapped = np.memmap(file, array.dtype, mode="c", offset=_HEADER, shape=array.shape).view(np.ndarray)
+        mapped = np.memmap(file, array.dtype, mode="c", offset=HEADER, shape=array.shape).view(np.ndarray)
     except FileNotFoundError as error:
         raise StoreError(
             f"{file} is missing: the store was not copied whole; copy or import it again"
@@ -275,11 +300,11 @@ def _map(file: Path, array: content.Described, checksums: list[int] | None) -> N
 
 def _verify(file: Path, mapped: NDArray[Any], expected: list[int]) -> None:
     data = mapped.reshape(-1).view(np.uint8)
-    found = run_all(lambda start: zlib.crc32(data[start : start + _BLOCK].data), range(0, len(data), _BLOCK))
+    found = run_all(lambda start: zlib.crc32(data[start : start + BLOCK].data), range(0, len(data), BLOCK))
     if found != expected:
         wrong = next((k for k, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(found))
         raise StoreError(
-            f"{file} is corrupted: the checksum of its {_BLOCK >> 20} MB block {wrong} is wrong; copy or import it again"
+            f"{file} is corrupted: the checksum of its {BLOCK >> 20} MB block {wrong} is wrong; copy or import it again"
         )
 
 
@@ -288,13 +313,13 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     description = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     text = str(description).encode("latin1")
     prefix = npy.magic(1, 0)
-    room = _HEADER - len(prefix) - 2
+    room = HEADER - len(prefix) - 2
     if len(text) + 1 > room:
         raise ValueError(f"array header too long: {text!r}")
     return prefix + room.to_bytes(2, "little") + text.ljust(room - 1) + b"\n"
 
 
 def _row_blocks(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    rows = max(1, _BLOCK // max(1, values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))))
+    rows = max(1, BLOCK // max(1, values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))))
     for start in range(0, len(values), rows):
         yield values[start : start + rows]

@@ -15,16 +15,18 @@ from siafu.graph.content import is_count
 from siafu.graph.datasets.bundle import read_bundle
 from siafu.graph.datasets.catalogue import CATALOGUE, Dataset
 from siafu.graph.graph import Graph
+from siafu.graph.remote import is_address, open_store
 from siafu.graph.store import MANIFEST, is_store, read_store
 
 __all__ = ["CATALOGUE", "Dataset", "Listing", "cached_store", "listings", "load"]
 
 
 def load(name_or_path: str | Path, *, verify: bool = True) -> Graph:
-    """A graph by its store's path, or by name.
+    """A graph by its store's path, by the address of a store elsewhere (`s3://bucket/store`), or by name.
 
     A name is looked for in the directories of $SIAFU_DATA (a store, or a .npz file), then in the cache, then among
-    the datasets that `siafu datasets` lists, which are fetched or generated into the cache when first loaded.
+    the datasets that `siafu datasets` lists, which are fetched or generated into the cache when first loaded. An
+    address is any that fsspec reads; the store is fetched into the cache, and again when it has changed.
 
     verify: compare a store's checksums, which reads it once
     """
@@ -33,6 +35,8 @@ def load(name_or_path: str | Path, *, verify: bool = True) -> Graph:
             f"load takes a dataset's name or a store's path, not {type(name_or_path).__name__}: give a str or a Path"
         )
     try:
+        if isinstance(name_or_path, str) and is_address(name_or_path):
+            return open_store(name_or_path, verify=verify)
         path = _expanded(Path(name_or_path))
         graph = _load(name_or_path, path, verify=verify)
         return graph.replace(source=str(path.resolve()) if is_store(path) else str(name_or_path))
