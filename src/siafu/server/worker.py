@@ -17,7 +17,7 @@ from siafu.pipeline.ids import IntervalId, PhaseId, ServerId
 from siafu.pipeline.ids import Lane as LaneName
 from siafu.pipeline.schedule import Stage
 from siafu.pipeline.task import Task
-from siafu.server.copying import copy_rows
+from siafu.server.copying import copy_rows, place_rows, taken_rows
 from siafu.server.edges import Exchange
 from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import Habits, RemotePhases, TensorJob
@@ -163,7 +163,7 @@ class GraphWorker:
     def pack_rows(self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId) -> list[Piece]:
         """A copy of the rows that `stage` made of an interval and another server needs, to travel there."""
         found = self._sent(to, lane, stage, interval)
-        return [Piece(span.start, _bytes(source[rows[span]])) for source, rows, span in found]
+        return [Piece(span.start, _bytes(taken_rows(source, rows[span]))) for source, rows, span in found]
 
     def keep_rows(self, sender: ServerId, lane: LaneName, stage: Stage, pieces: Sequence[Piece]) -> None:
         """Put rows of another server, as it packed them, among the ghosts."""
@@ -171,7 +171,7 @@ class GraphWorker:
             rows = _rows_of(piece.rows, target)
             if not 0 <= piece.first <= len(slots) - len(rows):
                 raise ValueError(f"{len(rows)} rows at {piece.first} for {len(slots)} ghosts")
-            target[slots[piece.first : piece.first + len(rows)]] = rows
+            place_rows(rows, target, slots[piece.first : piece.first + len(rows)])
 
     def _sent(
         self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId
@@ -204,7 +204,7 @@ class GraphWorker:
 
 def _bytes(rows: Table) -> NDArray[np.uint8]:
     """[n, bytes of a row], whatever the rows are of."""
-    return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
+    return rows.view(np.uint8).reshape(len(rows), -1)
 
 
 def _rows_of(packed: NDArray[np.uint8], like: Table) -> Table:
