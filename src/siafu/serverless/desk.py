@@ -214,7 +214,8 @@ class TaskDesk:
         if session is None or not session.asks:
             return False
         spec = self._spec(assignment)
-        parts = spec.parts(assignment.rows, self._part_bytes)
+        constants = assignment.constants if self._keep_bytes else ()
+        parts = spec.parts(assignment.rows, self._part_bytes, constants)
         held, keep = self._kept(session, assignment, spec)
         lease = _Lease(self._next_lease, assignment, spec, parts, session.credit, held, keep)
         self._check_sizes(lease)

@@ -14,6 +14,7 @@ Specs = Mapping[str, Spec]
 
 _WEIGHT = "weight/"
 _LEAST_ROWS = 256  # of a part: fewer, and the calls cost more than the waiting
+_CONSTANT_PARTS = 16  # times as large as others may be parts with rows that never change
 PRECISIONS = ("float32", "float64")
 
 
@@ -51,12 +52,17 @@ class TaskSpec:
         """The inputs that come in parts, where some need not come."""
         return {name: spec for name, spec in self.row_inputs.items() if name not in held}
 
-    def parts(self, rows: int, part_bytes: int) -> int:
-        """In how many parts to send that many rows: each about `part_bytes` of inputs or of outputs."""
+    def parts(self, rows: int, part_bytes: int, constants: Collection[str] = ()) -> int:
+        """In how many parts to send that many rows: each about `part_bytes` of inputs or of outputs.
+
+        constants: inputs that seldom come, and may then come in larger parts; whether they do changes no part's
+                   bounds, so that sums come out equal
+        """
         if not self._can_be_cut:
             return 1
-        most = max(self.bytes(self.row_inputs, rows), self.bytes(self.row_outputs, rows))
-        return max(1, min(math.ceil(most / part_bytes), rows // _LEAST_ROWS))
+        often = max(self.bytes(self.travelling(constants), rows), self.bytes(self.row_outputs, rows))
+        seldom = self.bytes(self.row_inputs, rows) / _CONSTANT_PARTS
+        return max(1, min(math.ceil(max(often, seldom) / part_bytes), rows // _LEAST_ROWS))
 
     def bytes(self, specs: Specs, rows: int) -> int:
         return sum(math.prod(spec.sizes(rows)) * self.dtype(spec).itemsize for spec in specs.values())
