@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,10 +117,11 @@ class Trainer:
                     del self.history[event.epochs :]
                     yield event
                 case Outcome():
-                    self._earlier = added(self._start.counters, runtime.counters())
+                    counters = runtime.counters()  # Lambdas have gone home since: their bills are in it now
+                    self._earlier = added(self._start.counters, counters)
                     self._end(event)
                     if event.last is not None:
-                        yield self._checkpoint(event.last)
+                        yield self._checkpoint(replace(event.last, counters=counters))
 
     def stop_soon(self) -> None:
         """End `run` at the end of an epoch, after a checkpoint. May be called from a signal's handler."""
