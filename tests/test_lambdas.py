@@ -6,6 +6,7 @@ import torch
 import siafu
 from siafu import nn
 from siafu.errors import BadInput
+from siafu.serverless.platform import LocalPlatform
 from tests.oracle import train_plainly
 from tests.toys import toy_graph
 from tests.training_runs import options, train_in_pipeline
@@ -48,6 +49,32 @@ def test_what_they_cost_is_in_the_counters() -> None:
     assert counted["billed_gb_seconds"] > 0
     assert counted["usd"] > 0
     assert all(each["bytes_received"] > 0 for each in counted["kinds"].values())
+
+
+class Paid(LocalPlatform):
+    """Local ones that cost what they would on AWS."""
+
+    name = "aws"
+    paid = True
+
+
+def test_where_they_are_paid_for_the_run_says_what_they_cost() -> None:
+    graph = toy_graph()
+    model = model_of("gcn", torch.float32)
+    asked = {"epochs": 1, "intervals": 2, "lambda_count": 1}
+    summary = siafu.train(graph, model, lambdas=Paid(), **asked).summary()
+    assert summary["cost_usd"] == summary["lambda"]["usd"] > 0
+
+
+def test_with_a_count_that_is_found_the_result_is_the_oracles() -> None:
+    graph, model = toy_graph(), model_of("gcn", torch.float64)
+    judge = train_plainly(graph, model, epochs=5, weight_decay=5e-4, dtype=torch.float64)
+    layout = {"servers": 2, "intervals": 2, "partition": "hash", "lambdas": "local", "lambda_count": "auto"}
+    run = siafu.train(graph, model, epochs=5, evaluate_every=5, **layout)
+    assert [epoch.train_loss for epoch in run.history] == pytest.approx(judge.losses, rel=1e-9)
+    counts = run.summary()["lambda"]["counts"]
+    assert counts[0] == 4
+    assert len(counts) == 5
 
 
 def test_a_count_without_lambdas_is_refused() -> None:
