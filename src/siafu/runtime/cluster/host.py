@@ -19,7 +19,16 @@ from siafu.pipeline.ids import RUN, Address, Incarnation
 from siafu.pipeline.instructions import Instruction
 from siafu.runtime.cluster.letters import Letter
 from siafu.runtime.cluster.post import Member, Post
-from siafu.runtime.cluster.requests import Alive, Failed, LogLine, Report, ReportWanted, Unreachable
+from siafu.runtime.cluster.requests import (
+    Alive,
+    Failed,
+    Leaving,
+    LogLine,
+    Report,
+    ReportWanted,
+    Unreachable,
+)
+from siafu.runtime.cluster.spot import SpotNotice, SpotWatch
 from siafu.wire.tensors import Array
 
 DRIVER_SILENT_SECONDS = 60.0
@@ -47,6 +56,7 @@ class Host(ABC):
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Event, Letter]] = deque()
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._spot = SpotWatch(self._leave)
         self._log = logging.getLogger(f"siafu.{address.role}-{address.index}")
 
     @property
@@ -58,6 +68,7 @@ class Host(ABC):
         self._machine = machine
         self.post.meet(members)
         self.post.start()
+        self._spot.start()
         self.say(f"started, life {self.post.member.life}, {self.post.member.far}")
 
     def wait(self) -> None:
@@ -79,7 +90,12 @@ class Host(ABC):
         self._ended.put(None)
 
     def close(self) -> None:
+        self._spot.stop()
         self.post.stop(1.0)
+
+    def _leave(self, notice: SpotNotice) -> None:
+        why = f"AWS will {notice.action} its machine at {notice.time}"
+        self.send(RUN, Leaving(self.incarnation, self.address, why))
 
     def fail(self, error: BaseException) -> None:
         """It cannot go on: tell the driver."""

@@ -5,7 +5,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -220,12 +219,12 @@ class _Actor:
         machine = ray.util.get_node_ip_address()
         source, partition, model, options, counts = common
         if address.role == "graph":
-            from siafu.graph import read_store
+            from siafu.graph.remote import open_store
             from siafu.runtime.cluster.graph_host import GraphHost
 
             threads = threads or _own_threads(self._node, partition.parts)
             os.environ["SIAFU_THREADS"] = str(threads)  # Ray sets OMP_NUM_THREADS to 1
-            graph = read_store(Path(source), verify=False)
+            graph = open_store(source)
             plan = Plan.of(graph, model, options, partition, interval_counts=counts)
             self._host: Any = GraphHost(address, life, machine, plan, threads)
         else:

@@ -68,6 +68,17 @@ class Failed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving(Event):
+    """Server → driver: my machine is about to be taken away.
+
+    why: in words, with the time where it is known
+    """
+
+    sender: Address
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogLine(Event):
     """Server → driver: for the run's directory."""
 

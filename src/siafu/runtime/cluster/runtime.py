@@ -42,7 +42,15 @@ from siafu.runtime.cluster.graph_host import Share
 from siafu.runtime.cluster.host import arrays, tensors_of
 from siafu.runtime.cluster.letters import Letter
 from siafu.runtime.cluster.post import Member, Post
-from siafu.runtime.cluster.requests import Alive, Failed, LogLine, Report, ReportWanted, Unreachable
+from siafu.runtime.cluster.requests import (
+    Alive,
+    Failed,
+    Leaving,
+    LogLine,
+    Report,
+    ReportWanted,
+    Unreachable,
+)
 from siafu.runtime.cluster.weight_host import STATE, WEIGHT
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Rewound, Snapshot
@@ -119,6 +127,7 @@ class ClusterRuntime:
         self._lives: dict[Address, int] = {}
         self._gone: dict[Address, _Gone] = {}
         self._replaced: list[_Gone] = []
+        self._leaving: dict[Address, str] = {}
         self._losses_in_a_row: dict[Address, int] = {}
         self._rewound: tuple[Epoch, Epoch] | None = None
         self._lost_counters: dict[str, Any] = {}
@@ -286,6 +295,9 @@ class ClusterRuntime:
         self._saved_counters = dict(self._saved.counters)
         self._happened.put(self._saved)
         self._deliver(CheckpointSaved(self._run.incarnation, epochs))
+        leaving, self._leaving = self._leaving, {}
+        for server, why in leaving.items():
+            self._lose(server, why, elsewhere=True)
 
     def _end(self, stop: Stop, found: _Collection) -> None:
         last = self._snapshot(stop.epochs, found)
@@ -308,6 +320,8 @@ class ClusterRuntime:
                 if complaint.seconds > self._lost_after:
                     why = f"{complaint.sender} could not reach it for {complaint.seconds:.0f} s"
                     self._lose(complaint.server, why, elsewhere=True)
+            case Leaving() as leaving:
+                self._expect_to_lose(leaving.sender, leaving.why)
             case Failed() as failed:
                 kind = BadInput if failed.given else SiafuError
                 told = failed.why if failed.given else f"{failed.sender} failed: {failed.why}"
@@ -374,6 +388,15 @@ class ClusterRuntime:
             self._write_log(server, f"lost: {why}")
             self._collection = None
             self._deliver(ServerGone(self._run.incarnation, server))
+
+    def _expect_to_lose(self, server: Address, why: str) -> None:
+        """A server will be taken away soon: save, and then replace it, so that nothing is lost."""
+        with self._lock:
+            if self._over or server in self._gone:
+                return
+            self._leaving[server] = why
+            self._write_log(server, why)
+            self._deliver(CheckpointAsked(self._run.incarnation))
 
     def _rewind(self, epochs: Epoch) -> None:
         before = self._rewound[0] if self._rewound else self._recorded
