@@ -17,6 +17,7 @@ _HUNGRY = 0.1
 _STARVED = 0.5
 _AS_FAST = 1.05  # epochs whose times differ by less count as equally long
 _HOPELESS = 1.5  # times the best: one epoch is enough to see that
+_CHANCE = 3  # epochs: the third shows how fast a count is
 _APART = 1.4  # counts closer than this are not told apart
 
 
@@ -56,9 +57,9 @@ def _paces(recent: Sequence[Period], ceiling: int) -> dict[int, float]:
 
 
 def _is_judged(recent: Sequence[Period], paces: dict[int, float]) -> bool:
-    """Whether the latest count had its chance: in its first epoch, new Lambdas start cold."""
-    last = recent[-1]
-    again = len(recent) > 1 and recent[-2].count == last.count
+    """Whether the latest count had its chance: new Lambdas start cold, then get the rows that they keep."""
+    last, chance = recent[-1], recent[-_CHANCE:]
+    again = len(chance) == _CHANCE and all(each.count == last.count for each in chance)
     return again or last.seconds > _HOPELESS * min(paces.values())
 
 
