@@ -31,8 +31,9 @@ TRICKS: dict[str, dict[str, Any]] = {
     "nothing computed again": {"rematerialise": False},
     "no streaming": {"streaming": False},
     "one task an invocation": {"tasks": 1},
+    "nothing kept": {"keep_mb": 0},
 }
-COUNTS = (1, 2, 4, 8, 16, 32)
+COUNTS = (1, 2, 4, 8, 16)
 PARTS = ("modes", "tricks", "tuning", "overhead")
 
 Told = Callable[[str], None]
@@ -71,7 +72,7 @@ NEAR = Setting(
 
 def smaller(setting: Setting) -> Setting:
     """For trainings with a single Lambda, which must do alone what many do otherwise."""
-    return replace(setting, scale=setting.scale / 4, layers=2)
+    return replace(setting, scale=setting.scale / 4, layers=2, intervals=max(1, setting.intervals // 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def lambdas(
         list[str] | None,
         typer.Option(help="modes, tricks, tuning or overhead; may be given again. [default: all]"),
     ] = None,
-    scale: Annotated[float, typer.Option(help="Of the generated amazon graph.")] = 0.02,
+    scale: Annotated[float, typer.Option(help="Of the generated amazon graph.")] = 0.01,
     hidden: Annotated[int, typer.Option(min=1, help="Width between the layers.")] = 128,
     layers: Annotated[int, typer.Option(min=2, help="How many layers.")] = 3,
     intervals: Annotated[int, typer.Option(min=1, help="Of the graph server.")] = 32,
@@ -136,7 +136,7 @@ def lambdas(
     ] = 8,
     latency_ms: Annotated[float, typer.Option(min=0, help="Of a message between Lambda and server.")] = 50,
     mbps: Annotated[float, typer.Option(min=1, help="Megabits a second of a Lambda, each way.")] = 200,
-    repeat: Annotated[int, typer.Option(min=1, help="Epochs that count; the best does.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, help="Epochs that count; the best does.")] = 4,
     store: Annotated[
         Path | None, typer.Option(help="A graph to use instead of a generated amazon, not for overhead.")
     ] = None,
