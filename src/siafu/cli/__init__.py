@@ -9,6 +9,7 @@ import typer
 from siafu import __version__
 from siafu.cli import (
     bench,
+    cluster,
     datasets,
     doctor,
     evaluate,
@@ -39,6 +40,7 @@ app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")
 app.add_typer(lambda_.app, name="lambda")
+app.add_typer(cluster.app, name="cluster")
 
 # Typer has brought its own copy of click along in newer versions: this is the error of either copy.
 _WRONG_COMMAND_LINE: type[Exception] = next(

@@ -1,0 +1,124 @@
+"""Looking at a Ray cluster: its machines, and which runs of siafu there are."""
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from siafu.errors import BadInput
+
+_ACTOR = re.compile(r"siafu-(?P<server>.+)-\d+-[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node of the cluster.
+
+    cores, memory_bytes: what Ray may give to servers
+    head:                whether it is Ray's head
+    """
+
+    address: str
+    cores: int
+    memory_bytes: int
+    head: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunThere:
+    """A run that has servers on the cluster.
+
+    driver:  the process that drives it, and its machine
+    command: how it was started, as far as Ray knows
+    servers: what they are called, with their machine and process
+    """
+
+    driver: str
+    command: str
+    servers: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a cluster has at the moment."""
+
+    address: str
+    machines: list[Machine]
+    cores_free: int
+    runs: list[RunThere]
+
+
+def look(address: str) -> Look:
+    """What the cluster at `address` ("auto": the one of this machine) has."""
+    with _connected(address) as ray:
+        nodes = [each for each in ray.nodes() if each["Alive"]]
+        machines = [_machine(each) for each in nodes]
+        free = int(ray.available_resources().get("CPU", 0))
+        return Look(
+            ray.get_runtime_context().gcs_address,
+            sorted(machines, key=lambda each: (not each.head, each.address)),
+            free,
+            _runs(),
+        )
+
+
+def _machine(node: dict[str, Any]) -> Machine:
+    resources = node["Resources"]
+    return Machine(
+        node["NodeManagerAddress"],
+        int(resources.get("CPU", 0)),
+        int(resources.get("memory", 0)),
+        "node:__internal_head__" in resources,
+    )
+
+
+def _runs() -> list[RunThere]:
+    # Ray's public calls for this need its dashboard, which our clusters run without.
+    from ray._private import state
+
+    servers: defaultdict[str, list[str]] = defaultdict(list)
+    for actor in state.actors().values():
+        named = _ACTOR.fullmatch(actor["Name"] or "")
+        if named is not None and actor["State"] == "ALIVE":
+            where = f"{actor['Address']['IPAddress']}, process {actor['Pid']}"
+            servers[actor["JobID"]].append(f"{named['server']} on {where}")
+    jobs = {job["JobID"]: job for job in state.jobs()}
+    return [_run(jobs.get(job, {}), sorted(found)) for job, found in servers.items()]
+
+
+def _run(job: dict[str, Any], servers: list[str]) -> RunThere:
+    driver = f"{job.get('DriverIPAddress', 'unknown')}, process {job.get('DriverPid', 'unknown')}"
+    return RunThere(driver, job.get("Entrypoint", ""), servers)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    ray = import_ray()
+    try:
+        ray.init(
+            address=address,
+            namespace="siafu",
+            log_to_driver=False,
+            configure_logging=False,
+            logging_level=logging.ERROR,
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        told = " ".join(str(error).split())[:300]
+        raise BadInput(
+            f"no Ray cluster at {address!r} ({told}): start one with 'siafu cluster up', or give its address"
+        ) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise BadInput("a cluster needs Ray: pip install 'siafu[cluster]'") from None
+    return ray

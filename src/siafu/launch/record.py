@@ -1,0 +1,93 @@
+"""Records: what was started here, so that it can be found, and nothing else ended.
+
+    STATE/clusters/<name>/cluster.json    what it is, and since when
+    STATE/clusters/<name>/cluster.yaml    what Ray's launcher was told, unless it is on this machine
+
+STATE is $SIAFU_STATE, else siafu in the user's state directory. It is no cache: who deletes it must end clusters by hand.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from siafu.errors import BadInput
+from siafu.files import disk_errors, replacing
+from siafu.launch.template import check_name
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One cluster.
+
+    kind:      one of `template.KINDS`
+    machines:  how many
+    head:      where a run is driven from; None: on this machine, or known to AWS only
+    user:      that ssh logs in as; None: on this machine
+    address:   of Ray's head on this machine
+    processes: on this machine: those that were started, each the first of a session of its own
+    scratch:   on this machine: the directory that Ray writes to
+    """
+
+    name: str
+    kind: str
+    machines: int
+    head: str | None = None
+    user: str | None = None
+    address: str | None = None
+    processes: list[dict[str, int]] = field(default_factory=list)
+    scratch: str | None = None
+
+
+def state_directory() -> Path:
+    if asked := os.environ.get("SIAFU_STATE"):
+        return Path(asked).expanduser()
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "siafu"
+
+
+def directory_of(name: str) -> Path:
+    check_name(name)
+    return state_directory() / "clusters" / name
+
+
+def yaml_of(name: str) -> Path:
+    """What Ray's launcher was told."""
+    return directory_of(name) / "cluster.yaml"
+
+
+def write(record: Record) -> None:
+    with replacing(directory_of(record.name) / "cluster.json") as file:
+        file.write(json.dumps(asdict(record), indent=1).encode())
+
+
+def find(name: str) -> Record | None:
+    """The record of that name; None: there is none."""
+    path = directory_of(name) / "cluster.json"
+    try:
+        told: dict[str, Any] = json.loads(path.read_bytes())
+        return Record(**told)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise BadInput(
+            f"{path} is damaged ({error}): end the cluster by hand, and delete {path.parent}"
+        ) from error
+
+
+def get(name: str) -> Record:
+    """The record of that name, or a word on which there are."""
+    found = find(name)
+    if found is None:
+        others = sorted(path.parent.name for path in state_directory().glob("clusters/*/cluster.json"))
+        there = f"there are {', '.join(others)}" if others else "'siafu cluster up' starts one"
+        raise BadInput(f"no cluster {name!r} was started from here: {there}")
+    return found
+
+
+def forget(name: str) -> None:
+    directory = directory_of(name)
+    with disk_errors(directory):
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,99 @@
+"""Clusters elsewhere: Ray's cluster launcher, told by a file that is kept until the cluster is down."""
+
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+from siafu.errors import BadInput, SiafuError
+from siafu.files import replacing
+from siafu.launch import record as records
+from siafu.launch.look import import_ray
+from siafu.launch.record import Record
+from siafu.launch.template import AwsWanted, HostsWanted
+from siafu.serverless.aws import Place, aws_errors
+
+SIAFU = "~/.siafu/bin/siafu"
+_RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+
+
+def up(wanted: HostsWanted | AwsWanted) -> Record:
+    """Start it; what Ray's launcher says of it goes where our own words go."""
+    import_ray()
+    if isinstance(wanted, AwsWanted):
+        wanted = with_image(wanted)
+        record = Record(wanted.name, wanted.kind, wanted.machines, user=wanted.user)
+    else:
+        record = Record(wanted.name, "ssh", len(wanted.hosts), head=wanted.hosts[0], user=wanted.user)
+    with replacing(records.yaml_of(wanted.name)) as file:
+        file.write(wanted.yaml().encode())
+    records.write(record)
+    _launcher("up", record, "--yes", "--no-config-cache")
+    if record.head is None:
+        record = replace(record, head=_head_address(record))
+        records.write(record)
+    return record
+
+
+def down(record: Record) -> None:
+    """End it."""
+    import_ray()
+    _launcher("down", record, "--yes")
+    records.forget(record.name)
+
+
+def look_there(record: Record) -> dict[str, Any]:
+    """What the cluster has, as `siafu cluster status` on its head says."""
+    import_ray()
+    command = f"{SIAFU} cluster status --cluster auto --json"
+    said = _launcher("exec", record, command, quiet=True)
+    for line in reversed(said.splitlines()):
+        if line.startswith("{"):
+            found: dict[str, Any] = json.loads(line)
+            return found
+    raise SiafuError(f"the head of {record.name!r} did not say what it has: {said.strip()[-300:]}")
+
+
+def with_image(wanted: AwsWanted) -> AwsWanted:
+    """The same with the image's id: machines that start others could not look it up themselves."""
+    wanted.check()
+    if wanted.image is not None:
+        return wanted
+    client = Place(wanted.region).client("ssm")
+    with aws_errors(f"say what the latest image for {wanted.instance} is"):
+        found = client.get_parameter(Name=wanted.image_parameter())
+    return replace(wanted, image=found["Parameter"]["Value"])
+
+
+def _head_address(record: Record) -> str:
+    said = _launcher("get-head-ip", record, quiet=True).split()
+    if not said:
+        raise SiafuError(f"Ray does not say where the head of {record.name!r} is")
+    return said[-1]
+
+
+def _launcher(command: str, record: Record, *options: str, quiet: bool = False) -> str:
+    """Call Ray's launcher; what it said, if that was to be kept."""
+    line = [*_RAY, command, str(records.yaml_of(record.name)), *options]
+    try:
+        ran = subprocess.run(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if quiet else sys.stderr,
+            stderr=subprocess.PIPE if quiet else None,
+            text=True,
+        )
+    except OSError as error:
+        raise BadInput(f"Ray's launcher cannot be called ({error.strerror})") from error
+    if ran.returncode != 0:
+        said = (ran.stderr or "").strip().splitlines()
+        why = f": {' '.join(said[-1].split())[:300]}" if said else ", see above"
+        after = (
+            ""
+            if command == "down"
+            else f"; 'siafu cluster down --name {shlex.quote(record.name)}' ends what was started"
+        )
+        raise SiafuError(f"'ray {command}' failed with code {ran.returncode}{why}{after}")
+    return ran.stdout or ""

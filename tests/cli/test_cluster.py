@@ -1,0 +1,111 @@
+"""`siafu cluster`."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from siafu.launch import record as records
+from siafu.launch.record import Record
+from tests.cli.command import Siafu
+
+pytest.importorskip("ray", reason="Ray is not installed: siafu cluster is a layer around it")
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIAFU_STATE", str(tmp_path / "state"))
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.slow
+def test_a_cluster_on_this_machine_comes_up_is_seen_and_goes(siafu: Siafu, tmp_path: Path) -> None:
+    up = siafu("cluster", "up", on="local", machines=2, json=True)
+    assert up.code == 0, up.err
+    try:
+        record = records.get("siafu")
+        address = record.address
+        assert up.json()["address"] == address
+        assert up.err.splitlines()[-1].startswith("next: siafu train STORE --cluster ")
+        assert "is up already" in siafu.refused("cluster", "up", on="local")
+
+        found = siafu("cluster", "status", json=True).json()
+        assert [each["head"] for each in found["machines"]] == [True, False]
+        assert all(each["cores"] >= 1 and each["memory_bytes"] > 0 for each in found["machines"])
+        assert found["runs"] == []
+        assert (
+            siafu("cluster", "status", cluster=address).out.splitlines()[0].startswith(f"{address}: 2 nodes")
+        )
+    finally:
+        down = siafu("cluster", "down")
+    assert down.code == 0, down.err
+    assert not any(Path(f"/proc/{each['pid']}").exists() for each in record.processes)
+    assert record.scratch is not None
+    assert not Path(record.scratch).exists()
+    assert "no cluster 'siafu'" in siafu.refused("cluster", "status")
+
+
+def test_a_dry_run_shows_the_whole_file_and_starts_nothing(siafu: Siafu) -> None:
+    ended = siafu("cluster", "up", on="ssh", hosts="a,b,c", user="me", dry_run=True)
+    assert yaml.safe_load(ended.out)["provider"]["worker_ips"] == ["b", "c"]
+    ended = siafu("cluster", "up", on="aws-spot", region="eu-west-1", machines=5, dry_run=True)
+    assert yaml.safe_load(ended.out)["max_workers"] == 4
+    assert records.find("siafu") is None
+
+
+def test_a_dry_run_on_this_machine_shows_the_commands(siafu: Siafu) -> None:
+    head, *others = siafu("cluster", "up", on="local", machines=3, dry_run=True).out.splitlines()
+    assert head.startswith("ray start --block")
+    assert "--head" in head
+    assert len(others) == 2
+    assert all("--address=" in line for line in others)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"on": "mars"}, "--on is 'mars': choose one of local, ssh, aws, aws-spot"),
+        ({"on": "ssh"}, "needs --hosts"),
+        ({"on": "ssh", "hosts": "a,b", "machines": 2}, "--machines says nothing of a cluster --on ssh"),
+        ({"on": "ssh", "hosts": "a b"}, "'a b' is no host"),
+        ({"on": "local", "hosts": "a"}, "--hosts says nothing of a cluster --on local"),
+        ({"on": "local", "machines": 0}, "--machines is 0"),
+        ({"on": "local", "name": "No Name"}, "--name 'No Name'"),
+        ({"on": "aws"}, "name a region with --region"),
+        ({"on": "aws", "region": "eu-west-1", "instance": "large"}, "--instance 'large'"),
+        ({"on": "aws", "region": "eu-west-1", "key": "nowhere"}, "there is no file nowhere"),
+    ],
+)
+def test_bad_options_are_one_line(siafu: Siafu, options: dict[str, object], why: str) -> None:
+    assert why in siafu.refused("cluster", "up", **options, dry_run=True)
+
+
+@pytest.mark.parametrize("command", ["status", "down"])
+def test_a_cluster_that_was_not_started_is_one_line(siafu: Siafu, command: str) -> None:
+    assert "'siafu cluster up' starts one" in siafu.refused("cluster", command)
+    records.write(Record("bees", "ssh", 2, head="a", user="me"))
+    assert "there are bees" in siafu.refused("cluster", command)
+
+
+def test_a_cluster_whose_processes_have_ended_is_told(siafu: Siafu, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    gone = {"pid": 2**22 + 1, "started": 1}
+    records.write(Record("siafu", "local", 1, address="127.0.0.1:1", processes=[gone], scratch=str(scratch)))
+    assert "has ended" in siafu.refused("cluster", "status")
+    assert siafu("cluster", "down", json=True).json()["name"] == "siafu"
+    assert not scratch.exists()
+
+
+def test_a_cluster_of_a_name_that_is_taken_is_not_started(siafu: Siafu) -> None:
+    records.write(Record("ants", "ssh", 2, head="a", user="me"))
+    for options in ({"on": "ssh", "hosts": "a,b"}, {"on": "local"}):
+        assert "is up already" in siafu.refused("cluster", "up", name="ants", **options)
+
+
+def test_a_damaged_record_is_told(siafu: Siafu) -> None:
+    records.write(Record("siafu", "local", 1))
+    (records.directory_of("siafu") / "cluster.json").write_text(json.dumps({"ants": 1}))
+    assert "is damaged" in siafu.refused("cluster", "status")
