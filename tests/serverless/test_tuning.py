@@ -38,10 +38,10 @@ def test_while_graph_tasks_wait_there_are_fewer(clock: list[float]) -> None:
     found = Tuning(first=4, limit=8)
     found.graph_queue(waiting=3)
     found.tensor_queue(waiting=1, running=4)
-    for _ in range(2):
+    for _ in range(12):
         clock[0] += 1.0
         count = found.end_epoch()
-    assert count == 2
+    assert count < 4
 
 
 def test_an_epoch_is_judged_by_the_shares_of_its_time(clock: list[float]) -> None:
