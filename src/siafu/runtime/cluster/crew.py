@@ -8,7 +8,7 @@ from siafu.graph.partition.reads import Reads
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.cluster.graph_host import Bounds, Share
-from siafu.runtime.cluster.post import Member
+from siafu.runtime.cluster.member import Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,6 @@ class Server(Protocol):
     def join(self, setup: Setup, members: Sequence[Member]) -> None:
         """Be a server of the run from now on."""
 
-    def meet(self, members: Sequence[Member]) -> None:
-        """Somebody was replaced."""
-
     def stop(self) -> None:
         """End in good order."""
 
@@ -68,9 +65,9 @@ class Crew(Protocol):
         """Start servers: which, and which life of each."""
 
     def replace(self, server: Address, life: int, *, elsewhere: bool) -> Server:
-        """Start one in place of a lost one.
+        """Start one in place of a lost one; one that is lost before it is there raises `ServerLost`.
 
-        elsewhere: not on the machine where it was: that cannot be reached
+        elsewhere: on another machine than where it was, if there is one: that cannot be reached
         """
 
     def losses(self) -> list[Loss]:

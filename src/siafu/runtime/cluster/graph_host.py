@@ -1,6 +1,7 @@
 """GraphHost: a graph server as a process of its own."""
 
-from collections import Counter, defaultdict
+import threading
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import entry_priority
 from siafu.runtime.cluster.host import Host, arrays, tensors_of
 from siafu.runtime.cluster.letters import Letter
-from siafu.runtime.cluster.post import Member
+from siafu.runtime.cluster.member import Member
 from siafu.runtime.cluster.requests import ReportWanted, WeightsSent, WeightsWanted
 from siafu.runtime.local.pool import Pool, Urgency
 from siafu.server.edges import ServerEdges
@@ -69,8 +70,10 @@ class _Ready:
 class GraphHost(Host):
     """A graph server: its part of the graph, a pool of threads, and the versions of the weights that its tasks use."""
 
-    def __init__(self, address: Address, life: int, machine: str, plan: Plan, threads: int) -> None:
-        super().__init__(address, life, machine)
+    def __init__(
+        self, address: Address, life: int, machine: str, plan: Plan, threads: int, **options: float
+    ) -> None:
+        super().__init__(address, life, machine, **options)
         self._plan = plan
         blueprint = plan.blueprint()
         self._edges: ServerEdges = blueprint.edges(address.index)
@@ -85,6 +88,8 @@ class GraphHost(Host):
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self._fresh = plan.options.mode == "async"
         self._bytes_scattered = 0
+        self._aside: deque[tuple[Address, Letter]] | None = None
+        self._turn = threading.Lock()
 
     def share(self) -> Share:
         """What it has, in numbers."""
@@ -120,6 +125,31 @@ class GraphHost(Host):
     def close(self) -> None:
         self._pool.close()
         super().close()
+
+    def _hear(self, sender: Address, letter: Letter) -> None:
+        # A beginning waits for the tasks that run, however long they take. The post must not: who does not answer is
+        # taken for dead. So a thread of its own begins, and what comes meanwhile waits its turn.
+        with self._turn:
+            if self._aside is not None:
+                self._aside.append((sender, letter))
+                return
+            if isinstance(letter.event, Begin):
+                self._aside = deque([(sender, letter)])
+                threading.Thread(target=self._hear_aside, name="siafu-begin", daemon=True).start()
+                return
+        super()._hear(sender, letter)
+
+    def _hear_aside(self) -> None:
+        try:
+            while True:
+                with self._turn:
+                    if not self._aside:
+                        self._aside = None
+                        return
+                    sender, letter = self._aside.popleft()
+                super()._hear(sender, letter)
+        except BaseException as error:  # handed to who waits for the run
+            self.fail(error)
 
     def _begin(self, begin: Begin, letter: Letter) -> None:
         # Nothing may be written to the tables on behalf of an earlier incarnation once this one has begun.
@@ -223,6 +253,7 @@ class GraphHost(Host):
         done = self._worker.run(task, self._weights[what.version])
         with self._lock:
             self._users[what.version] -= 1
+            self._users += Counter()  # those that nothing uses any more leave
             for phase, gradients in done.gradients.items():
                 self._gradients[task.epoch, PhaseId(phase), task.interval] = gradients
         self.deliver(TaskDone(incarnation, task, done.measures))

@@ -18,12 +18,14 @@ from siafu.pipeline.events import Begin, Event
 from siafu.pipeline.ids import RUN, Address, Incarnation
 from siafu.pipeline.instructions import Instruction
 from siafu.runtime.cluster.letters import Letter
-from siafu.runtime.cluster.post import Member, Post
+from siafu.runtime.cluster.member import Member
+from siafu.runtime.cluster.post import Post
 from siafu.runtime.cluster.requests import (
     Alive,
     Failed,
     Leaving,
     LogLine,
+    Replaced,
     Report,
     ReportWanted,
     Unreachable,
@@ -47,10 +49,14 @@ class Host(ABC):
     """A server that lives until it is told to stop, fails, or is left alone by the driver.
 
     The machine is used by one thread at a time: the post's, or one that has a result.
+
+    alone_after: seconds without a word from the driver until it ends
     """
 
-    def __init__(self, address: Address, life: int, machine: str) -> None:
-        self.address = address
+    def __init__(
+        self, address: Address, life: int, machine: str, *, alone_after: float = DRIVER_SILENT_SECONDS
+    ) -> None:
+        self.address, self._alone_after = address, alone_after
         self.post = Post(address, life, machine, self._hear, self.fail, self._stuck)
         self._machine: Machine | None = None
         self._lock = threading.Lock()
@@ -77,7 +83,7 @@ class Host(ABC):
             try:
                 ended = self._ended.get(timeout=1.0)
             except queue.Empty:
-                if self.post.silence(RUN) < DRIVER_SILENT_SECONDS:
+                if self.post.silence(RUN) < self._alone_after:
                     continue
                 ended = None
             self.close()
@@ -119,6 +125,8 @@ class Host(ABC):
         match letter.event:
             case Alive():
                 pass
+            case Replaced() as replaced:
+                self.post.meet([replaced.member])
             case ReportWanted() as wanted:
                 with self._lock:
                     counters, tensors = self._report(wanted)
@@ -146,9 +154,9 @@ class Host(ABC):
                 for instruction in self._machine.handle(first):
                     self._obey(instruction, came)
 
-    def _stuck(self, server: Address, seconds: float) -> None:
-        if server != RUN:
-            self.send(RUN, Unreachable(self.incarnation, self.address, server, seconds))
+    def _stuck(self, member: Member, seconds: float) -> None:
+        if member.address != RUN:
+            self.send(RUN, Unreachable(self.incarnation, self.address, member.address, member.life, seconds))
 
     @abstractmethod
     def _obey(self, what: Instruction, came: Letter) -> None:

@@ -4,8 +4,10 @@ Between machines letters go over TCP, encrypted, and only those who prove a key 
 they go through a socket in a directory that is the user's alone. Every letter bears the *life* of its sender: when a
 server is replaced, the roster has a new life in its place, and what the old one says is refused, however late it comes.
 
-A letter is kept until it is acknowledged, and all that were not are sent again when nothing is heard for a while. Who
-gets letters takes them in the order of their numbers, and no number twice.
+A letter is kept until it is acknowledged. Who gets letters takes them in the order of their numbers, and no number
+twice. When none was acknowledged for a while, the other is asked what it has: a question travels behind the letters, so
+the answer tells which of them were lost, and only then are they sent again. However slow a link is, nothing is sent
+twice for that.
 """
 
 import os
@@ -22,46 +24,47 @@ from typing import Any
 
 import zmq
 
-from siafu.pipeline.ids import Address
+from siafu.pipeline.ids import Address, Incarnation
 from siafu.runtime.cluster.letters import Letter, Stamp, decode, encode
+from siafu.runtime.cluster.member import Member
+from siafu.runtime.cluster.requests import Alive
 from siafu.wire.doorman import Doorman
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.refusal import Refusal, Refusals
 
 LARGEST_FRAME = 1 << 31
-_AGAIN_SECONDS = 1.0  # without an answer until letters are sent again; doubled each time
-_LONGEST_AGAIN = 8.0
+_ASK_SECONDS = 1.0  # without an answer until the other is asked what it has
+_STALL_SECONDS = 1.0  # a turn that took longer says nothing of others: this process was busy, or paused
+_RETRY_SECONDS = 0.2  # from being turned away to the next try
+_END_SECONDS = 10.0
 _TURN_MS = 200
-_ANSWER = struct.Struct("<QQ")
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """Where a server listens.
-
-    machine: servers of one machine reach each other through `near`, others through `far` with `key`
-    """
-
-    address: Address
-    life: int
-    machine: str
-    far: str
-    near: str
-    key: str
+_ANSWER = struct.Struct(
+    "<QQq"
+)  # my life, how many of your letters I have, the number of the one that I answer
+_QUESTION = Letter(Alive(Incarnation(-1)))
 
 
 @dataclass(slots=True)
 class _Line:
-    """To one server: letters that it has not acknowledged, and how to reach it."""
+    """To one server: letters that it has not acknowledged, and how to reach it.
+
+    sent:  how many of `letters`, from the first, were sent through `socket`
+    next:  the next letter's number
+    moved: when it last got on
+    ask:   when to ask what the other has
+    asked: the number of the last question; questions count down from -1
+    until: the letters before this number were sent before it
+    """
 
     member: Member | None = None
     socket: Any = None
     letters: deque[tuple[int, Letter]] = field(default_factory=deque)
-    sent: int = 0  # how many of `letters`, from the first, were sent through `socket`
+    sent: int = 0
     next: int = 0
-    moved: float = 0.0  # when it last got on
-    again: float = 0.0  # when to send again
-    wait: float = _AGAIN_SECONDS
+    moved: float = 0.0
+    ask: float = 0.0
+    asked: int = 0
+    until: int = 0
 
 
 class Post:
@@ -70,7 +73,8 @@ class Post:
     machine: the address that others reach this machine at
     hear:    takes what comes
     failed:  hears of an error in `hear`; the post has ended then
-    stuck:   hears of a server that has acknowledged nothing for so many seconds, once a second
+    stuck:   hears of a server that has acknowledged nothing for so many seconds, once a second; one that was paused itself
+             does not complain of others
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class Post:
         machine: str,
         hear: Callable[[Address, Letter], None],
         failed: Callable[[BaseException], None],
-        stuck: Callable[[Address, float], None] = lambda server, seconds: None,
+        stuck: Callable[[Member, float], None] = lambda member, seconds: None,
     ) -> None:
         self.refusals = Refusals(f"post of {me}")
         self.bytes_out = 0
@@ -111,7 +115,8 @@ class Post:
         self._heard: dict[Address, float] = {}
         self._complained: dict[Address, float] = {}
         self._lock = threading.RLock()
-        self._stopping = False
+        self._stopping = self._closed = False
+        self._listened = time.monotonic()
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         self._woken, self._waker = reader, writer
@@ -134,7 +139,9 @@ class Post:
         self._stopping = True
         self._wake()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(_END_SECONDS)
+            if self._thread.is_alive():
+                return  # what it hears does not let it go, and the sockets are its own
         self._close()
 
     def meet(self, members: Iterable[Member]) -> None:
@@ -142,7 +149,7 @@ class Post:
         with self._lock:
             for member in members:
                 known = self._roster.get(member.address)
-                if known == member or member.address == self._me:
+                if member.address == self._me or (known is not None and known.life >= member.life):
                     continue
                 if known is not None:
                     self._doorman.dismiss(known.key)
@@ -151,7 +158,7 @@ class Post:
                 self._heard[member.address] = time.monotonic()
                 line = self._lines.setdefault(member.address, _Line())
                 line.letters = deque((number, letter) for number, (_, letter) in enumerate(line.letters))
-                line.next, line.sent, line.member = len(line.letters), 0, member
+                line.next, line.sent, line.until, line.member = len(line.letters), 0, 0, member
         self._wake()
 
     def send(self, to: Address, letter: Letter) -> None:
@@ -165,9 +172,9 @@ class Post:
         self._wake()
 
     def silence(self, server: Address) -> float:
-        """Seconds since a server was heard of."""
+        """For how many seconds nothing was heard of a server, though this one listened."""
         with self._lock:
-            return time.monotonic() - self._heard.get(server, time.monotonic())
+            return max(0.0, self._listened - self._heard.get(server, self._listened))
 
     # In the thread
 
@@ -175,6 +182,7 @@ class Post:
         try:
             while not self._stopping:
                 ready = dict(self._poller.poll(_TURN_MS))
+                self._forgive_stall()
                 if self._doorman.socket in ready:
                     self._doorman.answer()
                 if self._woken in ready:
@@ -182,13 +190,28 @@ class Post:
                 for listener in (self._far, self._near):
                     if listener in ready:
                         self._receive_all(listener)
+                self._forgive_stall()
                 with self._lock:
                     for address, line in list(self._lines.items()):
                         self._attend(address, line, ready)
+                    self._listened = time.monotonic()
                 self._complain()
         except BaseException as error:
             if not self._stopping:
                 self._failed(error)
+
+    def _forgive_stall(self) -> None:
+        """While this process did not listen, nobody was silent."""
+        with self._lock:
+            now = time.monotonic()
+            stalled = now - self._listened
+            if stalled < _STALL_SECONDS:
+                return
+            self._listened = now
+            for line in self._lines.values():
+                line.moved = min(now, line.moved + stalled)
+            for address, heard in self._heard.items():
+                self._heard[address] = min(now, heard + stalled)
 
     def _receive_all(self, listener: Any) -> None:
         for _ in range(64):  # then others have their turn
@@ -221,7 +244,7 @@ class Post:
             self._hear(stamp.sender, letter)
         with suppress(zmq.ZMQError):
             listener.send_multipart(
-                [bytes(identity.buffer), _ANSWER.pack(self._life, expected + new)], zmq.NOBLOCK
+                [bytes(identity.buffer), _ANSWER.pack(self._life, expected + new, stamp.number)], zmq.NOBLOCK
             )
 
     def _attend(self, address: Address, line: _Line, ready: dict[Any, int]) -> None:
@@ -231,22 +254,35 @@ class Post:
             self._connect(line)
         if line.socket.zmq in ready:
             self._hear_answers(address, line)
+        try:
+            self._send_all(line)
+        except zmq.Again:
+            # The other would not have this one: it had not met it. A socket that was turned away does not try again.
+            if time.monotonic() - line.socket.since > _RETRY_SECONDS:
+                self._connect(line)
+
+    def _send_all(self, line: _Line) -> None:
         now = time.monotonic()
-        if line.sent and line.letters and now >= line.again:
-            line.sent = 0
-            line.wait = min(2 * line.wait, _LONGEST_AGAIN)
-            line.again = now + line.wait
-        elif line.sent < len(line.letters) and line.sent == 0:
-            line.again = now + line.wait
+        if not line.sent:
+            line.ask = now + _ASK_SECONDS
+        elif line.letters and now >= line.ask:
+            line.ask = now + _ASK_SECONDS
+            line.asked -= 1
+            line.until = line.letters[line.sent - 1][0] + 1
+            self._push(line, line.asked, _QUESTION)
         while line.sent < len(line.letters):
-            number, letter = line.letters[line.sent]
-            frames = encode(Stamp(self._me, self._life, number), letter)
-            line.socket.zmq.send_multipart(frames, copy=False)
-            self.bytes_out += sum(map(len, frames))
+            self._push(line, *line.letters[line.sent])
             line.sent += 1
+
+    def _push(self, line: _Line, number: int, letter: Letter) -> None:
+        frames = encode(Stamp(self._me, self._life, number), letter)
+        line.socket.zmq.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        self.bytes_out += sum(map(len, frames))
 
     def _connect(self, line: _Line) -> None:
         assert line.member is not None
+        if line.socket is None or line.socket.member != line.member:
+            line.moved = time.monotonic()
         if line.socket is not None:
             self._poller.unregister(line.socket.zmq)
             line.socket.zmq.close(linger=0)
@@ -259,8 +295,8 @@ class Post:
             socket.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.public.encode())
             socket.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret.encode())
             socket.connect(line.member.far)
-        line.socket = _Socket(socket, line.member)
-        line.sent, line.wait, line.moved = 0, _AGAIN_SECONDS, time.monotonic()
+        line.socket = _Socket(socket, line.member, time.monotonic())
+        line.sent, line.until, line.ask = 0, 0, time.monotonic() + _ASK_SECONDS
         self._poller.register(socket, zmq.POLLIN)
 
     def _hear_answers(self, address: Address, line: _Line) -> None:
@@ -271,29 +307,31 @@ class Post:
                 return
             if len(answer) != _ANSWER.size:
                 continue
-            life, taken = _ANSWER.unpack(answer)
+            life, taken, answered = _ANSWER.unpack(answer)
             if line.member is None or life != line.member.life:
                 continue
-            self._heard[address] = line.moved = time.monotonic()
-            line.wait = _AGAIN_SECONDS
-            line.again = line.moved + line.wait
+            now = time.monotonic()
+            self._heard[address] = now
             while line.letters and line.letters[0][0] < taken:
                 line.letters.popleft()
                 line.sent = max(0, line.sent - 1)
+                line.moved, line.ask = now, now + _ASK_SECONDS
+            if answered == line.asked and taken < line.until:
+                line.sent = line.until = 0  # they were lost on the way
 
     def _complain(self) -> None:
         """Tell of servers that take nothing."""
         now = time.monotonic()
         with self._lock:
             late = [
-                (address, now - line.moved)
-                for address, line in self._lines.items()
-                if line.letters and line.member is not None and now - line.moved > _AGAIN_SECONDS
+                (line.member, now - line.moved)
+                for line in self._lines.values()
+                if line.letters and line.member is not None and now - line.moved > _ASK_SECONDS
             ]
-        for address, seconds in late:
-            if now - self._complained.get(address, 0.0) > 1.0:
-                self._complained[address] = now
-                self._stuck(address, seconds)
+        for member, seconds in late:
+            if now - self._complained.get(member.address, 0.0) > 1.0:
+                self._complained[member.address] = now
+                self._stuck(member, seconds)
 
     def _listener(self) -> Any:
         socket = self._context.socket(zmq.ROUTER)
@@ -301,11 +339,15 @@ class Post:
         return socket
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError, OSError):
-            os.write(self._waker, b"\0")
+        with self._lock, suppress(BlockingIOError):
+            if not self._closed:  # else the number may be another file's
+                os.write(self._waker, b"\0")
 
     def _close(self) -> None:
         with self._lock:
+            if self._closed:
+                return
+            self._closed = True
             for line in self._lines.values():
                 if line.socket is not None:
                     line.socket.zmq.close(linger=0)
@@ -313,8 +355,7 @@ class Post:
                 each.close(linger=0)
             self._context.term()
             for pipe in (self._woken, self._waker):
-                with suppress(OSError):
-                    os.close(pipe)
+                os.close(pipe)
         for path in [*self._directory.glob("*"), self._directory]:
             with suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
@@ -324,6 +365,7 @@ class Post:
 class _Socket:
     zmq: Any
     member: Member
+    since: float
 
 
 def _endure(socket: Any) -> None:

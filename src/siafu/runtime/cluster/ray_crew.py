@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.cluster.crew import Loss, Server, ServerLost
 from siafu.runtime.cluster.graph_host import Bounds, Share
-from siafu.runtime.cluster.post import Member
+from siafu.runtime.cluster.member import Member
 from siafu.server.plan import Plan, WeightPlan
 
 ROOM_SECONDS = 30.0
@@ -61,9 +62,6 @@ class RayServer:
         self._call("join", setup, list(members))
         self._serving = self._actor.serve.remote()
 
-    def meet(self, members: Sequence[Member]) -> None:
-        self._call("meet", list(members), seconds=10.0)
-
     def stop(self) -> None:
         self._actor.stop.remote()
 
@@ -104,6 +102,8 @@ class RayCrew:
         self._plan, self._model, self._threads = plan, model, threads
         self._servers: dict[Address, RayServer] = {}
         self._group: Any = None
+        self._lock = threading.Lock()
+        self._closed = False
         self._made = ray.remote(_Actor)
         self._common: Any = None
 
@@ -133,7 +133,26 @@ class RayCrew:
             self._greet(server)
         return dict(self._servers)
 
+    def _greet(self, server: RayServer) -> None:
+        try:
+            server.hello(ROOM_SECONDS + _CALL_SECONDS)
+        except ServerLost as lost:
+            raise SiafuError(f"{server.address} did not start: {lost}") from lost
+
     def replace(self, server: Address, life: int, *, elsewhere: bool) -> Server:
+        import ray
+
+        chosen = self._place_for(server, elsewhere=elsewhere)
+        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(chosen, soft=True)
+        with self._lock:
+            if self._closed:
+                raise ServerLost("the run is over")
+            fresh = self._servers[server] = self._start(server, life, strategy, num_cpus=0)
+        fresh.hello(ROOM_SECONDS + _CALL_SECONDS)
+        return fresh
+
+    def _place_for(self, server: Address, *, elsewhere: bool) -> str:
+        """The node with the fewest servers of this run; of equals the one where it was."""
         import ray
 
         lost = self._servers[server].node
@@ -141,21 +160,15 @@ class RayCrew:
         deadline = time.monotonic() + ROOM_SECONDS
         while True:
             alive = [each["NodeID"] for each in ray.nodes() if each["Alive"]]
-            choices = [each for each in alive if each != lost] if elsewhere else alive
-            if choices:
-                break
-            if time.monotonic() > deadline:
+            others = [each for each in alive if each != lost]
+            if choices := (others or alive) if elsewhere else alive:
+                return min(choices, key=lambda node: (crowd[node], node != lost))
+            if time.monotonic() > deadline or self._closed:
                 raise SiafuError(
                     f"no machine is left for {server} after {ROOM_SECONDS:.0f} s: add one to the cluster, and go on "
                     "with --resume"
                 )
             time.sleep(0.5)
-        chosen = min(choices, key=lambda node: (crowd[node], node != lost))
-        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(chosen, soft=True)
-        fresh = self._start(server, life, strategy, num_cpus=0)
-        self._servers[server] = fresh
-        self._greet(fresh)
-        return fresh
 
     def losses(self) -> list[Loss]:
         import ray
@@ -180,11 +193,13 @@ class RayCrew:
         serving = [each.serving for each in self._servers.values() if each.serving is not None]
         if serving:
             ray.wait(serving, num_returns=len(serving), timeout=max(0.0, deadline - time.monotonic()))
-        for server in self._servers.values():
-            server.kill()
+        with self._lock:
+            self._closed = True
+            for server in self._servers.values():
+                server.kill()
         if self._group is not None:
             ray.util.remove_placement_group(self._group)
-        self._servers, self._group = {}, None
+        self._group = None
 
     def _start(self, address: Address, life: int, strategy: Any, num_cpus: int | None = None) -> RayServer:
         graph = address.role == "graph"
@@ -199,12 +214,6 @@ class RayCrew:
         """What a weight server makes its store by."""
         plan = self._plan
         return None if address.role == "graph" else WeightPlan(plan.weights, plan.groups, plan.settings)
-
-    def _greet(self, server: RayServer) -> None:
-        try:
-            server.hello(ROOM_SECONDS + _CALL_SECONDS)
-        except ServerLost as lost:
-            raise SiafuError(f"{server.address} did not start: {lost}") from lost
 
 
 class _Actor:
@@ -244,9 +253,6 @@ class _Actor:
 
     def join(self, setup: Setup, members: list[Member]) -> None:
         self._host.join(setup, members)
-
-    def meet(self, members: list[Member]) -> None:
-        self._host.post.meet(members)
 
     def serve(self) -> None:
         """Until it is over."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from siafu.pipeline.events import Event
 from siafu.pipeline.ids import Address, Version
+from siafu.runtime.cluster.member import Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,19 @@ class Alive(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced(Event):
+    """Driver → server: from now on this is who is at its address."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
 class Unreachable(Event):
-    """Server → driver: another takes nothing from me."""
+    """Server → driver: another, in that life, takes nothing from me."""
 
     sender: Address
     server: Address
+    life: int
     seconds: float
 
 

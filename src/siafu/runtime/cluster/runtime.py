@@ -4,11 +4,11 @@ import json
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -25,7 +25,7 @@ from siafu.pipeline.events import (
     ServerGone,
     StopAsked,
 )
-from siafu.pipeline.ids import RUN, Address, Epoch, ServerId, Version
+from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, ServerId, Version
 from siafu.pipeline.instructions import (
     Instruction,
     RecordEpoch,
@@ -37,23 +37,27 @@ from siafu.pipeline.instructions import (
 )
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.setup import Setup
-from siafu.runtime.cluster.crew import Crew, Server, ServerLost
+from siafu.runtime.cluster.crew import Crew, Loss, Server, ServerLost
 from siafu.runtime.cluster.graph_host import Share
 from siafu.runtime.cluster.host import arrays, tensors_of
 from siafu.runtime.cluster.letters import Letter
-from siafu.runtime.cluster.post import Member, Post
+from siafu.runtime.cluster.logs import Logs
+from siafu.runtime.cluster.losses import MOST_LOSSES, Losses
+from siafu.runtime.cluster.member import Member
+from siafu.runtime.cluster.post import Post
 from siafu.runtime.cluster.requests import (
     Alive,
     Failed,
     Leaving,
     LogLine,
+    Replaced,
     Report,
     ReportWanted,
     Unreachable,
 )
 from siafu.runtime.cluster.weight_host import STATE, WEIGHT
 from siafu.runtime.counting import added
-from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Rewound, Snapshot
+from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
 from siafu.server.assembly import layout_of
 from siafu.server.plan import Plan
 from siafu.wire.tensors import Array
@@ -63,20 +67,8 @@ LOST_AFTER_SECONDS = 10.0
 
 _PULSE_SECONDS = 1.0
 _WATCH_SECONDS = 0.2
-_MOST_LOSSES = 5
-"""Of one server, without an epoch in between."""
-
 _NO_LIFE = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Gone:
-    """A server that is being replaced."""
-
-    server: Address
-    since: float
-    why: str
-    elsewhere: bool
+T = TypeVar("T")
 
 
 class _Collection:
@@ -117,20 +109,17 @@ class ClusterRuntime:
         self._saved = start
         self._saved_counters: dict[str, Any] = {}
         self._counters_at_begin: dict[str, Any] = {}
-        self._log, self._checkpoint_due, self._lost_after = log, checkpoint_due, lost_after
+        self._logs, self._checkpoint_due, self._lost_after = Logs(log), checkpoint_due, lost_after
         self._happened: queue.SimpleQueue[Happening | BaseException | None] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._best: dict[str, Tensor] | None = None
         self._collection: _Collection | None = None
         self._numbers = 0
+        self._waiting: deque[Event] = deque()
+        self._delivering = False
         self._stop_wanted = self._over = False
-        self._lives: dict[Address, int] = {}
-        self._gone: dict[Address, _Gone] = {}
-        self._replaced: list[_Gone] = []
+        self._losses = Losses()
         self._leaving: dict[Address, str] = {}
-        self._losses_in_a_row: dict[Address, int] = {}
-        self._rewound: tuple[Epoch, Epoch] | None = None
-        self._lost_counters: dict[str, Any] = {}
         self._final_counters: dict[str, Any] = {}
         self._recorded = Epoch(start.epochs)
         self._post = Post(RUN, _NO_LIFE, crew.machine, self._hear, self._happened.put)
@@ -147,18 +136,33 @@ class ClusterRuntime:
         options = self._plan.options
         graph = [Address("graph", ServerId(each)) for each in range(self._plan.partition.parts)]
         weight = [Address("weight", ServerId(each)) for each in range(options.weight_servers)]
-        self._lives = dict.fromkeys([*graph, *weight], 1)
-        self.servers = self._crew.employ(self._lives.items())
-        shares = {address: self.servers[address].share() for address in graph}
+        self.servers = self._crew.employ(self._losses.employ([*graph, *weight]).items())
+        shares = {address: self._surely(address, lambda server: server.share()) for address in graph}
         self._bounds = [shares[address].bounds for address in graph]
-        reads = [self.servers[address].reads(self._bounds) for address in graph]
+        reads = [self._surely(address, lambda server: server.reads(self._bounds)) for address in graph]
         together = Reads(*(np.concatenate([each[way] for each in reads]) for way in range(2)))
         self._setup = self._plan.setup(layout_of(together, self._bounds))
         self._run = self._make_machine(self._setup)
-        for server in self.servers.values():
-            server.join(self._setup, self._members())
+        for address in (*graph, *weight):
+            self._surely(address, lambda server: server.join(self._setup, self._members()))
         self._post.meet(self._members())
         return shares
+
+    def _surely(self, address: Address, call: Callable[[Server], T]) -> T:
+        """Have a server answer before the run begins; one that is lost is replaced."""
+        while True:
+            try:
+                return call(self.servers[address])
+            except ServerLost as lost:
+                self._losses.lose(address, self._losses.life(address), str(lost), elsewhere=False)
+                if self._losses.too_many(address):
+                    raise self._hopeless(address, str(lost)) from lost
+            with suppress(ServerLost):
+                self.servers[address] = self._crew.replace(
+                    address, self._losses.life(address), elsewhere=False
+                )
+                self._announce(self.servers[address].member)
+            self._losses.back(address)
 
     def events(self) -> Iterator[Happening]:
         """Run; every epoch's record, every checkpoint, every loss, and last the outcome.
@@ -171,7 +175,8 @@ class ClusterRuntime:
             self._post.start()
             watch.start()
             with self._lock:
-                self._obey_all(self._run.begin())
+                for instruction in self._run.begin():
+                    self._obey(instruction)
             while True:
                 happened = self._happened.get()
                 if isinstance(happened, BaseException):
@@ -205,13 +210,18 @@ class ClusterRuntime:
     # What the run's machine says
 
     def _deliver(self, event: Event) -> None:
+        """Give an event to the run's machine, and do what it says; what follows from that comes after it."""
         with self._lock:
-            if not self._over:
-                self._obey_all(self._run.handle(event))
-
-    def _obey_all(self, instructions: list[Instruction]) -> None:
-        for each in instructions:
-            self._obey(each)
+            self._waiting.append(event)
+            if self._delivering:
+                return
+            self._delivering = True
+            try:
+                while self._waiting and not self._over:
+                    for instruction in self._run.handle(self._waiting.popleft()):
+                        self._obey(instruction)
+            finally:
+                self._delivering = False
 
     def _obey(self, what: Instruction) -> None:
         match what:
@@ -245,7 +255,7 @@ class ClusterRuntime:
     def _record(self, what: RecordEpoch) -> None:
         now = time.perf_counter()
         self._recorded = Epoch(what.epoch + 1)
-        self._losses_in_a_row.clear()
+        self._losses.epoch_ended()
         self._happened.put(
             EpochRecord(what.epoch, what.training, what.evaluation, now - self._marked, 0.0, {})
         )
@@ -287,7 +297,12 @@ class ClusterRuntime:
         counters = added(self._counters_at_begin, found.counters)
         counters.pop("busy_seconds", None)
         return Snapshot(
-            epochs, found.version, found.weights, found.optimizer, counters | self._lost_counters, self._best
+            epochs,
+            found.version,
+            found.weights,
+            found.optimizer,
+            counters | self._losses.counters,
+            self._best,
         )
 
     def _save(self, epochs: Epoch, found: _Collection) -> None:
@@ -297,7 +312,7 @@ class ClusterRuntime:
         self._deliver(CheckpointSaved(self._run.incarnation, epochs))
         leaving, self._leaving = self._leaving, {}
         for server, why in leaving.items():
-            self._lose(server, why, elsewhere=True)
+            self._lose(server, self._losses.life(server), why, elsewhere=True)
 
     def _end(self, stop: Stop, found: _Collection) -> None:
         last = self._snapshot(stop.epochs, found)
@@ -315,11 +330,11 @@ class ClusterRuntime:
             case Report() as report:
                 self._reported(report, letter)
             case LogLine() as line:
-                self._write_log(line.sender, line.text)
+                self._logs.write(line.sender, line.text)
             case Unreachable() as complaint:
                 if complaint.seconds > self._lost_after:
                     why = f"{complaint.sender} could not reach it for {complaint.seconds:.0f} s"
-                    self._lose(complaint.server, why, elsewhere=True)
+                    self._lose(complaint.server, complaint.life, why, elsewhere=True)
             case Leaving() as leaving:
                 self._expect_to_lose(leaving.sender, leaving.why)
             case Failed() as failed:
@@ -343,8 +358,7 @@ class ClusterRuntime:
             while not self._over:
                 time.sleep(_WATCH_SECONDS)
                 for loss in self._crew.losses():
-                    if self._lives.get(loss.server) == loss.life:
-                        self._note_loss(loss.server, loss.why, final=loss.final, given=loss.given)
+                    self._note_loss(loss)
                 now = time.monotonic()
                 if now - pulse > _PULSE_SECONDS:
                     pulse = now
@@ -354,85 +368,96 @@ class ClusterRuntime:
 
     def _take_pulse(self) -> None:
         with self._lock:
-            present = [each for each in self.servers if each not in self._gone]
+            present = {
+                each: self._losses.life(each) for each in self.servers if not self._losses.is_gone(each)
+            }
             alive = Letter(Alive(self._run.incarnation))
-        for address in present:
+        for address, life in present.items():
             self._post.send(address, alive)
             silence = self._post.silence(address)
             if silence > self._lost_after:
-                self._lose(address, f"no word from it for {silence:.0f} s", elsewhere=True)
+                self._lose(address, life, f"no word from it for {silence:.0f} s", elsewhere=True)
 
-    def _note_loss(self, server: Address, why: str, *, final: bool, given: bool) -> None:
-        if self._over:
-            return
-        if final:
-            self._happened.put(BadInput(why) if given else SiafuError(f"{server} failed: {why}"))
+    def _note_loss(self, loss: Loss) -> None:
+        with self._lock:
+            if self._over or loss.life != self._losses.life(loss.server):
+                return
+        if loss.final:
+            self._happened.put(
+                BadInput(loss.why) if loss.given else SiafuError(f"{loss.server} failed: {loss.why}")
+            )
         else:
-            self._lose(server, why, elsewhere=False)
+            self._lose(loss.server, loss.life, loss.why, elsewhere=False)
 
-    def _lose(self, server: Address, why: str, *, elsewhere: bool) -> None:
+    def _lose(self, server: Address, life: int, why: str, *, elsewhere: bool) -> None:
         """A server is gone, or as good as gone: go back to what was saved, and have another in its place."""
         with self._lock:
-            if self._over or server in self._gone:
+            if self._over or not self._losses.lose(server, life, why, elsewhere=elsewhere):
                 return
-            self._gone[server] = _Gone(server, time.monotonic(), why, elsewhere)
-            self._losses_in_a_row[server] = self._losses_in_a_row.get(server, 0) + 1
-            if self._losses_in_a_row[server] > _MOST_LOSSES:
-                self._happened.put(
-                    SiafuError(
-                        f"{server} was lost {_MOST_LOSSES + 1} times without an epoch in between, last: {why}; "
-                        "see its log in the run's directory, and go on with --resume"
-                    )
-                )
+            self._logs.write(server, f"lost: {why}")
+            if self._losses.too_many(server):
+                self._happened.put(self._hopeless(server, why))
                 return
-            self._write_log(server, f"lost: {why}")
             self._collection = None
+            self._leaving.pop(server, None)
             self._deliver(ServerGone(self._run.incarnation, server))
+
+    def _hopeless(self, server: Address, why: str) -> SiafuError:
+        return SiafuError(
+            f"{server} was lost {MOST_LOSSES + 1} times without an epoch in between, last: {why}; "
+            "see its log in the run's directory, and go on with --resume"
+        )
 
     def _expect_to_lose(self, server: Address, why: str) -> None:
         """A server will be taken away soon: save, and then replace it, so that nothing is lost."""
         with self._lock:
-            if self._over or server in self._gone:
+            if self._over or self._losses.is_gone(server):
                 return
             self._leaving[server] = why
-            self._write_log(server, why)
+            self._logs.write(server, why)
             self._deliver(CheckpointAsked(self._run.incarnation))
 
     def _rewind(self, epochs: Epoch) -> None:
-        before = self._rewound[0] if self._rewound else self._recorded
-        self._rewound = before, epochs
+        self._losses.rewind(self._recorded, epochs)
         self._recorded = epochs
         self._counters_at_begin = dict(self._saved_counters)
         self._best = None if self._saved.best is None else dict(self._saved.best)
 
     def _replace(self, server: Address) -> None:
         """Start another; the rest of the run waits for it. In a thread of its own."""
+        with self._lock:
+            gone, old = self._losses.gone(server), self.servers[server]
         try:
-            with self._lock:
-                self._lives[server] += 1
-                life, old, gone = self._lives[server], self.servers[server], self._gone[server]
             old.kill()
-            fresh = self._crew.replace(server, life, elsewhere=gone.elsewhere)
-            if server.role == "graph":
-                fresh.share()
-                fresh.reads(self._bounds)
-            with self._lock:
-                self.servers[server] = fresh
-                others = [each for address, each in self.servers.items() if address not in self._gone]
-            fresh.join(self._setup, self._members())
-            for each in others:
-                with suppress(ServerLost):  # it is missed by others, or will be
-                    each.meet([fresh.member])
-            self._post.meet([fresh.member])
-            with self._lock:
-                self._replaced.append(self._gone.pop(server))
-            fresh.meet(self._members())  # others may have been replaced meanwhile
+            fresh = self._crew.replace(server, gone.life, elsewhere=gone.elsewhere)
+            self._introduce(server, fresh)
         except ServerLost as lost:
             with self._lock:
-                self._gone.pop(server, None)
-            self._lose(server, str(lost), elsewhere=False)
+                self._losses.back(server)
+                self._lose(server, gone.life, str(lost), elsewhere=False)
         except BaseException as error:
             self._happened.put(error)
+
+    def _introduce(self, server: Address, fresh: Server) -> None:
+        """Make it and the others known to each other; the others first, so that none turns it away."""
+        if server.role == "graph" and fresh.share().bounds != self._bounds[server.index]:
+            raise SiafuError(f"{server} was lost, and the store is another by now: go on with --resume")
+        with self._lock:
+            self.servers[server] = fresh
+            self._announce(fresh.member)
+        fresh.join(self._setup, self._members())
+        with self._lock:
+            again = self._losses.back(server)
+        if again is not None:
+            raise ServerLost(again)
+
+    def _announce(self, member: Member) -> None:
+        """Tell all the others. Who is being replaced itself finds the letter when it begins."""
+        self._post.meet([member])
+        replaced = Letter(Replaced(Incarnation(-1), member))
+        for address in self.servers:
+            if address != member.address:
+                self._post.send(address, replaced)
 
     def _members(self) -> list[Member]:
         with self._lock:
@@ -440,32 +465,9 @@ class ClusterRuntime:
 
     def _note_recovered(self) -> None:
         """All servers are there and go on."""
-        if self._rewound is None:
-            return
-        before, epochs = self._rewound
-        now = time.monotonic()
-        told = [
-            f"{each.server} was lost ({each.why}) and replaced in {now - each.since:.1f} s"
-            for each in self._replaced
-        ]
-        slowest = max((now - each.since for each in self._replaced), default=0.0)
-        self._lost_counters = {
-            "servers_lost": self._lost_counters.get("servers_lost", 0) + len(told),
-            "epochs_lost": self._lost_counters.get("epochs_lost", 0) + before - epochs,
-            "recovery_seconds": max(self._lost_counters.get("recovery_seconds", 0.0), slowest),
-        }
-        again = "" if before == epochs else f"; epochs {epochs + 1} to {before} are trained again"
-        self._happened.put(Rewound(epochs, "; ".join(told) + again))
-        self._rewound, self._replaced = None, []
-        self._marked = time.perf_counter()
-
-    def _write_log(self, server: Address, text: str) -> None:
-        if self._log is None:
-            return
-        self._log.mkdir(parents=True, exist_ok=True)
-        stamp = time.strftime("%H:%M:%S")
-        with (self._log / f"{server.role}-{server.index}.log").open("a") as file:
-            file.write(f"{stamp} {text}\n")
+        if (rewound := self._losses.recovered()) is not None:
+            self._happened.put(rewound)
+            self._marked = time.perf_counter()
 
 
 def describe(shares: Mapping[Address, Share], servers: Mapping[Address, Server]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from siafu.errors import SiafuError
 from siafu.pipeline.events import (
     Begin,
     BestKept,
@@ -29,7 +30,7 @@ from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import Counts, WeightServer
 from siafu.runtime.cluster.host import Host, arrays, tensors_of
 from siafu.runtime.cluster.letters import Letter
-from siafu.runtime.cluster.post import Member
+from siafu.runtime.cluster.member import Member
 from siafu.runtime.cluster.requests import ReportWanted, WeightsSent, WeightsWanted
 from siafu.weights.store import WeightStore
 from siafu.wire.tensors import Array
@@ -44,9 +45,14 @@ class WeightHost(Host):
     """
 
     def __init__(
-        self, address: Address, life: int, machine: str, make_store: Callable[[Setup, int], WeightStore]
+        self,
+        address: Address,
+        life: int,
+        machine: str,
+        make_store: Callable[[Setup, int], WeightStore],
+        **options: float,
     ) -> None:
-        super().__init__(address, life, machine)
+        super().__init__(address, life, machine, **options)
         self._make_store = make_store
         self._arrived: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self._given: set[tuple[Address, Version]] = set()
@@ -80,10 +86,11 @@ class WeightHost(Host):
 
     def _give(self, wanted: WeightsWanted) -> None:
         with self._lock:
-            if wanted.version in self._store.versions:
-                weights = arrays(self._store.weights(wanted.version))
-                self._given.add((wanted.sender, wanted.version))
-                self.send(wanted.sender, WeightsSent(self.incarnation, wanted.version), weights)
+            if wanted.version not in self._store.versions:
+                raise SiafuError(f"{wanted.sender} wants version {wanted.version}, which is not held for it")
+            weights = arrays(self._store.weights(wanted.version))
+            self._given.add((wanted.sender, wanted.version))
+            self.send(wanted.sender, WeightsSent(self.incarnation, wanted.version), weights)
 
     def _obey(self, what: Instruction, came: Letter) -> None:
         match what:
