@@ -120,7 +120,9 @@ class Results:
 def dispatching(invoker: InThreads, **options: Any) -> Iterator[tuple[Dispatch, Results]]:
     results = Results()
     given = {"where": "a test", "count": 2, "spares": 1, "wait": 0.01, **options}
-    dispatch = Dispatch(invoker, ControllerOptions(**given), PRICES, {1: WEIGHTS}.get, results.fail)
+    dispatch = Dispatch(
+        invoker, ControllerOptions(**given), PRICES, {1: WEIGHTS}.get, results.fail, listen="127.0.0.1"
+    )
     dispatch.start()
     try:
         yield dispatch, results

@@ -24,6 +24,7 @@ from siafu.serverless.payload import Endpoint, Payload
 from siafu.serverless.tuning import Tuning
 from siafu.serverless.weight_desk import WeightDesk
 from siafu.wire.keys import Keys, make_keys
+from siafu.wire.near import NearDirectory
 from siafu.wire.tensors import Array, Tensors
 from siafu.wire.zeromq import ZmqListener
 
@@ -46,7 +47,8 @@ class Dispatch:
     held:     the weights of a version, by name; None: it is not held
     failed:   hears of what ends the run, in the loop's thread
     tuning:   chooses how many Lambdas there are; None: as many as `options` say
-    host:     the address of this machine as Lambdas reach it; `listen`: the one to listen at
+    listen:   the address to listen at; None: Lambdas are processes of this machine, and come through a socket of its own
+    host:     the address of this machine as Lambdas reach it
     tasks_per_invocation: 0: no limit
     keep_bytes: how much each Lambda may keep of rows that never change
     """
@@ -61,7 +63,7 @@ class Dispatch:
         *,
         tuning: Tuning | None = None,
         host: str = "127.0.0.1",
-        listen: str = "127.0.0.1",
+        listen: str | None = None,
         tasks_per_invocation: int = 0,
         streaming: bool = True,
         keep_bytes: int = 0,
@@ -72,9 +74,14 @@ class Dispatch:
         self._tasks_per_invocation, self._streaming = tasks_per_invocation, streaming
         self._run = uuid.uuid4().hex
         self._keys = make_keys()
-        self._listener = ZmqListener(self._keys, f"tcp://{listen}:*")
-        port = self._listener.address.rsplit(":", 1)[1]
-        self._here = Endpoint(f"tcp://{host}:{port}", self._keys.public)
+        self._near = NearDirectory() if listen is None else None
+        if self._near is not None:
+            self._listener = ZmqListener(None, self._near.address("desk"))
+            address = self._listener.address
+        else:
+            self._listener = ZmqListener(self._keys, f"tcp://{listen}:*")
+            address = f"tcp://{host}:{self._listener.address.rsplit(':', 1)[1]}"
+        self._here = Endpoint(address, self._keys.public)
         self._controller = Controller(options, hashed_jitter(self._run))
         self._keep_bytes = keep_bytes
         self._desk = TaskDesk(self._run, self._listener.send, self._heard, keep_bytes=keep_bytes)
@@ -107,6 +114,8 @@ class Dispatch:
         self._loop.stop()
         self._invoker.stop()
         self._listener.close()
+        if self._near is not None:
+            self._near.remove()
 
     def submit(
         self, assignment: Callable[[TaskId], Assignment], kind: str, priority: Priority, done: Done
@@ -187,7 +196,7 @@ class Dispatch:
         keys = self._slot_keys.setdefault(slot, make_keys())
         self._listener.admit(keys.public)
         self._running.add(invocation)
-        self._desk.expect(invocation, keys.public)
+        self._desk.expect(invocation, keys.public if self._near is None else "")
         payload = Payload(
             self._run,
             invocation,

@@ -19,7 +19,7 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         check_key(self.key)
-        if not self.address.startswith(("tcp://", "inproc://")):
+        if not self.address.startswith(("tcp://", "ipc://", "inproc://")):
             raise BadInput(f"a server at {self.address!r}: addresses look like tcp://HOST:PORT")
 
 

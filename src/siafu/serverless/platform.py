@@ -25,7 +25,8 @@ class Platform(Protocol):
 
     name:     for options and summaries
     where:    for messages
-    host:     this machine's address as Lambdas reach it; `listen`: the one to listen at, which may be "0.0.0.0"
+    host:     this machine's address as Lambdas reach it
+    listen:   the address to listen at, which may be "0.0.0.0"; None: Lambdas are processes of this machine and user
     lifetime: after so many seconds an invocation has ended for certain
     most:     how many Lambdas there may be
     prices:   what they cost, or would
@@ -39,7 +40,7 @@ class Platform(Protocol):
     @property
     def host(self) -> str: ...
     @property
-    def listen(self) -> str: ...
+    def listen(self) -> str | None: ...
     @property
     def lifetime(self) -> Seconds: ...
     @property
@@ -67,7 +68,8 @@ class LocalPlatform:
 
     name = "local"
     where = "processes of this machine"
-    host = listen = "127.0.0.1"
+    host = "127.0.0.1"
+    listen = None
     paid = False
 
     @property

@@ -14,6 +14,7 @@ from siafu.serverless.slow_link import SlowLink, lines
 from siafu.serverless.task_spec import TaskSpec
 from siafu.wire.keys import Keys
 from siafu.wire.link import Link
+from siafu.wire.near import is_near
 from siafu.wire.tensors import Array, Tensors
 from siafu.wire.zeromq import ZmqLink
 
@@ -131,15 +132,16 @@ class Warm:
 
 
 def over_tcp() -> Connect:
-    """Links by ZeroMQ; slow or garbled ones, if the environment asks for it."""
+    """Links by ZeroMQ, encrypted unless they end on this machine; slow or garbled ones, if the environment asks for it."""
     context = zmq.Context()
     both, faults = lines(), plan_in()
 
     def connect(endpoint: Endpoint, keys: Keys) -> Link:
+        proof = (None, None) if is_near(endpoint.address) else (endpoint.key, keys)
         if faults is None:
-            link = ZmqLink(context, endpoint.address, endpoint.key, keys)
+            link = ZmqLink(context, endpoint.address, *proof)
         else:
-            link = GarbledLink(faults, context, endpoint.address, endpoint.key, keys)
+            link = GarbledLink(faults, context, endpoint.address, *proof)
         return link if both is None else SlowLink(link, *both)
 
     return connect
