@@ -1,6 +1,7 @@
 """`siafu cluster`."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,15 @@ def test_a_damaged_record_is_told(siafu: Siafu) -> None:
     records.write(Record("siafu", "local", 1))
     (records.directory_of("siafu") / "cluster.json").write_text(json.dumps({"ants": 1}))
     assert "is damaged" in siafu.refused("cluster", "status")
+
+
+def test_a_node_that_does_not_come_up_is_told_and_nothing_is_left(
+    siafu: Siafu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from siafu.launch import local
+
+    monkeypatch.setattr(local, "_RAY", [sys.executable, "-c", "print('no ports left'); raise SystemExit(1)"])
+    ended = siafu("cluster", "up", on="local", machines=2)
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == "siafu: Ray's node 1 did not come up: no ports left"
+    assert records.find("siafu") is None

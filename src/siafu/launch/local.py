@@ -21,6 +21,7 @@ from siafu.launch.template import check_machines, check_name
 
 START_SECONDS = 90.0
 _END_SECONDS = 15.0
+_TRIES = 2
 _OBJECT_STORE = 256_000_000  # rows do not pass through Ray's own store
 _RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 
@@ -56,14 +57,8 @@ def up(name: str, machines: int, say: Callable[[str], None]) -> Record:
     records.write(record)
     try:
         for number, command in enumerate(commands(name, machines, port, scratch)):
-            log = records.directory_of(name) / f"ray-{number}.log"
-            process = sessions.start([*_RAY, *command], log)
-            record = replace(record, processes=[*record.processes, sessions.identity(process.pid)])
-            records.write(record)
-            if number == 0:
-                _wait_for_head(process, port, log)
-        say(f"waiting for {machines} nodes at {address}")
-        _wait_for_nodes(record)
+            record = _with_node(record, command)
+            say(f"node {number + 1} of {machines} is up at {address}")
     except BaseException:
         down(record)
         raise
@@ -92,29 +87,34 @@ def is_only_ray() -> bool:
     return heads == 1 and "RAY_ADDRESS" not in os.environ
 
 
-def _wait_for_head(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise SiafuError(f"Ray's head ended at once: {_last_line(log)}")
-        with suppress(OSError), socket.create_connection((_own_address(), port), timeout=1.0):
-            return
-        time.sleep(0.1)
-    raise SiafuError(f"Ray's head did not answer in {START_SECONDS:.0f} s: {_last_line(log)}")
+def _with_node(record: Record, command: list[str]) -> Record:
+    """Start one more node, and wait for it. Ray gives up after 30 s on a machine that is busy: then once more."""
+    log = records.directory_of(record.name) / f"ray-{len(record.processes)}.log"
+    for _ in range(_TRIES):
+        process = sessions.start([*_RAY, *command], log)
+        begun = replace(record, processes=[*record.processes, sessions.identity(process.pid)])
+        records.write(begun)
+        try:
+            if _came_up(begun, process):
+                return begun
+        except BaseException:
+            sessions.end(begun.processes[-1:], seconds=_END_SECONDS)
+            raise
+        sessions.end(begun.processes[-1:], seconds=_END_SECONDS)
+    raise SiafuError(f"Ray's node {len(record.processes) + 1} did not come up: {_last_line(log)}")
 
 
-def _wait_for_nodes(record: Record) -> None:
+def _came_up(record: Record, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until all nodes of the record are there; False: the latest has ended, or takes too long."""
     assert record.address is not None
+    host, _, port = record.address.rpartition(":")
     deadline = time.monotonic() + START_SECONDS
-    while (there := len(look(record.address).machines)) < record.machines:
-        if not runs(record) or time.monotonic() > deadline:
-            dead = [number for number, each in enumerate(record.processes) if not sessions.alive(each)]
-            log = (
-                records.directory_of(record.name)
-                / f"ray-{dead[0] if dead else len(record.processes) - 1}.log"
-            )
-            raise SiafuError(f"only {there} of {record.machines} nodes came up: {_last_line(log)}")
-        time.sleep(0.5)
+    while process.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
+            if len(look(record.address).machines) >= len(record.processes):
+                return True
+        time.sleep(0.2)
+    return False
 
 
 def _last_line(log: Path) -> str:
