@@ -15,7 +15,7 @@ from siafu.runtime.cluster.weight_host import WeightHost
 class Doom:
     """What happens to a server: a signal, when it comes to a point of its work for the n-th time.
 
-    point: a kind of task ("train forward gather" …), an instruction or a message by its name, "begin" or "report"
+    point: a kind of task ("train forward gather" …), an instruction or a message by its name, or a call
     """
 
     point: str
@@ -77,6 +77,10 @@ class _Doomed:
             self.come_to(type(what.message if isinstance(what, Send) else what).__name__)
         super()._obey(what, came)  # type: ignore[misc]
 
+    def join(self, setup: Any, members: Any) -> None:
+        self.come_to("join")
+        super().join(setup, members)  # type: ignore[misc]
+
     def _begin(self, begin: Any, letter: Any) -> None:
         self.come_to("begin")
         super()._begin(begin, letter)  # type: ignore[misc]
@@ -87,6 +91,14 @@ class _Doomed:
 
 
 class DoomedGraphHost(_Doomed, GraphHost):
+    def share(self) -> Any:
+        self.come_to("share")
+        return super().share()
+
+    def reads(self, bounds: Any) -> Any:
+        self.come_to("reads")
+        return super().reads(bounds)
+
     def _run(self, what: RunTask) -> None:
         stage = what.task.stage
         self.come_to(f"{what.task.lane} {stage.direction} {stage.kind}")

@@ -159,7 +159,7 @@ class RayCrew:
         crowd = Counter(each.node for address, each in self._servers.items() if address != server)
         deadline = time.monotonic() + ROOM_SECONDS
         while True:
-            alive = [each["NodeID"] for each in ray.nodes() if each["Alive"]]
+            alive: list[str] = [each["NodeID"] for each in ray.nodes() if each["Alive"]]
             others = [each for each in alive if each != lost]
             if choices := (others or alive) if elsewhere else alive:
                 return min(choices, key=lambda node: (crowd[node], node != lost))
