@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from siafu.errors import SiafuError
+from siafu.errors import BadInput, SiafuError
 from siafu.launch import record as records
 from siafu.launch import sessions
 from siafu.launch.look import import_ray, look
@@ -110,7 +110,8 @@ def _came_up(record: Record, process: subprocess.Popen[bytes]) -> bool:
     host, _, port = record.address.rpartition(":")
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
-        with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
+        # A head that listens already may take a while until it answers.
+        with suppress(OSError, BadInput), socket.create_connection((host, int(port)), timeout=1.0):
             if len(look(record.address).machines) >= len(record.processes):
                 return True
         time.sleep(0.2)
