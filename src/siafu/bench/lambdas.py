@@ -58,6 +58,7 @@ class Setting:
     latency_ms: float
     mbps: float | None
     epochs: int
+    model: str = "gcn"
 
     @property
     def platform(self) -> LocalPlatform:
@@ -156,7 +157,7 @@ class _Bench:
     def __init__(self, graph: Graph, setting: Setting, told: Told) -> None:
         self._graph, self._setting, self._told = graph, setting, told
         torch.manual_seed(0)
-        self._model = nn.GCN(
+        self._model = nn.MODELS[setting.model](
             graph.num_features, setting.hidden, setting.layers, graph.num_classes, dropout=0.5
         )
         self._partition = choose_partition(graph, 1, "auto")

@@ -128,6 +128,7 @@ def lambdas(
         typer.Option(help="modes, tricks, tuning or overhead; may be given again. [default: all]"),
     ] = None,
     scale: Annotated[float, typer.Option(help="Of the generated amazon graph.")] = 0.01,
+    model: Annotated[str, typer.Option(help="gcn, gat, sage or gin.")] = "gcn",
     hidden: Annotated[int, typer.Option(min=1, help="Width between the layers.")] = 128,
     layers: Annotated[int, typer.Option(min=2, help="How many layers.")] = 3,
     intervals: Annotated[int, typer.Option(min=1, help="Of the graph server.")] = 32,
@@ -151,12 +152,16 @@ def lambdas(
     json: Json = False,
 ) -> None:
     """What hides the network from Lambdas: modes, each trick switched off, the autotuner; and their overhead."""
+    from siafu import nn
     from siafu.bench import lambdas as bench
     from siafu.bench.lambda_chart import chart
+    from siafu.errors import BadInput
     from siafu.files import replacing
 
+    if model not in nn.MODELS:
+        raise BadInput(f"no model {model!r}: choose one of {', '.join(nn.MODELS)}")
     far = bench.Setting(
-        "amazon", scale, hidden, layers, intervals, count, latency_ms, mbps, epochs=repeat + 2
+        "amazon", scale, hidden, layers, intervals, count, latency_ms, mbps, epochs=repeat + 2, model=model
     )
     found: list[bench.Part] = []
     for name in part or bench.PARTS:
