@@ -7,10 +7,10 @@ epoch of both, their ratio, the bytes that travelled in an epoch beside the rows
 """
 
 import json
+import resource
 import sys
 from pathlib import Path
 
-import psutil
 import ray
 import torch
 from ray.cluster_utils import Cluster
@@ -34,8 +34,9 @@ class Listener(Progress):
     def epoch_ended(self, metrics: object) -> None:
         for line in self.lines:
             process = int(line.split("process ")[1].split(":")[0])
-            memory = psutil.Process(process).memory_full_info()
-            self.resident[process] = max(self.resident.get(process, 0), memory.uss)
+            _, resident, shared, *_ = map(int, Path(f"/proc/{process}/statm").read_text().split())
+            own = (resident - shared) * resource.getpagesize()
+            self.resident[process] = max(self.resident.get(process, 0), own)
 
 
 def main() -> None:
@@ -64,7 +65,7 @@ def main() -> None:
             "best_epoch_seconds": min(seconds),
             "loss": run.history[-1].train_loss,
             "bytes_scattered": run.summary()["bytes_scattered"],
-            "servers": [f"{line} (unique memory: {size / 1e6:,.0f} MB)" for line, size in _servers(listener)],
+            "servers": [f"{line} (took {size / 1e6:,.0f} MB)" for line, size in _servers(listener)],
         }
     ratio = found["Ray"]["best_epoch_seconds"] / found["one process"]["best_epoch_seconds"]
     print(json.dumps(found | {"ratio": ratio}, indent=2))

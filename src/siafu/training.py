@@ -43,6 +43,9 @@ COUNTERS = (
     "weight_versions_peak",
     "gradients_applied",
     "bytes_scattered",
+    "servers_lost",
+    "epochs_lost",
+    "recovery_seconds",
     "lambda",
 )
 

@@ -72,7 +72,7 @@ def train(
         int,
         typer.Option(
             min=1,
-            help="Graph servers, each with a part of the graph, all in this process.",
+            help="Graph servers, each with a part of the graph: in this process, or on a cluster.",
             rich_help_panel=_PIPELINE,
         ),
     ] = 1,

@@ -85,6 +85,10 @@ class Walk:
             )
         return self._blocks[key]
 
+    def held(self) -> list[Blocks]:
+        """The blocks that were made."""
+        return list(self._blocks.values())
+
     def weights(self, dtype: DTypeLike) -> NDArray[Any] | None:
         """The edges' weights in the type that rows are summed in; None: every edge weighs 1."""
         if self.edges.weights is None:
@@ -153,6 +157,19 @@ class ServerEdges:
         walks = self._restrict(needed)
         self._restricted.append((needed.copy(), walks))
         return walks
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory for the edges, and for those that are held once more in the order in which blocks are walked."""
+        local = self.local
+        tables = {id(table): table for table in (local.forward, local.backward)}
+        arrays = [each for table in tables.values() for each in table.edges if each is not None]
+        walks = [self._whole, *(walks for _, walks in self._restricted)]
+        blocks = {
+            id(each): each for both in walks for walk in (both.forward, both.backward) for each in walk.held()
+        }
+        arrays += [array for each in blocks.values() for array in each if isinstance(array, np.ndarray)]
+        return sum(array.nbytes for array in arrays)
 
     @property
     def _alone(self) -> bool:

@@ -1,9 +1,11 @@
 """GraphHost: a graph server as a process of its own."""
 
+import os
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,8 +50,9 @@ class Share:
 
     bounds:           its intervals, as ranges of its vertices
     ghosts:           remote vertices whose rows it reads, forward and backward
-    share_bytes:      its edges, features, labels: its part of the graph
+    share_bytes:      its part of the graph: edges, features or what they were made to, as they lie in memory
     activation_bytes: rows and gradients besides
+    program_bytes:    what the process took before it opened the graph: Python, PyTorch, Ray, kernels
     """
 
     bounds: Bounds
@@ -58,6 +61,7 @@ class Share:
     ghosts: int
     share_bytes: int
     activation_bytes: int
+    program_bytes: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +79,7 @@ class GraphHost(Host):
     ) -> None:
         super().__init__(address, life, machine, **options)
         self._plan = plan
+        self._program_bytes = own_bytes()
         blueprint = plan.blueprint()
         self._edges: ServerEdges = blueprint.edges(address.index)
         self._bounds = blueprint.bounds(self._edges)
@@ -95,15 +100,14 @@ class GraphHost(Host):
         """What it has, in numbers."""
         local = self._edges.local
         tables = [local.forward] if local.backward is local.forward else [local.forward, local.backward]
-        edges = sum(table.edges.indices.nbytes + table.edges.indptr.nbytes for table in tables)
-        weights = sum(0 if table.edges.weights is None else table.edges.weights.nbytes for table in tables)
         return Share(
             self._bounds,
             len(local.vertices),
             len(local.forward.edges.indices),
             sum(len(table.ghosts) for table in tables),
-            edges + weights + self._worker.constant_bytes,
+            self._edges.held_bytes + self._worker.constant_bytes,
             self._worker.activation_bytes,
+            self._program_bytes,
         )
 
     def reads(self, bounds: Sequence[Bounds]) -> Reads:
@@ -267,3 +271,12 @@ class GraphHost(Host):
             "bytes_scattered": self._bytes_scattered,
             "busy_seconds": dict(self._pool.busy_seconds),
         }, {}
+
+
+def own_bytes() -> int:
+    """Memory of this process that it shares with no other; 0 where the system does not tell."""
+    try:
+        _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")

@@ -60,6 +60,7 @@ from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
 from siafu.server.assembly import layout_of
 from siafu.server.plan import Plan
+from siafu.wire.refusal import Refusals
 from siafu.wire.tensors import Array
 
 LOST_AFTER_SECONDS = 10.0
@@ -189,6 +190,11 @@ class ClusterRuntime:
                     return
         finally:
             self.close()
+
+    @property
+    def refusals(self) -> Refusals:
+        """Letters that were not taken: from those who were replaced, and from strangers."""
+        return self._post.refusals
 
     def stop_soon(self) -> None:
         """End the run at an epoch's end, after a checkpoint. May be called from a signal's handler."""
@@ -477,6 +483,6 @@ def describe(shares: Mapping[Address, Share], servers: Mapping[Address, Server])
         lines.append(
             f"{address} on {servers[address].where}: {share.vertices:,} vertices, {share.edges:,} edges, "
             f"{share.ghosts:,} ghosts; {share.share_bytes / 1e6:,.1f} MB of graph, "
-            f"{share.activation_bytes / 1e6:,.1f} MB of rows"
+            f"{share.activation_bytes / 1e6:,.1f} MB of rows, {share.program_bytes / 1e6:,.0f} MB of program"
         )
     return lines
