@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-_PEAKS = ("max_staleness_seen", "weight_versions_peak")
+_PEAKS = ("max_staleness_seen", "weight_versions_peak", "recovery_seconds")
 
 
 def added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
