@@ -96,6 +96,15 @@ def _run(job: dict[str, Any], servers: list[str]) -> RunThere:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
+    ray = connect(address)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def connect(address: str) -> Any:
+    """Ray, connected to the cluster at an address; "auto": the one that runs on this machine."""
     ray = import_ray()
     try:
         ray.init(
@@ -110,10 +119,7 @@ def _connected(address: str) -> Iterator[Any]:
         raise BadInput(
             f"no Ray cluster at {address!r} ({told}): start one with 'siafu cluster up', or give its address"
         ) from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+    return ray
 
 
 def import_ray() -> Any:

@@ -12,6 +12,7 @@ from torch import nn
 
 from siafu.errors import BadInput, SiafuError
 from siafu.graph.partition.reads import Reads
+from siafu.launch.look import connect, import_ray
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.cluster.crew import Loss, Server, ServerLost
@@ -263,24 +264,8 @@ class _Actor:
 
 
 def _connect(address: str) -> None:
-    try:
-        import ray
-    except ImportError:
-        raise BadInput("a cluster needs Ray: pip install 'siafu[cluster]'") from None
-    if ray.is_initialized():
-        return
-    try:
-        ray.init(
-            address=address,
-            namespace="siafu",
-            log_to_driver=False,
-            configure_logging=False,
-            logging_level=logging.ERROR,
-        )
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise BadInput(
-            f"no Ray cluster at {address!r} ({_one_line(error)}): start one with 'siafu cluster up', or give its address"
-        ) from None
+    if not import_ray().is_initialized():
+        connect(address)
 
 
 def _own_threads(node: str, servers: int) -> int:
