@@ -1,6 +1,7 @@
 """Trainings on a crew of forked processes, and what a judge wants to see of them."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,12 +115,13 @@ def train_on_crew(
     rewound, saved = [], []
     try:
         trainer.prepare(checkpoint_every, log)
-        for event in trainer.run():
-            if isinstance(event, Rewound):
-                rewound.append(event)
-            elif isinstance(event, Checkpoint):
-                saved.append(event)
-            heard(trainer, event)
+        with closing(trainer.run()) as events:
+            for event in events:
+                if isinstance(event, Rewound):
+                    rewound.append(event)
+                elif isinstance(event, Checkpoint):
+                    saved.append(event)
+                heard(trainer, event)
     finally:
         trainer.crew.end_all()
     weights = {

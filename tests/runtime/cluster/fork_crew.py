@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -24,6 +24,7 @@ from siafu.runtime.cluster.member import Member
 from siafu.server.plan import Plan, WeightPlan
 from tests.runtime.cluster.cases import case
 from tests.runtime.cluster.dooms import Doom, DoomedGraphHost, DoomedWeightHost
+from tests.runtime.cluster.networks import Place
 
 _ANSWER_SECONDS = 60.0
 _START_SECONDS = 60.0  # the first one of a session loads torch
@@ -42,6 +43,7 @@ class Part:
     machine: str
     alone_after: float
     doom: Doom | None
+    place: Place | None = None
 
 
 class ForkServer:
@@ -51,7 +53,7 @@ class ForkServer:
     """
 
     def __init__(self, part: Part) -> None:
-        self.address, self.life = part.address, part.life
+        self.address, self.life, self.place = part.address, part.life, part.place
         self.out_of_reach = False
         self._pipe, theirs = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(target=_serve, args=(part, theirs), daemon=True)
@@ -123,6 +125,7 @@ class ForkCrew:
     alone_after:  of the servers: seconds until one that hears nothing of the driver ends
     dooms:        what happens to a server in one of its lives
     apart:        every server has an address of its own, so that they talk as machines do, and not through files
+    places:       machines with a network of their own to start servers on, one each; None: all are here
     """
 
     case: str
@@ -131,6 +134,7 @@ class ForkCrew:
     dooms: Mapping[tuple[Address, int], Doom] = field(default_factory=dict)
     apart: bool = False
     machine: str = "127.0.0.1"
+    places: Iterator[Place] | None = None
     servers: dict[Address, ForkServer] = field(default_factory=dict)
     all_ever: list[ForkServer] = field(default_factory=list)
     _noticed: set[tuple[Address, int]] = field(default_factory=set)
@@ -171,6 +175,7 @@ class ForkCrew:
     def part(self, address: Address, life: int) -> Part:
         """What a server is made by."""
         plan = self.plan
+        place = None if self.places is None else next(self.places)
         return Part(
             self.case,
             plan.options,
@@ -178,9 +183,10 @@ class ForkCrew:
             list(plan.interval_counts),
             address,
             life,
-            self._machine_of(address, life),
+            self._machine_of(address, life) if place is None else place.address,
             self.alone_after,
             self.dooms.get((address, life)),
+            place,
         )
 
     def _machine_of(self, address: Address, life: int) -> str:
@@ -198,6 +204,8 @@ def _serve(part: Part, pipe: Connection) -> None:
     """A server's process, from its beginning to its end."""
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     try:
+        if part.place is not None:
+            part.place.enter()
         host = _host_of(part)
     except Exception as error:
         pipe.send(error)
