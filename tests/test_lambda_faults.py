@@ -3,6 +3,7 @@
 import os
 import signal
 import statistics
+from collections import Counter
 from typing import Any
 
 import psutil
@@ -11,6 +12,7 @@ import torch
 
 from siafu import Graph, nn
 from siafu.runtime.local.lambdas import Lambdas
+from siafu.serverless.dispatch import Dispatch
 from siafu.serverless.faults import FaultKind, FaultPlan
 from siafu.serverless.platform import LocalPlatform
 from tests.oracle import train_plainly
@@ -91,6 +93,23 @@ def test_lambdas_killed_from_outside_change_nothing() -> None:
 
     check_against_the_oracle(5, impatient(tasks=0, count=3), after_epoch=kill_all)
     assert len(set(killed)) >= 5
+
+
+def test_lambdas_killed_between_forward_and_backward_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, backward, killed = Dispatch.submit, Counter[str](), set[int]()
+
+    def kill_first(self: Dispatch, assignment: Any, kind: str, *rest: Any) -> None:
+        backward[kind] += 1
+        if kind == "train ∇T0" and backward[kind] % INTERVALS == INTERVALS // 2:
+            for each in lambdas_running():
+                os.kill(each.pid, signal.SIGKILL)
+                killed.add(each.pid)
+        submit(self, assignment, kind, *rest)
+
+    monkeypatch.setattr(Dispatch, "submit", kill_first)
+    used = check_against_the_oracle(4, impatient(tasks=0, count=2)).counters["lambda"]
+    assert len(killed) >= 4
+    assert 0 < used["shortcuts"] < 4 * INTERVALS
 
 
 def accuracy(graph: Graph, lambdas: Lambdas | None, seeds: range, epochs: int) -> float:

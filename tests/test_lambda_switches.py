@@ -17,6 +17,8 @@ MODELS = {"gcn": nn.GCN, "gat": nn.GAT, "sage": nn.GraphSAGE, "gin": nn.GIN}
 SWITCHES = {
     "unfused": Lambdas(2, fused=False),
     "keeping": Lambdas(2, rematerialise=False),
+    "stashing": Lambdas(2),
+    "not stashing": Lambdas(2, stash=False),
     "neither": Lambdas(2, fused=False, rematerialise=False, streaming=False),
 }
 
@@ -28,7 +30,14 @@ def model_of(name: str) -> nn.GNN:
 
 
 @pytest.mark.parametrize(
-    ("name", "switch"), [("gcn", "unfused"), ("sage", "keeping"), *((name, "neither") for name in MODELS)]
+    ("name", "switch"),
+    [
+        ("gcn", "unfused"),
+        ("sage", "keeping"),
+        ("gin", "not stashing"),
+        *((name, "stashing") for name in MODELS),
+        *((name, "neither") for name in MODELS),
+    ],
 )
 def test_lambdas_compute_what_the_oracle_does(name: str, switch: str) -> None:
     graph, model = toy_graph(), model_of(name)
@@ -39,6 +48,7 @@ def test_lambdas_compute_what_the_oracle_does(name: str, switch: str) -> None:
     assert found.losses == pytest.approx(judge.losses, rel=1e-9)
     for weight, tensor in judge.weights.items():
         torch.testing.assert_close(found.weights[weight], tensor, rtol=1e-9, atol=1e-12)
+    assert (found.counters["lambda"]["shortcuts"] > 0) == (switch == "stashing")
 
 
 def kinds(lambdas: Lambdas) -> dict[str, dict[str, int]]:
@@ -56,3 +66,9 @@ def test_what_is_kept_travels() -> None:
     here, there = kinds(Lambdas(1)), kinds(Lambdas(1, rematerialise=False))
     assert there["train T0"]["bytes_sent"] > here["train T0"]["bytes_sent"]
     assert there["train ∇T0"]["bytes_received"] > here["train ∇T0"]["bytes_received"]
+
+
+def test_what_is_stashed_does_not_travel() -> None:
+    stashed, nothing = kinds(Lambdas(1)), kinds(Lambdas(1, stash=False))
+    assert stashed["train T0"]["bytes_sent"] == nothing["train T0"]["bytes_sent"]
+    assert stashed["train ∇T0"]["bytes_received"] <= nothing["train ∇T0"]["bytes_received"]

@@ -13,7 +13,8 @@ from siafu.nn.dropout import dropout
 from siafu.program.numpy_interpreter import NumpyInterpreter
 from siafu.program.tensor_program import TensorProgram
 from siafu.program.trace import RowSpec, trace_phase
-from siafu.serverless.desk import Asked, Assignment, DeskEvent, Finished, TaskDesk
+from siafu.serverless.assignment import Assignment
+from siafu.serverless.desk import Asked, DeskEvent, Finished, TaskDesk
 from siafu.serverless.desk_loop import DeskLoop
 from siafu.serverless.ids import InvocationId, PeerId, SlotId, TaskId
 from siafu.serverless.payload import Endpoint, Payload

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from siafu.serverless.assignment import Assignment
 from siafu.serverless.blocks import KeptBlocks
-from siafu.serverless.desk import Assignment, Finished
+from siafu.serverless.desk import Finished
 from siafu.serverless.events import TaskQueued
 from siafu.serverless.handler import handle
 from siafu.serverless.ids import TaskId
@@ -103,18 +104,23 @@ def test_an_offer_of_what_it_does_not_have_ends_the_visit(
         assert Receipt.of(handle(payload(office), Clock(), warm)).ended == "refused"
 
 
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 40)), max_size=30))
-def test_never_more_is_kept_than_may_be(uses: list[tuple[int, int]]) -> None:
-    kept, sizes = KeptBlocks(100), dict[int, int]()
-    for step, (block, size) in enumerate(uses):
-        gone = kept.make_room(block, size)
-        if gone is None:
-            continue
-        for each in gone:
-            del sizes[each]
-        kept.add(block, {f"rows/{step}": size})
-        sizes[block] = sizes.get(block, 0) + size
-        assert sum(sizes.values()) <= 100
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 4), st.integers(1, 40)), max_size=30))
+def test_never_more_is_kept_than_may_be(uses: list[tuple[bool, int, int]]) -> None:
+    kept, sizes, stashes = KeptBlocks(100), dict[int, int](), dict[int, int]()
+    for step, (is_stash, block, size) in enumerate(uses):
+        if is_stash:
+            if kept.bytes + size <= kept.most and block not in stashes:
+                kept.add_stash(block, step, {"kept/0": size})
+                stashes[block] = size
+        elif (gone := kept.make_room(block, size)) is not None:
+            for each in gone.stashes:
+                del stashes[each]
+            for each in gone.blocks:
+                del sizes[each]
+                stashes.pop(each, None)
+            kept.add(block, {f"rows/{step}": size})
+            sizes[block] = sizes.get(block, 0) + size
+        assert kept.bytes == sum(sizes.values()) + sum(stashes.values()) <= 100
 
 
 def queue(small: Small, task: int, home: int, priority: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -12,8 +12,8 @@ import zmq
 
 from siafu.cost.prices import lambda_prices
 from siafu.errors import BadInput, SiafuError
+from siafu.serverless.assignment import Assignment
 from siafu.serverless.controller_options import ControllerOptions
-from siafu.serverless.desk import Assignment
 from siafu.serverless.dispatch import Dispatch
 from siafu.serverless.failure import Failure, FailureKind
 from siafu.serverless.handler import handle

@@ -54,7 +54,7 @@ def well_formed(dice: random.Random) -> Frames:
             say.GiveBack(lease, "why not"),
             say.Leave(dice.randrange(3)),
             say.AskWeights(dice.randrange(3), dice.choice([("w",), ("w", "b"), ("q",), ()])),
-            say.Offer(lease, "0", "float64", 2**62, 2**62, 0, 0, 0, (), (), {}),
+            say.Offer(lease, "0", "float64", 2**62, 2**62, 0, 0, 0, (), (), 0, (), (), {}),
             say.Refused("no, I refuse"),
             say.Welcome(1),
         ]

@@ -26,6 +26,8 @@ from siafu.wire.messages import (
 from siafu.wire.refusal import Refusal
 from siafu.wire.tensors import Tensors
 
+START = b"siafu" + bytes([PROTOCOL])
+
 numbers = st.integers(0, 2**63 - 1)
 names = st.text("abcdefgh/ö_0", min_size=1, max_size=20)
 texts = st.text(st.characters(categories=("L", "N", "P")), max_size=50)
@@ -127,10 +129,10 @@ def test_bytes_that_are_no_message_are_refused() -> None:
     refuse([b"GET / HTTP/1.1"], "header", "no message of Siafu's")
     refuse([b""], "header", "no message")
     refuse([], "frames", "0 frames")
-    refuse([b"siafu\x02[1]"], "header", "no JSON object")
-    refuse([b"siafu\x02" + b"[" * 100_000], "header", "not JSON")
-    refuse([b"siafu\x02" + b" " * LONGEST_HEADER], "frames", "a header of")
-    refuse([b'siafu\x02{"is":"Shell"}'], "header", "kind")
+    refuse([START + b"[1]"], "header", "no JSON object")
+    refuse([START + b"[" * 100_000], "header", "not JSON")
+    refuse([START + b" " * LONGEST_HEADER], "frames", "a header of")
+    refuse([START + b'{"is":"Shell"}'], "header", "kind")
 
 
 def test_another_protocol_is_refused_with_what_to_do() -> None:

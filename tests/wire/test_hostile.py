@@ -12,7 +12,7 @@ import pytest
 import zmq
 
 from siafu.errors import BadInput
-from siafu.wire.codec import decode
+from siafu.wire.codec import PROTOCOL, decode
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.link import LinkLost
 from siafu.wire.messages import Ask, OutputPart, Refused, Welcome
@@ -149,6 +149,6 @@ def test_a_link_refuses_what_is_no_message_too() -> None:
         meet(listener, link)
         link.send(OutputPart(0, 0, {}), 5)
         peer, _ = heard(listener)
-        listener._socket.send_multipart([peer.address, b"siafu\x02{", b"junk"])
+        listener._socket.send_multipart([peer.address, b"siafu" + bytes([PROTOCOL]) + b"{", b"junk"])
         with pytest.raises(Refusal, match="not JSON"):
             link.receive(5)

@@ -29,6 +29,7 @@ MODES = ("sync", "pipe", "async")
 TRICKS: dict[str, dict[str, Any]] = {
     "not fused": {"fused": False},
     "nothing computed again": {"rematerialise": False},
+    "nothing stashed": {"stash": False},
     "no streaming": {"streaming": False},
     "one task an invocation": {"tasks": 1},
     "nothing kept": {"keep_mb": 0},

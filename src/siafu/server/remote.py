@@ -19,10 +19,20 @@ class Habits:
 
     rematerialise: the backward pass computes the forward pass again: what would be kept need not travel
     fused:         all that lies between two gathers is one task; else it is two, one after the other
+    stash:         whoever computes the forward pass may keep what the backward pass would compute again
     """
 
     rematerialise: bool = True
     fused: bool = True
+    stash: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Detour:
+    """Another program for a task: `names` are what it makes besides in a forward pass, or reads in the backward pass."""
+
+    program: TensorProgram
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,12 +43,16 @@ class TensorJob:
     rows:     how many
     inputs:   by the programs' names, all that they read but the weights; they do not change until the task is done
     constants: the inputs that are the same in every epoch, forward and backward
+    leaves:   what else to run where the backward task of the same rows and epoch may find what it made
+    finds:    what to run instead where the forward task has left that
     """
 
     programs: tuple[TensorProgram, ...]
     rows: int
     inputs: dict[str, Tensor]
     constants: tuple[str, ...] = ()
+    leaves: Detour | None = None
+    finds: Detour | None = None
 
 
 class RemotePhases:
@@ -72,7 +86,10 @@ class RemotePhases:
             for name, each in given.items()
             if name in read
         }
-        return TensorJob(programs, len(given["vertices"]), inputs, tuple(sorted(constants)))
+        stashing = training and phase != self._last and habits.rematerialise and habits.fused and habits.stash
+        detour = _detour(lane.program.phases[phase].programs, stage) if stashing else None
+        leaves, finds = (detour, None) if stage.direction == "forward" else (None, detour)
+        return TensorJob(programs, len(given["vertices"]), inputs, tuple(sorted(constants)), leaves, finds)
 
     def _constants(self, phase: int) -> set[str]:
         if phase == self._last:
@@ -123,6 +140,16 @@ def _backward(programs: PhasePrograms, habits: Habits) -> tuple[TensorProgram, .
     whole = programs.backward if habits.rematerialise else programs.backward_kept
     assert whole is not None, "a stage has a program"
     return (None if habits.fused else split_backward(whole)) or (whole,)
+
+
+def _detour(programs: PhasePrograms, stage: Stage) -> Detour | None:
+    """None: a backward pass has nothing to gain from its forward pass."""
+    if programs.backward is None or programs.backward_kept is None:
+        return None
+    read, made = programs.backward_kept.input_names, set(programs.forward_keeping.output_names)
+    names = tuple(name for name in read if name in made)
+    forward = stage.direction == "forward"
+    return Detour(programs.forward_keeping if forward else programs.backward_kept, names) if names else None
 
 
 def _at_the_end(programs: PhasePrograms, habits: Habits, *, training: bool) -> tuple[TensorProgram, ...]:

@@ -7,47 +7,23 @@ happens in one thread, that of `desk_loop.DeskLoop`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from siafu.errors import BadInput
-from siafu.program.tensor_program import Spec, TensorProgram
-from siafu.serverless.blocks import KeptBlocks
+from siafu.program.tensor_program import TensorProgram
+from siafu.serverless.assignment import Assignment
+from siafu.serverless.blocks import Gone, KeptBlocks
 from siafu.serverless.ids import InvocationId, PeerId, TaskId
-from siafu.serverless.task_spec import TaskSpec, rows_slice
+from siafu.serverless.lease import Lease, Terms
+from siafu.serverless.task_spec import TaskSpec
 from siafu.wire import messages as say
 from siafu.wire.link import Peer
 from siafu.wire.refusal import Refusal
-from siafu.wire.tensors import Array, Tensors
+from siafu.wire.tensors import Array
 
 PART_BYTES = 1 << 20
 _MOST_PEERS = 4
 """Of one invocation: a platform may run it again, but not for ever."""
 
 Send = Callable[[Peer, say.Message], bool]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Assignment:
-    """A tensor task, with all that a Lambda needs but the weights.
-
-    rows:      how many
-    precision: float32 or float64
-    server:    the weight server that has the weights, by its place in the invocation's list
-    version:   of the weights
-    inputs:    every input of the program but the weights; must not change while the task is out
-    block:     a number for what its `constants` are rows of
-    constants: inputs with rows that never change: a Lambda may keep them for other tasks on the same block
-    """
-
-    task: TaskId
-    program: TensorProgram
-    rows: int
-    precision: str
-    server: int
-    version: int
-    inputs: Tensors
-    block: int = 0
-    constants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,58 +74,6 @@ DeskEvent = Asked | Finished | GivenBack | Late
 
 
 @dataclass(eq=False, slots=True)
-class _Lease:
-    """A task in one Lambda's hands. `sent` and `came` count parts; `credit` is how many more may be sent.
-
-    held, keep: as the offer has them; `keep` with what they take in bytes
-    """
-
-    number: int
-    assignment: Assignment
-    spec: TaskSpec
-    parts: int
-    credit: int
-    held: frozenset[str]
-    keep: dict[str, int]
-    sent: int = 0
-    came: int = 0
-    outputs: dict[str, Array] = field(default_factory=dict)
-
-    def next_part(self) -> say.InputPart:
-        first, last = say.part_bounds(self.assignment.rows, self.parts, self.sent)
-        rows = self.spec.rows_of(self.travelling, self.assignment.inputs, first, last)
-        return say.InputPart(self.number, self.sent, rows)
-
-    @property
-    def travelling(self) -> dict[str, Spec]:
-        """The inputs that come in parts."""
-        return self.spec.travelling(self.held)
-
-    @property
-    def bytes_sent(self) -> int:
-        return self.spec.bytes(self.travelling | self.spec.whole_inputs, self.assignment.rows)
-
-    def take(self, part: say.OutputPart) -> None:
-        """Put rows where they belong. Memory is allocated by what the task is, never by what a peer says."""
-        if part.part != self.came or self.came == self.parts:
-            raise Refusal("unexpected", f"part {part.part} of a result, after {self.came} of {self.parts}")
-        spec, rows = self.spec, self.assignment.rows
-        first, last = say.part_bounds(rows, self.parts, part.part)
-        spec.check(spec.row_outputs, part.tensors, last - first)
-        self.came += 1
-        for name, each in spec.row_outputs.items():
-            if name not in self.outputs:
-                self.outputs[name] = np.empty(each.sizes(rows), spec.dtype(each))
-            self.outputs[name][rows_slice(each, first, last)] = part.tensors[name]
-
-    def finish(self, result: say.Result) -> dict[str, Array]:
-        if self.came != self.parts and self.spec.row_outputs:
-            raise Refusal("unexpected", f"a result after {self.came} of {self.parts} parts")
-        self.spec.check(self.spec.sums, result.tensors, self.assignment.rows)
-        return self.outputs | {name: each.copy() for name, each in result.tensors.items()}
-
-
-@dataclass(eq=False, slots=True)
 class _Session:
     """A Lambda that has said hello. `cancelled`: tasks by lease, until it answers."""
 
@@ -160,7 +84,7 @@ class _Session:
     kept: KeptBlocks
     asks: bool = False
     credit: int = 0
-    leases: dict[int, _Lease] = field(default_factory=dict)
+    leases: dict[int, Lease] = field(default_factory=dict)
     cancelled: dict[int, TaskId] = field(default_factory=dict)
 
 
@@ -171,8 +95,10 @@ class TaskDesk:
     send:          to a peer, without waiting; False: it cannot be reached
     tell:          hears what happened, in the same thread
     part_bytes:    about how much a part of a task's rows holds
-    keep_bytes:    how much each Lambda may keep of rows that never change
+    keep_bytes:    how much each Lambda may keep for later tasks
     largest_frame: what the transport carries, in bytes
+
+    shortcuts: tasks offered to a Lambda that had what an earlier one left for them
     """
 
     hears = (say.Hello, say.Ask, say.Credit, say.OutputPart, say.Result, say.GiveBack, say.Leave)
@@ -187,6 +113,7 @@ class TaskDesk:
         keep_bytes: int = 0,
         largest_frame: int = 64 << 20,
     ) -> None:
+        self.shortcuts = 0
         self._keep_bytes = keep_bytes
         self._run, self._send, self._tell = run, send, tell
         self._part_bytes, self._largest_frame = part_bytes, largest_frame
@@ -213,11 +140,13 @@ class TaskDesk:
         session = self._sessions.get(peer)
         if session is None or not session.asks:
             return False
-        spec = self._spec(assignment)
+        spec = self._spec(assignment.program, assignment.precision)
         constants = assignment.constants if self._keep_bytes else ()
+        # Whichever program a Lambda runs, parts are those of the task's own: sums come out equal.
         parts = spec.parts(assignment.rows, self._part_bytes, constants)
-        held, keep = self._kept(session, assignment, spec)
-        lease = _Lease(self._next_lease, assignment, spec, parts, session.credit, held, keep)
+        self._check_inputs(assignment, spec)
+        terms = self._terms(session, assignment, spec, parts)
+        lease = Lease(self._next_lease, assignment, terms, parts, session.credit)
         self._check_sizes(lease)
         self._next_lease += 1
         session.asks = False
@@ -237,7 +166,7 @@ class TaskDesk:
                 del session.leases[lease.number]
                 session.cancelled[lease.number] = task
                 self._send(session.peer, say.Cancel(lease.number))
-                if lease.keep:  # who knows how far it got
+                if lease.terms.keep or lease.terms.leave:  # who knows how far it got
                     self._forget_block(session, lease.assignment.block)
 
     def receive(self, peer: Peer, message: say.Message) -> None:
@@ -306,14 +235,17 @@ class TaskDesk:
             self._tell(Late(session.invocation, session.id, task))
             return
         outputs = lease.finish(result)
-        if lease.keep:
-            session.kept.add(lease.assignment.block, lease.keep)
+        block, terms = lease.assignment.block, lease.terms
+        if terms.keep:
+            session.kept.add(block, terms.keep)
+        if terms.leave:
+            session.kept.add_stash(block, terms.tag, terms.leave)
         self._end(session, result.lease)
         task = lease.assignment.task
         took = result.compute_us, result.wait_us
         self._tell(Finished(session.invocation, session.id, task, outputs, *took, lease.bytes_sent))
 
-    def _lease(self, session: _Session, number: int) -> _Lease | None:
+    def _lease(self, session: _Session, number: int) -> Lease | None:
         """None: it was cancelled, and the Lambda may not have known."""
         if number in session.leases:
             return session.leases[number]
@@ -325,35 +257,21 @@ class TaskDesk:
         session.leases.pop(number, None)
         session.cancelled.pop(number, None)
 
-    def _send_offer(self, session: _Session, lease: _Lease) -> bool:
-        task, program = lease.assignment, lease.assignment.program
+    def _send_offer(self, session: _Session, lease: Lease) -> bool:
+        program = lease.terms.spec.program
         if program.hash not in session.programs:
             session.programs.add(program.hash)
             self._send(session.peer, say.Program.of(program.hash, program.to_json()))
-        whole = {name: task.inputs[name] for name in lease.spec.whole_inputs}
-        offer = say.Offer(
-            lease.number,
-            program.hash,
-            task.precision,
-            task.rows,
-            lease.parts,
-            task.server,
-            task.version,
-            task.block,
-            tuple(sorted(lease.held)),
-            tuple(sorted(lease.keep)),
-            whole,
-        )
-        if not self._send(session.peer, offer):
+        if not self._send(session.peer, lease.offer()):
             del session.leases[lease.number]
             self._close(session, "its Lambda cannot be reached")
             return False
         self._stream(session, lease)
         return True
 
-    def _stream(self, session: _Session, lease: _Lease) -> None:
+    def _stream(self, session: _Session, lease: Lease) -> None:
         """As many parts as there is credit for."""
-        if not lease.travelling and lease.spec.row_inputs:
+        if not lease.travelling and lease.terms.spec.row_inputs:
             return
         while lease.credit and lease.sent < lease.parts:
             if not self._send(session.peer, lease.next_part()):
@@ -367,36 +285,75 @@ class TaskDesk:
         for lease in session.leases.values():
             self._tell(GivenBack(session.invocation, session.id, lease.assignment.task, why))
 
-    def _kept(
+    def _terms(self, session: _Session, task: Assignment, spec: TaskSpec, parts: int) -> Terms:
+        """What a Lambda runs, by what it has and what it may keep."""
+        if task.leaves is not None or task.finds is not None:
+            terms = self._find(session, task, parts) or self._leave(session, task, spec, parts)
+            if terms is not None:
+                return terms
+        return Terms(spec, *self._constants(session, task, spec))
+
+    def _find(self, session: _Session, task: Assignment, parts: int) -> Terms | None:
+        """None: nothing was left here for this task."""
+        way, kept = task.finds, session.kept
+        if way is None or not kept.has_stash(task.block, way.tag, way.names):
+            return None
+        spec = self._spec(way.program, task.precision)
+        if not spec.can_be_cut and parts > 1:
+            return None
+        kept.drop_stash(task.block)  # whatever becomes of the task
+        self.shortcuts += 1
+        held, keep = self._constants(session, task, spec)
+        return Terms(spec, held | frozenset(way.names), keep, tag=way.tag)
+
+    def _leave(self, session: _Session, task: Assignment, plain: TaskSpec, parts: int) -> Terms | None:
+        """None: this task leaves nothing, or there is no room for it."""
+        way, kept = task.leaves, session.kept
+        if way is None:
+            return None
+        spec = self._spec(way.program, task.precision)
+        if not spec.can_be_cut and parts > 1:
+            return None
+        held, keep = self._constants(session, task, spec)
+        kept.drop_stash(task.block)
+        left = spec.each_bytes({name: spec.row_outputs[name] for name in way.names}, task.rows)
+        if kept.bytes + sum(keep.values()) + sum(left.values()) > kept.most:
+            self._send(session.peer, say.ForgetStash(task.block))
+            return Terms(plain, held, keep)
+        unsent = frozenset(left) - plain.row_outputs.keys()
+        return Terms(spec, held, keep, left, unsent, way.tag)
+
+    def _constants(
         self, session: _Session, task: Assignment, spec: TaskSpec
     ) -> tuple[frozenset[str], dict[str, int]]:
         """What a Lambda has of a task's constants, and what it shall keep of the others, with their sizes."""
         read = {name: spec.row_inputs[name] for name in task.constants if name in spec.row_inputs}
         held = session.kept.names(task.block) & frozenset(read)
         session.kept.use(task.block)
-        missing = {
-            name: spec.bytes({name: each}, task.rows) for name, each in read.items() if name not in held
-        }
+        missing = spec.each_bytes({name: read[name] for name in read.keys() - held}, task.rows)
         gone = session.kept.make_room(task.block, sum(missing.values())) if missing else None
         if gone is None:
             return held, {}
-        for block in gone:
-            self._send(session.peer, say.Forget(block))
+        self._tell_gone(session, gone)
         return held, missing
+
+    def _tell_gone(self, session: _Session, gone: Gone) -> None:
+        for block in gone.stashes:
+            self._send(session.peer, say.ForgetStash(block))
+        for block in gone.blocks:
+            self._send(session.peer, say.Forget(block))
 
     def _forget_block(self, session: _Session, block: int) -> None:
         session.kept.drop(block)
         self._send(session.peer, say.Forget(block))
 
-    def _spec(self, assignment: Assignment) -> TaskSpec:
-        name = assignment.program.hash, assignment.precision
+    def _spec(self, program: TensorProgram, precision: str) -> TaskSpec:
+        name = program.hash, precision
         if name not in self._specs:
-            self._specs[name] = TaskSpec(assignment.program, assignment.precision)
+            self._specs[name] = TaskSpec(program, precision)
         return self._specs[name]
 
-    def _check_sizes(self, lease: _Lease) -> None:
-        """What cannot travel is known before anything does."""
-        spec, task = lease.spec, lease.assignment
+    def _check_inputs(self, task: Assignment, spec: TaskSpec) -> None:
         given: Mapping[str, Array] = {
             name: task.inputs[name] for name in (*spec.row_inputs, *spec.whole_inputs) if name in task.inputs
         }
@@ -404,8 +361,11 @@ class TaskDesk:
             spec.check(spec.row_inputs | spec.whole_inputs, given, task.rows)
         except Refusal as refusal:  # ours, not a peer's
             raise BadInput(f"a tensor task was given {refusal}") from refusal
-        rows = -(-task.rows // lease.parts)
-        sizes = [spec.largest(each, rows) for each in (spec.row_inputs, spec.row_outputs, spec.sums)]
+
+    def _check_sizes(self, lease: Lease) -> None:
+        """What cannot travel is known before anything does."""
+        spec, rows = lease.terms.spec, -(-lease.assignment.rows // lease.parts)
+        sizes = [spec.largest(each, rows) for each in (lease.travelling, lease.arriving, spec.sums)]
         if max(sizes) > self._largest_frame:
             raise BadInput(
                 f"a tensor task moves {max(sizes):,} bytes in one piece, {self._largest_frame:,} at most: use --lambdas off"

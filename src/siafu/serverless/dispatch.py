@@ -13,10 +13,11 @@ from siafu.cost.prices import LambdaPrices
 from siafu.errors import BadInput, SiafuError
 from siafu.serverless import events as happens
 from siafu.serverless import instructions as does
+from siafu.serverless.assignment import Assignment
 from siafu.serverless.backoff import hashed_jitter
 from siafu.serverless.controller import Controller
 from siafu.serverless.controller_options import ControllerOptions
-from siafu.serverless.desk import Asked, Assignment, DeskEvent, Finished, GivenBack, Late, TaskDesk
+from siafu.serverless.desk import Asked, DeskEvent, Finished, GivenBack, Late, TaskDesk
 from siafu.serverless.desk_loop import DeskLoop
 from siafu.serverless.ids import InvocationId, Priority, SlotId, TaskId
 from siafu.serverless.invoker import Failed, Invocation, Invoker, Outcome
@@ -50,7 +51,7 @@ class Dispatch:
     listen:   the address to listen at; None: Lambdas are processes of this machine, and come through a socket of its own
     host:     the address of this machine as Lambdas reach it
     tasks_per_invocation: 0: no limit
-    keep_bytes: how much each Lambda may keep of rows that never change
+    keep_bytes: how much each Lambda may keep for later tasks
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Dispatch:
             task = TaskId(self._next)
             made = assignment(task)
             self._tasks[task] = _Waiting(made, kind, done)
-            home = made.block if made.constants and self._keep_bytes else None
+            home = made.block if made.has_home and self._keep_bytes else None
             self._handle(happens.TaskQueued(_now(), task, kind, priority, home))
 
         self._loop.call(queue)
@@ -146,6 +147,7 @@ class Dispatch:
             "relaunched": counts.relaunched,
             "retried": counts.retried,
             "duplicates_dropped": counts.dropped["duplicate"],
+            "shortcuts": self._desk.shortcuts,
             "messages_refused": self._loop.refusals.total() + self._listener.refusals.total(),
             **self.meter.summary(),
             "weights": {"requests": self._weights.answered, "bytes": self._weights.bytes_sent},

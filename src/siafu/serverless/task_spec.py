@@ -26,6 +26,7 @@ class TaskSpec:
     weights:      the names to ask the weight server for
     row_outputs:  rows, in parts
     sums:         sums over rows, once all are computed
+    can_be_cut:   whether some of the rows can be computed without the others
     """
 
     def __init__(self, program: TensorProgram, precision: str) -> None:
@@ -42,7 +43,7 @@ class TaskSpec:
         }
         self.row_outputs = {name: spec for name, spec in made.items() if _has_rows(spec)}
         self.sums = {name: spec for name, spec in made.items() if not _has_rows(spec)}
-        self._can_be_cut = all(map(_rows_first, (*self.row_inputs.values(), *self.row_outputs.values())))
+        self.can_be_cut = all(map(_rows_first, (*self.row_inputs.values(), *self.row_outputs.values())))
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -52,13 +53,17 @@ class TaskSpec:
         """The inputs that come in parts, where some need not come."""
         return {name: spec for name, spec in self.row_inputs.items() if name not in held}
 
+    def arriving(self, unsent: Collection[str]) -> dict[str, Spec]:
+        """The outputs that come in parts, where some stay with the Lambda."""
+        return {name: spec for name, spec in self.row_outputs.items() if name not in unsent}
+
     def parts(self, rows: int, part_bytes: int, constants: Collection[str] = ()) -> int:
         """In how many parts to send that many rows: each about `part_bytes` of inputs or of outputs.
 
         constants: inputs that seldom come, and may then come in larger parts; whether they do changes no part's
                    bounds, so that sums come out equal
         """
-        if not self._can_be_cut:
+        if not self.can_be_cut:
             return 1
         often = max(self.bytes(self.travelling(constants), rows), self.bytes(self.row_outputs, rows))
         seldom = self.bytes(self.row_inputs, rows) / _CONSTANT_PARTS
@@ -67,9 +72,12 @@ class TaskSpec:
     def bytes(self, specs: Specs, rows: int) -> int:
         return sum(math.prod(spec.sizes(rows)) * self.dtype(spec).itemsize for spec in specs.values())
 
+    def each_bytes(self, specs: Specs, rows: int) -> dict[str, int]:
+        return {name: self.bytes({name: spec}, rows) for name, spec in specs.items()}
+
     def largest(self, specs: Specs, rows: int) -> int:
         """Bytes of the largest of these."""
-        return max((self.bytes({name: spec}, rows) for name, spec in specs.items()), default=0)
+        return max(self.each_bytes(specs, rows).values(), default=0)
 
     def dtype(self, spec: Spec) -> np.dtype[Any]:
         return self.precision if spec.kind == "float" else np.dtype(spec.kind)

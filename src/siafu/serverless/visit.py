@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,6 +43,14 @@ class _NoWeights(SiafuError):
     """The weight server does not have what the task needs."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stash:
+    """What a task left for a later one of the same pass."""
+
+    tag: int
+    tensors: dict[str, Array]
+
+
 class Visit:
     """Runs until there is nothing to do, or no time to do it in."""
 
@@ -52,6 +61,7 @@ class Visit:
         self._computing = self._waiting = self._longest_task = 0.0
         self._lease: int | None = None
         self._blocks: dict[int, dict[str, Array]] = {}
+        self._stashes: dict[int, _Stash] = {}
         self._read: dict[str, Spec] = {}
 
     def run(self) -> Receipt:
@@ -146,29 +156,34 @@ class Visit:
         spec.check(spec.whole_inputs, offer.tensors, offer.rows)
         constant = self._weights(offer, spec) | dict(offer.tensors)
         self._check_kept(offer, spec)
-        parts = self._parts(offer, spec)
+        parts = self._parts(offer, spec, self._held(offer, spec))
         if not self._payload.streaming:
             parts = iter(list(parts))
         sums: dict[str, Array] = {}
         came: dict[str, list[Array]] = {name: [] for name in offer.keep}
+        left: dict[str, list[Array]] = {name: [] for name in offer.leave}
+        arriving = spec.arriving(offer.unsent)
         for part, rows, tensors in parts:
             began = time.perf_counter()
             for name, arrays in came.items():
                 arrays.append(tensors[name])
             found = program.run(constant | tensors, rows)
             outputs = dict(zip(spec.program.output_names, found, strict=True))
+            for name, arrays in left.items():
+                arrays.append(outputs[name])
             sums = {name: outputs[name] + sums[name] if name in sums else outputs[name] for name in spec.sums}
             self._computing += time.perf_counter() - began
-            if spec.row_outputs:
-                made = {name: outputs[name] for name in spec.row_outputs}
+            if arriving:
+                made = {name: outputs[name] for name in arriving}
                 self._send(say.OutputPart(offer.lease, part, made))
-        self._keep(offer, came)
+        self._keep(offer, came, left)
         took = round(1e6 * (self._computing - computed)), round(1e6 * (self._waiting - waited))
         self._send(say.Result(offer.lease, *took, sums))
 
-    def _parts(self, offer: say.Offer, spec: TaskSpec) -> Iterator[tuple[int, int, dict[str, Array]]]:
+    def _parts(
+        self, offer: say.Offer, spec: TaskSpec, held: dict[str, Array]
+    ) -> Iterator[tuple[int, int, dict[str, Array]]]:
         """Each part's number, rows and inputs, as they come; for each that came another may set out."""
-        held = self._blocks.get(offer.block, {})
         held_specs = {name: spec.row_inputs[name] for name in offer.held}
         travelling = spec.travelling(offer.held)
         for part in range(offer.parts):
@@ -185,18 +200,33 @@ class Visit:
             yield part, last - first, rows
 
     def _check_kept(self, offer: say.Offer, spec: TaskSpec) -> None:
-        """What the server says about blocks can be, and is as we have it."""
+        """What the server wants to be kept can be."""
         named = (*offer.held, *offer.keep)
         if len(set(named)) != len(named) or not set(named) <= set(spec.row_inputs):
             raise Refusal("unexpected", "an offer that wants to keep what its program does not read")
-        block = self._blocks.get(offer.block, {})
-        held = {name: block[name] for name in offer.held if name in block}
-        spec.check({name: spec.row_inputs[name] for name in offer.held}, held, offer.rows)
+        if not set(offer.unsent) <= set(offer.leave) <= set(spec.row_outputs):
+            raise Refusal("unexpected", "an offer that wants to leave what its program does not make")
+        if offer.parts > 1 and not spec.can_be_cut:
+            raise Refusal("unexpected", "an offer in parts of what cannot be cut")
 
-    def _keep(self, offer: say.Offer, came: dict[str, list[Array]]) -> None:
-        """Rows for later tasks, out of the parts they came in."""
+    def _held(self, offer: say.Offer, spec: TaskSpec) -> dict[str, Array]:
+        """What the server says that we have, as we have it. A stash is let go of when it is used, or followed by another."""
+        found = dict(self._blocks.get(offer.block, {}))
+        if offer.leave or not found.keys() >= set(offer.held):
+            stash = self._stashes.pop(offer.block, None)
+            if stash is not None and stash.tag == offer.tag:
+                found |= stash.tensors
+        held = {name: found[name] for name in offer.held if name in found}
+        spec.check({name: spec.row_inputs[name] for name in offer.held}, held, offer.rows)
+        return held
+
+    def _keep(self, offer: say.Offer, came: dict[str, list[Array]], left: dict[str, list[Array]]) -> None:
+        """Rows for later tasks, out of the parts they came in or were made in."""
         for name, arrays in came.items():
             self._blocks.setdefault(offer.block, {})[name] = np.concatenate(arrays)
+        if left:
+            whole = {name: _joined(arrays) for name, arrays in left.items()}
+            self._stashes[offer.block] = _Stash(offer.tag, whole)
 
     def _next_part(self, lease: int) -> say.InputPart:
         while True:
@@ -267,6 +297,9 @@ class Visit:
                 self._receipt.programs += 1
             case say.Forget():
                 self._blocks.pop(heard.block, None)
+                self._stashes.pop(heard.block, None)
+            case say.ForgetStash():
+                self._stashes.pop(heard.block, None)
             case say.Cancel() if heard.lease == self._lease:
                 raise _Cancelled
             case say.Dismiss():
@@ -306,3 +339,9 @@ class Visit:
                 raise Refusal("unexpected", f"the server refused what we said: {heard.why}")
             if time.perf_counter() > until:
                 raise LinkLost(f"{self._payload.graph.address} does not let us go")
+
+
+def _joined(parts: list[Array]) -> Array:
+    """All rows in memory of their own: a part may be a view of something larger."""
+    alone = parts[0] if len(parts) == 1 else None
+    return np.concatenate(parts) if alone is None or alone.base is not None else alone

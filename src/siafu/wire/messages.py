@@ -4,7 +4,7 @@ A Lambda opens with Hello and asks for tasks; everything about a task then names
 the server gave that task to that Lambda, once. Rows travel in *parts*: `part_bounds` says where they are cut.
 A server sends no more parts than it has credit for, so that a slow Lambda costs it no memory.
 Rows that never change make up *blocks*: the server says which of them a Lambda keeps until it leaves, and need not
-be sent again.
+be sent again. With a block a Lambda may keep a *stash*: what one task made of these rows, for one later task.
 Parts of the outputs need no credit: a Lambda's socket blocks until the server has read what came before.
 """
 
@@ -79,8 +79,12 @@ class Offer:
     server:    which weight server has the weights, by its place in the invocation's list
     version:   of the weights
     block:     the block that `held` and `keep` are about
-    held:      inputs that do not come: the Lambda has them in that block. If there are no others, no parts come at all
+    held:      inputs that do not come: the Lambda has them in that block, or in its stash, which is then used up.
+               If there are no others, no parts come at all
     keep:      inputs that come, and are to be kept in it once the task is done
+    tag:       of which pass the stash is, that is to be used or made
+    leave:     outputs that are to be the block's stash once the task is done; the one before it may go at once
+    unsent:    those of them that are not sent
     tensors:   the inputs that are neither rows nor weights
     """
 
@@ -94,6 +98,9 @@ class Offer:
     block: int
     held: tuple[str, ...]
     keep: tuple[str, ...]
+    tag: int
+    leave: tuple[str, ...]
+    unsent: tuple[str, ...]
     tensors: Tensors
 
 
@@ -150,7 +157,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Graph server → Lambda: this block need not be kept any longer."""
+    """Graph server → Lambda: this block need not be kept any longer, nor its stash."""
+
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetStash:
+    """Graph server → Lambda: what a task left in this block will not be used."""
 
     block: int
 
@@ -220,6 +234,7 @@ Message = (
     | GiveBack
     | Cancel
     | Forget
+    | ForgetStash
     | Dismiss
     | Leave
     | Left

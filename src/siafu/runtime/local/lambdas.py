@@ -22,7 +22,8 @@ class Lambdas:
     tasks:     after how many tasks an invocation returns; 0: when there are no more
     streaming: compute a task's first rows while the others arrive
     rematerialise: compute in the backward pass again what the forward pass had; else it travels to and fro
-    keep_mb:   how much each may keep of rows that never change, so that they need not be sent again
+    stash:     a Lambda keeps what a forward task made for the backward task, if that comes to it
+    keep_mb:   how much each may keep: of rows that never change, so that they need not be sent again, and of stashes
     fused:     a task does all that lies between two gathers; else two tasks share it
     floor:     seconds that a task may take without being late
     start:     seconds that a Lambda may be silent before its first task and between two
@@ -35,6 +36,7 @@ class Lambdas:
     streaming: bool = True
     rematerialise: bool = True
     fused: bool = True
+    stash: bool = True
     keep_mb: int = 256
     floor: float = 1.0
     start: float = 10.0
@@ -48,7 +50,7 @@ class Lambdas:
     @property
     def habits(self) -> Habits:
         """How tensor tasks are made up for them."""
-        return Habits(self.rematerialise, self.fused)
+        return Habits(self.rematerialise, self.fused, self.stash)
 
     def dispatch(
         self,

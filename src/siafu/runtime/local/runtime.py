@@ -52,7 +52,7 @@ from siafu.runtime.local.lambdas import Lambdas
 from siafu.runtime.local.pool import Pool
 from siafu.server.remote import Habits, TensorJob
 from siafu.server.worker import GraphWorker, Result
-from siafu.serverless.desk import Assignment
+from siafu.serverless.assignment import Assignment, Shortcut
 from siafu.serverless.ids import TaskId
 from siafu.weights.store import WeightStore
 
@@ -280,8 +280,22 @@ class LocalRuntime:
             block = self._blocks.setdefault(
                 (task.lane, task.stage.phase, task.interval), len(self._blocks) + 1
             )
+            leaves, finds = (
+                None if each is None else Shortcut(each.program, each.names, _pass(task.epoch, what.version))
+                for each in (job.leaves, job.finds)
+            )
             return Assignment(
-                number, program, job.rows, self._precision, 0, what.version, inputs, block, job.constants
+                number,
+                program,
+                job.rows,
+                self._precision,
+                0,
+                what.version,
+                inputs,
+                block,
+                job.constants,
+                leaves,
+                finds,
             )
 
         self._dispatch.submit(assignment, kind, self._priority(task), go_on)
@@ -342,3 +356,8 @@ class LocalRuntime:
         state = {key: each for server in self._stores for key, each in server.state().items()}
         weights = self._stores[0].weights(version)
         return Snapshot(epochs, version, weights, state, self.counters(), self._best)
+
+
+def _pass(epoch: Epoch, version: Version) -> int:
+    """A number for a pass over some rows: an epoch, and the weights it is computed with."""
+    return epoch << 31 | version
