@@ -140,6 +140,22 @@ def test_a_task_goes_to_the_lambda_that_has_its_rows() -> None:
     assert queue(small, 3, 8, (1, 1)) == [(1, 3)]
 
 
+def test_a_task_goes_to_the_lambda_that_had_its_rows_last() -> None:
+    small = Small(count=2)
+    queue(small, 0, 7, (0, 0))
+    queue(small, 1, 8, (0, 1))
+    small.ask(0)
+    small.ask(1)
+    small.result(1, 1)
+    small.ask(1)
+    assert queue(small, 2, 7, (1, 0)) == [(1, 2)]  # the first is busy
+    small.result(1, 2)
+    small.ask(1)
+    small.result(0, 0)
+    small.ask(0)
+    assert queue(small, 3, 7, (2, 0)) == [(1, 3)]
+
+
 def test_of_tasks_of_equal_rank_a_lambda_gets_the_one_whose_rows_it_has() -> None:
     small = Small(count=1)
     queue(small, 0, 9, (0, 9))

@@ -391,7 +391,7 @@ class Controller:
         self._tasks.give(task, member.id, self._clock.now)
         member.task = task.id
         if task.home is not None:
-            member.homes.add(task.home)
+            self._fleet.settle(member, task.home)
         self._expect(member, self._patience.of(task.kind, task.attempts))
         out.append(OfferTask(member.id, member.peer, task.id))
 

@@ -26,7 +26,7 @@ class Lambda:
     peer:     who speaks for it; `NOBODY`: it has not been heard of
     task:     what it is at, whether or not another was given the same since
     patience: how long it may be silent
-    homes:    of the tasks that it was given
+    homes:    of the tasks that it was given, and that no other was given since
     """
 
     id: InvocationId
@@ -91,6 +91,12 @@ class Fleet:
                 if home in each.homes:
                     return each
         return self.last_idle
+
+    def settle(self, member: Lambda, home: int) -> None:
+        """It has what is known at `home` last: the next task there is best done by it, not by who was there before."""
+        for each in self._alive.values():
+            each.homes.discard(home)
+        member.homes.add(home)
 
     def homes_of_others(self, member: Lambda) -> set[int]:
         return {home for each in self._alive.values() if each is not member for home in each.homes}
