@@ -2,6 +2,7 @@
 
 import logging
 import re
+import socket
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 
 from siafu.errors import BadInput
 
+_KNOCK_SECONDS = 5.0
 _ACTOR = re.compile(r"siafu-(?P<server>.+)-\d+-[0-9a-f]+")
 
 
@@ -107,6 +109,7 @@ def connect(address: str) -> Any:
     """Ray, connected to the cluster at an address; "auto": the one that runs on this machine."""
     ray = import_ray()
     try:
+        _knock(address)
         ray.init(
             address=address,
             namespace="siafu",
@@ -114,12 +117,19 @@ def connect(address: str) -> Any:
             configure_logging=False,
             logging_level=logging.ERROR,
         )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, OverflowError, ValueError, RuntimeError) as error:
         told = " ".join(str(error).split())[:300]
         raise BadInput(
             f"no Ray cluster at {address!r} ({told}): start one with 'siafu cluster up', or give its address"
         ) from None
     return ray
+
+
+def _knock(address: str) -> None:
+    """Whether anybody listens at a host and a port: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "://" not in address:
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
 
 
 def import_ray() -> Any:

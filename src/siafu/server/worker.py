@@ -204,7 +204,7 @@ class GraphWorker:
 
 def _bytes(rows: Table) -> NDArray[np.uint8]:
     """[n, bytes of a row], whatever the rows are of."""
-    return rows.view(np.uint8).reshape(len(rows), -1)
+    return rows.view(np.uint8).reshape(len(rows), rows.shape[1] * rows.itemsize)
 
 
 def _rows_of(packed: NDArray[np.uint8], like: Table) -> Table:

@@ -19,6 +19,12 @@ def test_machines_with_addresses_of_their_own_are_exact_too() -> None:
     assert_exact(train_on_crew("gcn", epochs=EPOCHS, servers=3, crew={"apart": True}), truth("gcn", EPOCHS))
 
 
+@pytest.mark.parametrize("partition", ["contiguous", "auto"])
+def test_intervals_that_send_no_row_of_a_stage_are_exact_too(partition: str) -> None:
+    ran = train_on_crew("gcn", epochs=EPOCHS, servers=2, intervals=7, partition=partition)
+    assert_exact(ran, truth("gcn", EPOCHS))
+
+
 def test_it_counts_what_threads_of_one_process_count_and_has_their_bits() -> None:
     given = case("gcn")
     layout = {"epochs": EPOCHS, "servers": 2, "intervals": 3, "weight_servers": 2, "mode": "sync"}

@@ -1,0 +1,164 @@
+"""Servers as Ray actors, on a cluster of three nodes that are processes of this machine."""
+
+import copy
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import siafu
+from siafu.errors import SiafuError
+from siafu.graph import Graph
+from siafu.placement import choose_partition
+from siafu.report.metrics import EpochMetrics
+from siafu.runtime.cluster import ray_crew
+from siafu.runtime.happenings import Rewound
+from siafu.trainer import Checkpoint, Trainer
+from tests.cli.command import spawn
+from tests.oracle import History
+from tests.runtime.cluster.cases import SETTINGS, case, truth
+from tests.test_exactness import assert_exact
+from tests.training_runs import Trained, options
+
+EPOCHS = 40
+LONG = 120.0
+Heard = Callable[[Trainer, Any], None]
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'siafu[cluster]'")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Three nodes with a core each. Two workers of pytest may each have their own."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    small = {"num_cpus": 1, "object_store_memory": 80_000_000}
+    made = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
+    try:
+        for _ in range(2):
+            made.add_node(**small)
+        made.wait_for_nodes()
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ray") / "store"
+    case("gcn").graph.save(path)
+    return path
+
+
+@pytest.fixture
+def graph(store: Path) -> Graph:
+    return siafu.load(str(store))
+
+
+def train_on(
+    cluster: Any, graph: Graph, heard: Heard = lambda trainer, event: None, **changes: Any
+) -> tuple[Trained, list[Rewound]]:
+    """Train as `siafu.train` does, but keep the weights of the last epoch."""
+    given = case("gcn")
+    layout = {"servers": 2, "intervals": 3, "weight_servers": 2, "epochs": EPOCHS, **SETTINGS}
+    settings = options(**(layout | changes))
+    placed = choose_partition(graph, settings.servers, "hash")
+    model = copy.deepcopy(given.model)
+    trainer = Trainer(graph, model, settings, placed, given.programs, cluster=cluster.address)
+    trainer.prepare()
+    saved, rewound = [], []
+    with closing(trainer.run()) as events:
+        for event in events:
+            if isinstance(event, Checkpoint):
+                saved.append(event)
+            elif isinstance(event, Rewound):
+                rewound.append(event)
+            heard(trainer, event)
+    weights = {
+        name.removeprefix("model."): tensor
+        for name, tensor in saved[-1].tensors.items()
+        if name.startswith("model.")
+    }
+    trained = Trained([epoch.train_loss for epoch in trainer.history], weights, trainer.counters())
+    return trained, rewound
+
+
+def exact() -> History:
+    return truth("gcn", EPOCHS)
+
+
+def test_a_run_on_three_nodes_is_the_oracles_whoever_is_killed(cluster: Any, graph: Graph) -> None:
+    plain, _ = train_on(cluster, graph, mode="sync")
+    assert_exact(plain, exact())
+    killed: list[int] = []
+
+    def kill_one_of_each(trainer: Trainer, event: Any) -> None:
+        if isinstance(event, EpochMetrics) and event.epoch in (3, 6) and len(killed) < event.epoch // 3:
+            role = "graph" if event.epoch == 3 else "weight"
+            servers = trainer._runtime.servers  # type: ignore[union-attr]
+            where = next(each.where for address, each in servers.items() if address.role == role)
+            killed.append(int(re.findall(r"process (\d+)", where)[0]))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    ran, rewound = train_on(cluster, graph, kill_one_of_each, mode="pipe")
+    assert_exact(ran, exact())
+    assert ran.counters["servers_lost"] == len(killed) == 2
+    assert ran.counters["gradients_applied"] == plain.counters["gradients_applied"]
+    assert "graph server 0 was lost (" in rewound[0].lost
+    assert ran.counters["recovery_seconds"] < 30
+
+
+def test_a_run_outlives_a_node_that_is_taken_away(cluster: Any, graph: Graph) -> None:
+    taken: list[Any] = []
+
+    def take_a_node_away(trainer: Trainer, event: Any) -> None:
+        if isinstance(event, EpochMetrics) and event.epoch == 3 and not taken:
+            used = {each.node for each in trainer._runtime.servers.values()}  # type: ignore[union-attr]
+            taken.extend(node for node in cluster.worker_nodes if node.node_id in used)
+            cluster.remove_node(taken[0], allow_graceful=False)
+
+    try:
+        ran, rewound = train_on(cluster, graph, take_a_node_away, mode="pipe")
+    finally:
+        cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+    assert taken
+    assert_exact(ran, exact())
+    assert ran.counters["servers_lost"] >= 1
+    assert rewound
+
+
+def test_more_servers_than_there_is_room_for_are_refused_in_time(
+    cluster: Any, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ray_crew.ROOM_SECONDS <= 30
+    monkeypatch.setattr(ray_crew, "ROOM_SECONDS", 2.0)
+    with pytest.raises(SiafuError, match=r"no room for 7 graph servers, one core each, after 2 s \(3 cores"):
+        train_on(cluster, graph, servers=7)
+
+
+def test_the_command_trains_on_a_cluster_and_refuses_what_is_none(
+    cluster: Any, store: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    command = {"epochs": 5, "hidden": 8, "servers": 2, "intervals": 3, "json": True}
+    good = spawn("train", store, cluster=cluster.address, out=out, **command)
+    wrong = spawn("train", store, cluster="127.0.0.1:9", **command)
+    try:
+        _, said = wrong.communicate(timeout=LONG)
+        assert wrong.returncode == 2, said
+        assert "no Ray cluster at '127.0.0.1:9'" in said.splitlines()[-1]
+        told, said = good.communicate(timeout=LONG)
+        assert good.returncode == 0, said
+    finally:
+        good.kill()
+        wrong.kill()
+    assert '"epochs": 5' in told.splitlines()[-1]
+    logs = {path.name for path in (out / "logs").iterdir()}
+    assert logs == {"graph-0.log", "graph-1.log", "weight-0.log"}
