@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,14 @@ from siafu.runtime.cluster.weight_host import WeightHost
 class Doom:
     """What happens to a server: a signal, when it comes to a point of its work for the n-th time.
 
-    point: a kind of task ("train forward gather" …), an instruction or a message by its name, or a call
+    point:   a kind of task ("train forward gather" …), an instruction or a message by its name, or a call
+    seconds: instead of a signal: how much longer than usual that takes
     """
 
     point: str
     count: int = 1
     signal: int = signal.SIGKILL
+    seconds: float = 0.0
 
 
 GRAPH_POINTS = (
@@ -70,7 +73,10 @@ class _Doomed:
         self._seen[point] += 1
         doom = self.doom
         if doom is not None and (point, self._seen[point]) == (doom.point, doom.count):
-            os.kill(os.getpid(), doom.signal)
+            if doom.seconds:
+                time.sleep(doom.seconds)
+            else:
+                os.kill(os.getpid(), doom.signal)
 
     def _obey(self, what: Instruction, came: Any) -> None:
         if not isinstance(what, RunTask):

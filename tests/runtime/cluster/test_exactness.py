@@ -33,7 +33,8 @@ def test_it_counts_what_threads_of_one_process_count_and_has_their_bits() -> Non
     )
     there = train_on_crew("gcn", epochs=EPOCHS, mode="sync")
     assert there.losses == here.losses
-    assert there.counters == here.counters
+    # How many versions there are at once depends on when an evaluation ends.
+    assert {**there.counters, "weight_versions_peak": 0} == {**here.counters, "weight_versions_peak": 0}
 
 
 def test_asynchronous_epochs_learn() -> None:

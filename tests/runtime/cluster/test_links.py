@@ -19,7 +19,7 @@ from tests.runtime.cluster.dooms import Doom
 from tests.runtime.cluster.fork_crew import ForkServer
 
 LONG = 60.0
-LOST_AFTER = 3.0
+LOST_AFTER = 4.0
 EPOCHS = 60
 
 
@@ -88,6 +88,16 @@ def test_one_that_is_paused_for_a_moment_is_waited_for() -> None:
     woken[0].join()
     assert_exact(ran, truth("gcn", EPOCHS))
     assert "servers_lost" not in ran.counters
+
+
+def test_one_whose_task_takes_long_is_not_taken_for_dead_when_the_run_begins_again() -> None:
+    dooms = {
+        (graph(0), 1): Doom("train forward tensor", 10, seconds=9.0),
+        (graph(1), 1): Doom("train forward tensor", 10),
+    }
+    ran = train_on_crew("gcn", epochs=5, dooms=dooms, lost_after=6.0)
+    assert_exact(ran, truth("gcn", 5))
+    assert ran.counters["servers_lost"] == 1
 
 
 @pytest.fixture(scope="module")
