@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -24,3 +25,8 @@ def same_random_numbers_every_time() -> None:
     import torch
 
     torch.manual_seed(0)
+
+
+# A busy machine is slow at making inputs too: that is no fault of a test.
+settings.register_profile("siafu", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("siafu")

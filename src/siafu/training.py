@@ -43,11 +43,11 @@ COUNTERS = (
     "weight_versions_peak",
     "gradients_applied",
     "bytes_scattered",
-    "servers_lost",
-    "epochs_lost",
-    "recovery_seconds",
     "lambda",
 )
+
+# The same where servers were lost.
+_LOSSES = ("servers_lost", "epochs_lost", "recovery_seconds")
 
 # How the work was laid out, as it stands in a summary.
 _LAYOUT = ("mode", "staleness", "servers", "intervals", "weights", "weight_servers")
@@ -255,7 +255,7 @@ class Run:
             model,
             history,
             config,
-            {name: summary[name] for name in COUNTERS if name in summary},
+            {name: summary[name] for name in (*COUNTERS, *_LOSSES) if name in summary},
             summary["seconds_total"],
             summary["peak_rss_bytes"],
             directory.path,
