@@ -1,0 +1,263 @@
+"""What work costs on which machine: the numbers that virtual time is made of.
+
+Every rate is of ONE core while all cores are busy: so contention for memory is in the rate, and cores add up.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A positive quantity measured at some sizes; a straight line in logarithms between them, flat beyond.
+
+    points: (size, quantity), sizes ascending
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def flat(cls, quantity: float) -> "Curve":
+        return cls(((1.0, quantity),))
+
+    def at(self, size: float) -> float:
+        sizes = [each for each, _ in self.points]
+        after = bisect_right(sizes, size)
+        if after == 0 or after == len(self.points):
+            return self.points[max(0, after - 1)][1]
+        (low, first), (high, second) = self.points[after - 1 : after + 1]
+        share = math.log(size / low) / math.log(high / low)
+        return float(first * (second / first) ** share)
+
+    def times(self, factor: float) -> "Curve":
+        """The same curve of a machine that is so many times as fast (or slow)."""
+        return Curve(tuple((size, quantity * factor) for size, quantity in self.points))
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeCosts:
+    """Seconds that one core takes for one edge of a gather.
+
+    tables: bytes of all rows that a gather picks from (own rows and ghosts), ascending: caches matter
+    sparse: for each of `tables`, seconds an edge by the bytes of a row, edges row by row
+    dense:  the same where a graph is so dense that Siafu gathers block by block, from a core's own cache
+            (`siafu.kernels.block_size` says where)
+    """
+
+    tables: tuple[float, ...]
+    sparse: tuple[Curve, ...]
+    dense: Curve
+
+    def seconds(self, row_bytes: float, table_bytes: float, *, dense: bool) -> float:
+        if dense:
+            return self.dense.at(row_bytes)
+        by_table = Curve(
+            tuple((table, curve.at(row_bytes)) for table, curve in zip(self.tables, self.sparse, strict=True))
+        )
+        return by_table.at(table_bytes)
+
+    def times(self, factor: float) -> "EdgeCosts":
+        """Those of a core that takes so many times as long."""
+        return EdgeCosts(
+            self.tables, tuple(each.times(factor) for each in self.sparse), self.dense.times(factor)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What one core, or one Lambda, does in a second; of a core, while all of the machine's are busy.
+
+    products:     float32 FLOP/s of matrix products, by the smaller of the two widths of the product's fixed sizes
+                  (rows × [a, b]: min(a, b)), rows in blocks of a core's cache
+    stream:       bytes/s that operations which are no products read and write
+    draws:        numbers/s that dropout draws
+    call_seconds: what one operation of a tensor program takes besides, however few its rows
+    """
+
+    products: Curve
+    stream: float
+    draws: float
+    call_seconds: float
+
+    def times(self, factor: float) -> "Processor":
+        """One that is so many times as fast."""
+        return Processor(
+            self.products.times(factor), self.stream * factor, self.draws * factor, self.call_seconds / factor
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One graph server's machine (weight servers may be of another type: they are small).
+
+    cores:           threads that run tasks
+    core:            what each does with tensors
+    edges:           what each does with edges
+    attention:       seconds that one (edge, head) of a softmax takes besides its row's gather, forth and back
+    task_seconds:    what a task takes besides its work: found, scheduled, reported
+    network_bytes_s: of its network interface, in each direction
+    latency_s:       one way to another machine
+    memory_bytes:    what it has
+    message_seconds: what sending or taking a message with rows takes a core, besides `stream` for its bytes
+    near_cache:      bytes of a core's own cache: the size of blocks
+    """
+
+    cores: int
+    core: Processor
+    edges: EdgeCosts
+    attention: tuple[float, float]
+    task_seconds: float
+    network_bytes_s: float
+    latency_s: float
+    memory_bytes: float
+    message_seconds: float = 20e-6
+    near_cache: float = 1 << 20
+
+    def faster(self, factor: float) -> "Machine":
+        """One whose cores are so many times as fast, memory included."""
+        return replace(
+            self,
+            core=self.core.times(factor),
+            edges=self.edges.times(1 / factor),
+            attention=(self.attention[0] / factor, self.attention[1] / factor),
+            task_seconds=self.task_seconds / factor,
+            message_seconds=self.message_seconds / factor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaKind:
+    """One size of Lambda.
+
+    memory_mb:       what is billed, with its seconds
+    thread:          what it computes
+    bytes_s:         of its own network, in each direction; all of a server's share that server's network
+    latency_s:       one way to a graph server or weight server
+    invoke_s:        from being invoked to asking for its first task, when warm
+    cold_start_s:    the same for the first invocation of each
+    task_seconds:    what a task takes besides its rows and operations: messages packed, checked, answered
+    prefetch:        tasks that it is given ahead, whose rows arrive while it computes
+    tasks_per_invocation: after which it returns; 0: when there are no more
+    keeps_constants: rows that never change, such as features, are sent to it once
+    keeps_forward:   it has what its forward task made when the backward task comes, and computes no product again
+    server_task_seconds: of a core of the graph server, for each task: handed over, taken back
+    server_bytes_s:  bytes/s at which a core of the graph server packs and takes rows
+    """
+
+    memory_mb: int
+    thread: Processor
+    bytes_s: float
+    latency_s: float
+    invoke_s: float
+    cold_start_s: float
+    task_seconds: float
+    prefetch: int = 1
+    tasks_per_invocation: int = 0
+    keeps_constants: bool = True
+    keeps_forward: bool = True
+    server_task_seconds: float = 0.0
+    server_bytes_s: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Matrix products of a task: FLOPs, and the narrowest of their fixed widths."""
+
+    flops: float
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a task, or a whole stage, has to do.
+
+    rows, edges:  that it goes over
+    widths_in, widths_out: numbers in a row of all that it reads and makes
+    products:     its matrix products
+    moved:        bytes that its other operations read and write, packing rows into tables included
+    draws:        numbers that dropout draws
+    calls:        operations of its program; they cost `call_seconds` for each block of `block_rows` rows
+    row_bytes:    a gather: bytes of a row of the table; one number a slab
+    table_bytes:  a gather: of all rows that it may pick, on one server
+    dense:        a gather: whether Siafu goes block by block
+    heads:        a gather: softmaxes an edge; back: whether it is their gradient
+    received:     a tensor task: bytes of rows that a Lambda needs; `constant` of them never change
+    sent:         a tensor task: bytes of rows that it makes
+    weights, gradients: bytes of parameters read, and of their gradients made
+    ghost_bytes:  bytes of a row that is scattered, to each server that holds it as a ghost
+    again:        what the backward task computes again unless it finds what the forward task made; None: nothing
+    """
+
+    rows: float
+    edges: float = 0.0
+    widths_in: tuple[int, ...] = ()
+    widths_out: tuple[int, ...] = ()
+    products: tuple[Product, ...] = ()
+    moved: float = 0.0
+    draws: float = 0.0
+    calls: float = 0.0
+    block_rows: float = math.inf
+    row_bytes: tuple[float, ...] = ()
+    table_bytes: float = 0.0
+    dense: bool = False
+    heads: int = 0
+    back: bool = False
+    received: float = 0.0
+    constant: float = 0.0
+    sent: float = 0.0
+    weights: float = 0.0
+    gradients: float = 0.0
+    ghost_bytes: float = 0.0
+    again: "Work | None" = None
+
+    @property
+    def flops(self) -> float:
+        """Of its matrix products."""
+        return sum(each.flops for each in self.products)
+
+    def share(self, rows: float, edges: float) -> "Work":
+        """The part of a stage that goes over so many of its rows and edges."""
+        part = rows / self.rows if self.rows else 0.0
+        return replace(
+            self,
+            rows=rows,
+            edges=edges,
+            products=tuple(Product(each.flops * part, each.width) for each in self.products),
+            moved=self.moved * part,
+            draws=self.draws * part,
+            received=self.received * part,
+            constant=self.constant * part,
+            sent=self.sent * part,
+            again=None if self.again is None else self.again.share(rows, edges),
+        )
+
+
+def compute_seconds(work: Work, processor: Processor) -> float:
+    """What a task's tensor operations take one processor."""
+    blocks = max(1, round(work.rows / work.block_rows))
+    return (
+        sum(each.flops / processor.products.at(each.width) for each in work.products)
+        + work.moved / processor.stream
+        + work.draws / processor.draws
+        + work.calls * blocks * processor.call_seconds
+    )
+
+
+def gather_seconds(work: Work, machine: Machine) -> float:
+    """What a gather's edges take one core."""
+    an_edge = sum(
+        machine.edges.seconds(each, work.table_bytes, dense=work.dense) for each in work.row_bytes
+    ) + work.heads * (machine.attention[1] if work.back else machine.attention[0])
+    return work.edges * an_edge
+
+
+def task_seconds(work: Work, machine: Machine) -> float:
+    """What a task takes one core of `machine`."""
+    return machine.task_seconds + compute_seconds(work, machine.core) + gather_seconds(work, machine)
+
+
+def total(works: Sequence[Work]) -> float:
+    """FLOPs of all of them."""
+    return sum(each.flops for each in works)
