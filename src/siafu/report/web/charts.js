@@ -1,0 +1,264 @@
+// Charts of a run, the same in its report and on the dashboard: lines over epochs, drawn by uPlot, each with a
+// caption in words and a table behind it for those who cannot see the lines.
+//
+// Needs uPlot and theme.js, loaded before. Nothing here takes text as HTML: names of runs are other people's.
+"use strict";
+
+const siafuCharts = (() => {
+  const SERIES_COLOURS = 8; // --series-0 … --series-7 in style.css
+  const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]]; // so that no line is known by its colour alone
+  const TABLE_ROWS = 400;
+  const HEIGHT = 230;
+
+  // What lines of metrics.jsonl become. A field that holds an object gives a series for each of its keys. A chart
+  // none of whose fields was ever set is left out.
+  const EPOCH_CHARTS = [
+    { id: "loss", title: "Loss", unit: "number", fields: [["train_loss", "training"], ["val_loss", "validation"]] },
+    {
+      id: "accuracy",
+      title: "Accuracy",
+      unit: "percent",
+      fields: [["train_accuracy", "training"], ["val_accuracy", "validation"], ["test_accuracy", "test"]],
+    },
+    {
+      id: "seconds",
+      title: "Time of an epoch",
+      unit: "seconds",
+      fields: [["seconds", "forward, backward, update"], ["evaluate_seconds", "evaluation"]],
+    },
+    { id: "busy", title: "Time in tasks, all threads", unit: "seconds", fields: [["busy_seconds", ""]] },
+    {
+      id: "staleness",
+      title: "Staleness",
+      unit: "count",
+      fields: [["max_staleness", "epochs ahead of the slowest, at most"]],
+    },
+    { id: "bytes", title: "Rows sent between servers", unit: "bytes", fields: [["bytes_scattered", "bytes"]] },
+    {
+      id: "lambdas",
+      title: "Lambdas",
+      unit: "count",
+      fields: [["lambda.count", "at once"], ["lambda.invocations", "invocations"], ["lambda.relaunched", "relaunched"]],
+    },
+    {
+      id: "latency",
+      title: "How long Lambdas take",
+      unit: "seconds",
+      fields: [["lambda.latency_p50", "half"], ["lambda.latency_p90", "nine of ten"], ["lambda.latency_p99", "99 of 100"]],
+    },
+    { id: "dollars", title: "Dollars so far", unit: "usd", fields: [["cost_usd", "in all"]] },
+  ];
+
+  const FORMATS = {
+    number: (value) => Number(value.toPrecision(4)).toString(),
+    count: (value) => value.toLocaleString("en", { maximumFractionDigits: 1 }),
+    percent: (value) => `${(100 * value).toFixed(2)} %`,
+    seconds: duration,
+    bytes: (value) => scaled(value, 1000, ["B", "kB", "MB", "GB", "TB"]),
+    usd: (value) => `$${value < 1 ? Number(value.toPrecision(3)) : value.toFixed(2)}`,
+  };
+
+  function duration(seconds) {
+    if (seconds === 0) return "0 s";
+    if (seconds < 0.001) return `${Number((1e6 * seconds).toPrecision(3))} µs`;
+    if (seconds < 1) return `${Number((1000 * seconds).toPrecision(3))} ms`;
+    if (seconds < 120) return `${Number(seconds.toPrecision(3))} s`;
+    if (seconds < 7200) return `${Number((seconds / 60).toPrecision(3))} min`;
+    return `${Number((seconds / 3600).toPrecision(3))} h`;
+  }
+
+  function scaled(value, base, units) {
+    let unit = 0;
+    while (Math.abs(value) >= base && unit < units.length - 1) {
+      value /= base;
+      unit += 1;
+    }
+    return `${Number(value.toPrecision(3))} ${units[unit]}`;
+  }
+
+  function format(value, unit) {
+    return value === null || value === undefined ? "–" : (FORMATS[unit] ?? FORMATS.number)(value);
+  }
+
+  function element(tag, { text, ...attributes } = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    if (text !== undefined) made.textContent = text;
+    made.append(...children);
+    return made;
+  }
+
+  /** `{x, series: [{label, values}]}` of one of EPOCH_CHARTS, out of parsed lines of metrics.jsonl. */
+  function seriesOf(definition, rows) {
+    const series = [];
+    for (const [path, label] of definition.fields) {
+      const found = rows.map((row) => path.split(".").reduce((value, key) => value?.[key], row) ?? null);
+      const keys = new Set(found.flatMap((value) => (typeof value === "object" && value !== null ? Object.keys(value) : [])));
+      if (keys.size > 0) {
+        for (const key of [...keys].sort()) series.push({ label: key, values: found.map((value) => value?.[key] ?? null) });
+      } else if (found.some((value) => value !== null)) {
+        series.push({ label, values: found });
+      }
+    }
+    return { x: rows.map((row) => row.epoch), series };
+  }
+
+  /** What a chart shows, in a sentence. */
+  function inWords(spec, { x, series }) {
+    const told = series.flatMap(({ label, values }) => {
+      const known = values.flatMap((value, place) => (value === null ? [] : [place]));
+      if (known.length === 0) return [];
+      const [first, last] = [known[0], known[known.length - 1]];
+      const start = `${format(values[first], spec.unit)} at ${spec.xLabel} ${x[first]}`;
+      return [`${label}: ${start}, ${format(values[last], spec.unit)} at ${spec.xLabel} ${x[last]}`];
+    });
+    return told.length === 0 ? `${spec.title}: nothing yet` : `${spec.title}. ${told.join("; ")}.`;
+  }
+
+  /**
+   * A figure of lines in `host`: `spec` is `{id, title, unit, xLabel}`; `update({x, series})` draws and redraws.
+   * The chart takes the focus: arrow keys walk along it, Home and End jump, and what is there is read out.
+   */
+  class LineChart {
+    constructor(host, spec) {
+      this.spec = { xLabel: "epoch", ...spec };
+      this.data = { x: [], series: [] };
+      this._plot = null;
+      this._shape = "";
+      const title = element("figcaption", { text: spec.title, id: `chart-${spec.id}` });
+      this._canvas = element("div", { class: "chart", tabindex: "0", role: "img" });
+      this._spoken = element("p", { class: "visually-hidden", "aria-live": "polite" });
+      this._table = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${spec.title}, table` });
+      this._details = element("details", {}, element("summary", { text: "Table" }), this._table);
+      this.figure = element("figure", { "aria-labelledby": title.id }, title, this._canvas, this._spoken, this._details);
+      host.append(this.figure);
+      this._details.addEventListener("toggle", () => this._fillTable());
+      this._canvas.addEventListener("keydown", (event) => this._walk(event));
+      this._watch = new ResizeObserver(() => this._resize());
+      this._watch.observe(this._canvas);
+      siafuTheme.onChange(() => this._rebuild());
+    }
+
+    update(data) {
+      this.data = data;
+      const shape = JSON.stringify(data.series.map(({ label }) => label));
+      if (this._plot === null || shape !== this._shape) {
+        this._shape = shape;
+        this._rebuild();
+      } else {
+        this._plot.setData(this._columns());
+      }
+      this._canvas.setAttribute("aria-label", inWords(this.spec, data));
+      if (this._details.open) this._fillTable();
+    }
+
+    destroy() {
+      this._watch.disconnect();
+      this._plot?.destroy();
+      this._plot = null;
+      this.figure.remove();
+    }
+
+    _columns() {
+      return [this.data.x, ...this.data.series.map(({ values }) => values)];
+    }
+
+    _rebuild() {
+      if (this.data.series.length === 0) return;
+      this._plot?.destroy();
+      this._plot = new uPlot(this._options(), this._columns(), this._canvas);
+    }
+
+    _options() {
+      const { unit, xLabel } = this.spec;
+      const axis = { stroke: siafuTheme.colour("--muted"), grid: { stroke: siafuTheme.colour("--grid"), width: 1 }, ticks: { show: false } };
+      return {
+        width: Math.max(this._canvas.clientWidth, 200),
+        height: HEIGHT,
+        cursor: { drag: { x: true, y: false } },
+        scales: { x: { time: false } },
+        axes: [
+          { ...axis, label: xLabel, labelSize: 22, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6] },
+          { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => format(tick, unit)) },
+        ],
+        series: [
+          { label: xLabel },
+          ...this.data.series.map(({ label }, place) => ({
+            label,
+            stroke: siafuTheme.colour(`--series-${place % SERIES_COLOURS}`),
+            dash: DASHES[place % DASHES.length],
+            width: 2,
+            spanGaps: true,
+            points: { show: this.data.x.length < 3 },
+            value: (_, value) => format(value, unit),
+          })),
+        ],
+      };
+    }
+
+    _resize() {
+      const width = this._canvas.clientWidth;
+      if (this._plot !== null && width > 0 && width !== this._plot.width) this._plot.setSize({ width, height: HEIGHT });
+    }
+
+    _walk(event) {
+      const last = this.data.x.length - 1;
+      if (this._plot === null || last < 0) return;
+      const here = this._plot.cursor.idx ?? last;
+      const step = { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: last, PageUp: here - 10, PageDown: here + 10 };
+      if (!(event.key in step)) return;
+      event.preventDefault();
+      const place = Math.min(Math.max(step[event.key], 0), last);
+      this._plot.setCursor({ left: this._plot.valToPos(this.data.x[place], "x"), top: HEIGHT / 3 });
+      const told = this.data.series.map(({ label, values }) => `${label} ${format(values[place], this.spec.unit)}`);
+      this._spoken.textContent = `${this.spec.xLabel} ${this.data.x[place]}: ${told.join(", ")}`;
+    }
+
+    _fillTable() {
+      if (!this._details.open) return;
+      const { x, series } = this.data;
+      const stride = Math.max(1, Math.ceil(x.length / TABLE_ROWS));
+      const head = element("tr", {}, ...[this.spec.xLabel, ...series.map(({ label }) => label)].map((text) => element("th", { scope: "col", text })));
+      const body = element("tbody");
+      x.forEach((epoch, place) => {
+        if (place % stride !== 0 && place !== x.length - 1) return;
+        const cells = series.map(({ values }) => element("td", { text: format(values[place], this.spec.unit) }));
+        body.append(element("tr", {}, element("th", { scope: "row", text: epoch }), ...cells));
+      });
+      const caption = stride === 1 ? this.spec.title : `${this.spec.title}, every ${stride}th`;
+      this._table.replaceChildren(element("table", {}, element("caption", { text: caption }), element("thead", {}, head), body));
+    }
+  }
+
+  /** Every chart of EPOCH_CHARTS that has something to show, in `host`; `update(rows)` with all lines so far. */
+  class EpochCharts {
+    constructor(host, definitions = EPOCH_CHARTS) {
+      this._host = host;
+      this._definitions = definitions;
+      this._charts = new Map();
+    }
+
+    update(rows) {
+      for (const definition of this._definitions) {
+        const data = seriesOf(definition, rows);
+        let chart = this._charts.get(definition.id);
+        if (chart === undefined && data.series.length > 0) {
+          chart = new LineChart(this._place(definition), definition);
+          this._charts.set(definition.id, chart);
+        }
+        chart?.update(data);
+      }
+    }
+
+    // A chart that turns up late still stands where the list has it.
+    _place(definition) {
+      const slot = element("div", { class: "slot", "data-chart": definition.id });
+      const order = this._definitions.map(({ id }) => id);
+      const after = [...this._host.children].find((other) => order.indexOf(other.dataset.chart) > order.indexOf(definition.id));
+      this._host.insertBefore(slot, after ?? null);
+      return slot;
+    }
+  }
+
+  return { EPOCH_CHARTS, EpochCharts, LineChart, duration, element, format, inWords, seriesOf };
+})();
