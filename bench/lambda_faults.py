@@ -18,7 +18,7 @@ import siafu
 from siafu.options import Options
 from siafu.placement import choose_partition
 from siafu.report.metrics import best_epoch
-from siafu.runtime.local.lambdas import Lambdas
+from siafu.runtime.lambdas import Lambdas
 from siafu.serverless.faults import FaultPlan
 from siafu.serverless.platform import LocalPlatform
 from siafu.trainer import Trainer

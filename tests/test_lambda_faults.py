@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from siafu import Graph, nn
-from siafu.runtime.local.lambdas import Lambdas
+from siafu.runtime.lambdas import Lambdas
 from siafu.serverless.dispatch import Dispatch
 from siafu.serverless.faults import FaultKind, FaultPlan
 from siafu.serverless.platform import LocalPlatform

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from siafu import nn
-from siafu.runtime.local.lambdas import Lambdas
+from siafu.runtime.lambdas import Lambdas
 from tests.oracle import train_plainly
 from tests.toys import toy_graph
 from tests.training_runs import train_in_pipeline

@@ -15,7 +15,7 @@ from siafu import Graph
 from siafu.graph.partition import Partition
 from siafu.options import Options
 from siafu.placement import choose_partition
-from siafu.runtime.local.lambdas import Lambdas
+from siafu.runtime.lambdas import Lambdas
 from siafu.trainer import Checkpoint, Trainer
 
 Programs = Any

@@ -27,8 +27,8 @@ from siafu.program.record import state_of
 from siafu.report.metrics import EpochMetrics, best_epoch
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochRecord, Outcome, Rewound, Snapshot
+from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local import LocalRuntime
-from siafu.runtime.local.lambdas import Lambdas
 from siafu.server.assembly import Assembly, assemble
 from siafu.server.plan import Plan, model_input
 from siafu.server.worker import tallies_of

@@ -20,7 +20,7 @@ from siafu.pipeline.ids import Lane
 from siafu.placement import choose_partition
 from siafu.program.program import Program
 from siafu.report.metrics import EpochMetrics
-from siafu.runtime.local.lambdas import Lambdas
+from siafu.runtime.lambdas import Lambdas
 from siafu.serverless.invokers.environment import Limits
 from siafu.serverless.platform import LocalPlatform
 from siafu.trainer import Trainer

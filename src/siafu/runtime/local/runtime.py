@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.pipeline.events import (
@@ -48,17 +47,12 @@ from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Priority, Task, entry_priority
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.happenings import EpochRecord, Outcome, Snapshot
-from siafu.runtime.local.lambdas import Lambdas
+from siafu.runtime.lambda_tasks import LambdaTasks
+from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local.pool import Pool
-from siafu.server.remote import Habits, TensorJob
 from siafu.server.worker import GraphWorker, Result
-from siafu.serverless.assignment import Assignment, Shortcut
-from siafu.serverless.ids import TaskId
 from siafu.weights.store import WeightStore
 
-Arrays = Mapping[str, NDArray[Any]]
-
-_RECEIPTS_SECONDS = 5.0  # to wait for the Lambdas' receipts when a run has ended
 _FIRST = (-1,)  # what others wait for and takes next to no time: before every task
 
 
@@ -105,17 +99,16 @@ class LocalRuntime:
         self._waiting: deque[tuple[Address, Event]] = deque()
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self._travelling: dict[tuple[Address, ServerId, Version], dict[str, Tensor]] = {}
-        self._blocks: dict[tuple[Lane, PhaseId, IntervalId], int] = {}
         self._best: Mapping[str, Tensor] | None = None
         self._stop_wanted = False
         self._fresh = setup.mode == "async"
         self._threads = threads
-        self._dispatch, self._habits = None, Habits()
+        self._lambdas = None
         if lambdas is not None:
+            dtype = next(each.dtype for each in start.weights.values() if each.is_floating_point())
             intervals = setup.layout.num_intervals
-            self._dispatch = lambdas.dispatch(intervals, self._weights_held, self._happened.put)
-            self._habits = lambdas.habits
-        tuning = None if self._dispatch is None else self._dispatch.tuning
+            self._lambdas = LambdaTasks(lambdas, intervals, dtype, self._soon, self._happened.put)
+        tuning = None if self._lambdas is None else self._lambdas.tuning
         self._pool = Pool(threads, self._happened.put, None if tuning is None else tuning.graph_queue)
         self._ended = False
         self._evaluated = 0.0
@@ -131,8 +124,8 @@ class LocalRuntime:
         self._began = self._marked = time.perf_counter()
         try:
             self._pool.start()
-            if self._dispatch is not None:
-                self._dispatch.start()
+            if self._lambdas is not None:
+                self._lambdas.start()
             with self._lock:
                 for instruction in self._run.begin():
                     self._obey(RUN, instruction)
@@ -147,16 +140,16 @@ class LocalRuntime:
                         self._stop_wanted = False
                         self._deliver((RUN, StopAsked(self._incarnation)))
                     continue
-                if isinstance(happened, Outcome) and self._dispatch is not None:
-                    self._dispatch.send_home(_RECEIPTS_SECONDS)
+                if isinstance(happened, Outcome) and self._lambdas is not None:
+                    self._lambdas.send_home()
                 yield happened
                 if isinstance(happened, Outcome):
                     return
         finally:
             self._ended = True
             self._pool.close()
-            if self._dispatch is not None:
-                self._dispatch.stop()
+            if self._lambdas is not None:
+                self._lambdas.stop()
             torch.set_num_threads(before)
 
     def stop_soon(self) -> None:
@@ -176,7 +169,7 @@ class LocalRuntime:
             "weight_versions_peak": max(each.counts.versions_peak for each in self.weight_machines),
             "gradients_applied": sum(each.gradients_applied for each in self._stores),
             "bytes_scattered": self.bytes_scattered,
-            **({} if self._dispatch is None else {"lambda": self._dispatch.usage()}),
+            **({} if self._lambdas is None else {"lambda": self._lambdas.usage()}),
         }
 
     @property
@@ -198,7 +191,7 @@ class LocalRuntime:
                 self._send(who, what)
             case RunTask():
                 kind = f"{what.task.lane} {what.task.stage}"
-                elsewhere = self._dispatch is not None and what.task.stage.kind == "tensor"
+                elsewhere = self._lambdas is not None and what.task.stage.kind == "tensor"
                 run = self._hand_over if elsewhere else self._run_task
                 self._pool.add((0, *self._priority(what.task)), kind, lambda: run(who, what))
             case Accumulate():
@@ -230,6 +223,9 @@ class LocalRuntime:
             case _:
                 raise NotImplementedError(f"the local runtime cannot {what}")
 
+    def _soon(self, kind: str, job: Callable[[], None]) -> None:
+        self._pool.add(_FIRST, kind, job)
+
     def _priority(self, task: Task) -> Priority:
         return task.fresh_priority if self._fresh else task.priority
 
@@ -256,72 +252,20 @@ class LocalRuntime:
 
     def _hand_over(self, who: Address, what: RunTask) -> None:
         """Give a tensor task to the Lambdas; its result is taken on a thread of the pool."""
-        job = self._workers[who.index].job(what.task, self._habits)
-        inputs = {name: each.numpy() for name, each in job.inputs.items()}
-        self._hand_on(who, what, job, inputs, {})
-
-    def _hand_on(
-        self, who: Address, what: RunTask, job: TensorJob, known: Arrays, made: Arrays, step: int = 0
-    ) -> None:
-        """Have the next of a job's programs run. `known`: what it may read; `made`: by those before it."""
-        assert self._dispatch is not None
-        task, program = what.task, job.programs[step]
-        kind = f"{task.lane} {task.stage}" + (f", {step + 1}" if step else "")
-
-        def go_on(outputs: Arrays) -> None:
-            found = {**made, **outputs}
-            if step + 1 < len(job.programs):
-                self._hand_on(who, what, job, {**known, **outputs}, found, step + 1)
-            else:
-                self._pool.add(_FIRST, f"{kind} taken", lambda: self._take(who, task, found))
-
-        def assignment(number: TaskId) -> Assignment:
-            inputs = {name: known[name] for name in program.input_names if name in known}
-            block = self._blocks.setdefault(
-                (task.lane, task.stage.phase, task.interval), len(self._blocks) + 1
-            )
-            leaves, finds = (
-                None if each is None else Shortcut(each.program, each.names, _pass(task.epoch, what.version))
-                for each in (job.leaves, job.finds)
-            )
-            return Assignment(
-                number,
-                program,
-                job.rows,
-                self._precision,
-                0,
-                what.version,
-                inputs,
-                block,
-                job.constants,
-                leaves,
-                finds,
-            )
-
-        self._dispatch.submit(assignment, kind, self._priority(task), go_on)
-
-    def _take(self, who: Address, task: Task, outputs: Arrays) -> None:
-        tensors = {name: torch.from_numpy(each) for name, each in outputs.items()}
-        self._task_done(who, task, self._workers[who.index].finish(task, tensors))
+        assert self._lambdas is not None
+        weights = self._stores[what.weights].weights(what.version)
+        self._lambdas.hand_over(
+            self._workers[who.index],
+            what,
+            weights,
+            self._priority(what.task),
+            lambda done: self._task_done(who, what.task, done),
+        )
 
     def _task_done(self, who: Address, task: Task, done: Result) -> None:
         for phase, gradients in done.gradients.items():
             self._gradients[task.epoch, PhaseId(phase), task.interval] = gradients
         self._deliver((who, TaskDone(self._incarnation, task, done.measures)))
-
-    @property
-    def _precision(self) -> str:
-        kinds = {each.dtype for each in self._start.weights.values() if each.is_floating_point()}
-        return str(next(iter(kinds))).removeprefix("torch.")
-
-    def _weights_held(self, version: int) -> dict[str, NDArray[Any]] | None:
-        """A version of the weights, where a store has all of it."""
-        for store in self._stores:
-            if version in store.versions:
-                weights = store.weights(version)
-                if self._start.weights.keys() <= weights.keys():
-                    return {name: each.numpy() for name, each in weights.items()}
-        return None
 
     def _send_rows(self, who: Address, to: Address, message: RowsArrived) -> None:
         stage = self._schedules[message.lane][message.stage]
@@ -344,8 +288,8 @@ class LocalRuntime:
         seconds = now - self._marked - evaluating
         self._happened.put(EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy))
         self._marked = now
-        if self._dispatch is not None:
-            self._dispatch.end_epoch()
+        if self._lambdas is not None:
+            self._lambdas.end_epoch()
         if self._stop_wanted:
             self._stop_wanted = False
             self._waiting.append((RUN, StopAsked(self._incarnation)))
@@ -356,8 +300,3 @@ class LocalRuntime:
         state = {key: each for server in self._stores for key, each in server.state().items()}
         weights = self._stores[0].weights(version)
         return Snapshot(epochs, version, weights, state, self.counters(), self._best)
-
-
-def _pass(epoch: Epoch, version: Version) -> int:
-    """A number for a pass over some rows: an epoch, and the weights it is computed with."""
-    return epoch << 31 | version
