@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siafu.cost.meter import Meter
-from siafu.cost.prices import PRICES, LambdaPrices, lambda_prices
+from siafu.cost.prices import LambdaPrices, lambda_prices, price_book
 from siafu.errors import BadInput
 
 X86 = lambda_prices("us-east-1", "x86_64")
@@ -108,4 +108,4 @@ def test_a_price_below_nothing_is_refused(price: float) -> None:
 
 
 def test_every_price_says_where_it_comes_from() -> None:
-    assert all(each.source and each.as_of for each in PRICES)
+    assert all(each.source and each.as_of for each in price_book().lambdas)

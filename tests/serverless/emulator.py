@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from siafu.cost.prices import PRICES, LambdaPrices
+from siafu.cost.prices import LambdaPrices, lambda_prices
 from siafu.serverless.aws import Place
 from siafu.serverless.failure import Failure, FailureKind
 from siafu.serverless.ids import InvocationId, Seconds
@@ -23,6 +23,7 @@ from siafu.serverless.invokers.environment import Function
 from siafu.serverless.platform import HANDLER
 
 _MEMORY_MB = 1769
+_PRICES = lambda_prices("us-east-1", "x86_64")
 _TIMEOUT_SECONDS = 60
 
 
@@ -135,7 +136,7 @@ class EmulatorPlatform:
     listen: str = "127.0.0.1"
     lifetime: Seconds = _TIMEOUT_SECONDS + 10.0
     most: int = 4
-    prices: LambdaPrices = PRICES[0]
+    prices: LambdaPrices = _PRICES
     paid: bool = False
 
     def invoker(self, slots: int, warm: int) -> Invoker:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from siafu.cost.prices import LambdaPrices
+from siafu.cost.lambda_prices import LambdaPrices
 
 _MB_MS_PER_GB_SECOND = 1024 * 1000
 
@@ -80,8 +80,7 @@ class Meter:
     @property
     def usd(self) -> float:
         """What the Lambdas cost; servers, storage and traffic between zones are not in it."""
-        computing = self.gb_seconds * self._prices.usd_per_gb_second
-        return computing + self.requests / 1e6 * self._prices.usd_per_million_requests
+        return self._prices.usd(self.gb_seconds, self.requests)
 
     def summary(self) -> Mapping[str, Any]:
         """For the run's summary, as JSON has it."""

@@ -1,51 +1,146 @@
-"""LambdaPrices: what a platform asks for serverless threads, and where and of when that is known."""
+"""PriceBook: what machines and Lambdas cost. A dated file that comes with Siafu, over which a user can lay another."""
 
+import difflib
+import math
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from pathlib import Path
 
+from siafu.cost.instances import Billing, Instance, Processor, Rental
+from siafu.cost.lambda_prices import Architecture, Discount, LambdaPrices
+from siafu.cost.price_file import Fields, read_fields
 from siafu.errors import BadInput
 
-Architecture = Literal["x86_64", "arm64"]
+__all__ = ["Architecture", "LambdaPrices", "PriceBook", "lambda_prices", "price_book"]
+
+VARIABLE = "SIAFU_PRICES"
+_BUILT_IN = Path(__file__).parent / "data" / "prices.json"
+_NEAREST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LambdaPrices:
-    """On demand, without a free tier and without the discount that begins at billions of GB-seconds a month.
+class PriceBook:
+    """What machines and Lambdas cost in one region.
 
-    usd_per_gb_second:        of memory given to a Lambda, whether or not it uses it; a GB is 1,024 MB
-    usd_per_million_requests: invocations that were begun; those refused for now (429) are not charged
-    as_of, source:            the month that the prices are of, and where they were taken from
+    edition:   the month that the file is of; a single price may be older and says so
+    path:      the file that was laid over the built-in one; None: there is none
+    sources:   where each kind of figure was taken from
     """
 
+    edition: str
     region: str
-    architecture: Architecture
-    usd_per_gb_second: float
-    usd_per_million_requests: float
-    as_of: str
-    source: str
+    instances: Mapping[str, Instance]
+    processors: Mapping[str, Processor]
+    lambdas: tuple[LambdaPrices, ...]
+    billing: Billing
+    sources: Mapping[str, str]
+    path: Path | None = None
 
-    def __post_init__(self) -> None:
-        if not (self.usd_per_gb_second >= 0 and self.usd_per_million_requests >= 0):
+    @property
+    def name(self) -> str:
+        """For tables and summaries."""
+        own = "" if self.path is None else f", with {self.path.name}"
+        return f"list prices, {self.region}, {self.edition}{own}"
+
+    def instance(self, name: str) -> Instance:
+        """The type of that name; if there is none, the message names the nearest."""
+        found = self.instances.get(name)
+        if found is None:
+            near = difflib.get_close_matches(name, self.instances, _NEAREST, cutoff=0.0)
             raise BadInput(
-                f"Lambda prices of {self.usd_per_gb_second} USD a GB-second and {self.usd_per_million_requests} USD a "
-                "million requests: give numbers of at least 0"
+                f"no price of instance type {name!r} (the nearest known: {', '.join(near)}): choose one of those, or "
+                f"give its price in a file (--prices, or ${VARIABLE})"
             )
+        return found
+
+    def rental(self, text: str) -> Rental:
+        """What `c5.2xlarge` or `c5.2xlarge:spot` stands for."""
+        name, colon, kind = text.partition(":")
+        if colon and kind not in ("spot", "on-demand"):
+            raise BadInput(
+                f"instance {text!r} ends in {kind!r}: write {name}, {name}:on-demand or {name}:spot"
+            )
+        return Rental(self.instance(name), spot=kind == "spot")
+
+    def nearest(self, vcpu: int, memory_bytes: int | None, architecture: Architecture) -> Instance:
+        """The type most like a machine of one's own, without a GPU: it may be smaller or larger."""
+        alike = [each for each in self.instances.values() if each.accelerator is None]
+        alike = [each for each in alike if each.architecture == architecture] or alike
+        if not alike:
+            raise BadInput(f"the price book{self._where} has no instance without a GPU: add one")
+
+        def distance(each: Instance) -> tuple[float, float]:
+            memory = 0.0 if memory_bytes is None else math.log(each.memory_bytes / memory_bytes)
+            return abs(math.log(each.vcpu / vcpu)) + abs(memory), each.on_demand_usd_h
+
+        return min(alike, key=distance)
+
+    def lambda_prices(self, region: str, architecture: Architecture) -> LambdaPrices:
+        """Those we know. Of another region, say the prices yourself."""
+        for each in self.lambdas:
+            if (each.region, each.architecture) == (region, architecture):
+                return each
+        known = ", ".join(f"{each.region} {each.architecture}" for each in self.lambdas)
+        raise BadInput(
+            f"no Lambda prices for {region} {architecture} (known: {known}): give them in a file (--prices, or "
+            f"${VARIABLE}), or `LambdaPrices` of your own"
+        )
+
+    @property
+    def _where(self) -> str:
+        return "" if self.path is None else f" with {self.path}"
 
 
-_SOURCE = "this project's sheet of AWS's on-demand list prices"
+def price_book(path: str | Path | None = None) -> PriceBook:
+    """The built-in prices, with those of a file laid over them.
 
-PRICES = (
-    LambdaPrices("us-east-1", "x86_64", 0.0000166667, 0.20, "2026-08", _SOURCE),
-    LambdaPrices("us-east-1", "arm64", 0.0000133334, 0.20, "2026-08", _SOURCE),
-)
+    path: of the file; None: `$SIAFU_PRICES`, and no file where that is not set
+    """
+    given = path or os.environ.get(VARIABLE) or None
+    return _read(None if given is None else Path(given).expanduser())
 
 
 def lambda_prices(region: str, architecture: Architecture) -> LambdaPrices:
-    """Those we know. Of another region, say the prices yourself."""
-    for each in PRICES:
-        if (each.region, each.architecture) == (region, architecture):
-            return each
-    known = ", ".join(f"{each.region} {each.architecture}" for each in PRICES)
-    raise BadInput(
-        f"no Lambda prices for {region} {architecture} (known: {known}): give `LambdaPrices` of your own"
+    """What Lambdas cost, by the user's price book."""
+    return price_book().lambda_prices(region, architecture)
+
+
+@cache
+def _built_in() -> Fields:
+    return read_fields(_BUILT_IN)
+
+
+def _read(path: Path | None) -> PriceBook:
+    fields = _built_in() if path is None else read_fields(path, over=_built_in())
+    processors = {name: each.processor(name) for name, each in fields.entries("processors").items()}
+    accelerators = {name: each.accelerator(name) for name, each in fields.entries("accelerators").items()}
+    instances = {
+        name: each.instance(name, processors, accelerators)
+        for name, each in fields.entries("instances").items()
+    }
+    region = fields.text("region")
+    lambdas = tuple(
+        LambdaPrices(
+            each.text("region", region),
+            each.architecture(),
+            each.number("usd_per_gb_second"),
+            each.number("usd_per_million_requests"),
+            each.text("as_of"),
+            fields.entry("sources").text("prices"),
+            tuple(Discount(*pair) for pair in each.pairs("discounts")),
+        )
+        for each in fields.entries("lambdas").values()
+    )
+    billing = fields.entry("billing")
+    return PriceBook(
+        fields.text("edition"),
+        region,
+        instances,
+        processors,
+        lambdas,
+        Billing(billing.positive("minimum_seconds", zero=True), billing.positive("increment_seconds")),
+        fields.entry("sources").texts(),
+        path,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from siafu.cost.prices import PRICES, Architecture, LambdaPrices, lambda_prices
+from siafu.cost.prices import Architecture, LambdaPrices, lambda_prices, price_book
 from siafu.errors import BadInput
 from siafu.serverless.aws import Place
 from siafu.serverless.faults import FaultPlan
@@ -132,7 +132,7 @@ class AwsPlatform:
 
 
 def _prices(region: str, architecture: Architecture) -> LambdaPrices:
-    if any(each.region == region for each in PRICES):
+    if any(each.region == region for each in price_book().lambdas):
         return lambda_prices(region, architecture)
     others = lambda_prices(_LIKELY, architecture)
     return replace(others, source=f"{others.source}; those of {region} are not in it")
