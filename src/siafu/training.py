@@ -144,7 +144,8 @@ def train(
                         what it was loaded from
     progress:           told of every epoch
 
-    With `out`, SIGINT and SIGTERM save a checkpoint at the end of an epoch, at most two later, and raise `Interrupted`.
+    With `out`, SIGINT and SIGTERM save a checkpoint at the end of an epoch, at most two later, and raise `Interrupted`;
+    so does the dashboard's stop button (see `siafu.report.stop_file`).
     """
     if not isinstance(graph, Graph):
         raise BadInput(
@@ -406,6 +407,8 @@ def _saved(
             else:
                 directory.metrics.append(event)
                 progress.epoch_ended(event)
+                if directory.stop_file.there:
+                    request.act_as(signal.SIGTERM)
         if request.signal is not None and not trainer.done:
             raise Interrupted(
                 f"stopped by {request.signal.name} after epoch {trainer.epoch} and saved in {directory.path}; "

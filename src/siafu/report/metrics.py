@@ -1,6 +1,5 @@
 """What each epoch measured, and the file that keeps it: one JSON object a line, only ever appended to."""
 
-import fcntl
 import json
 import math
 import os
@@ -11,6 +10,7 @@ from typing import Any
 
 from siafu.errors import BadInput
 from siafu.files import disk_errors
+from siafu.report import run_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,10 @@ class MetricsFile:
         with disk_errors(path):
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            run_lock.take(self._file, path.parent)
+        except BaseException:
             os.close(self._file)
-            raise BadInput(
-                f"another process is training in {path.parent}: wait for it, or choose another --out"
-            ) from error
+            raise
 
     def append(self, metrics: EpochMetrics) -> None:
         line = json.dumps(asdict(metrics), allow_nan=False) + "\n"

@@ -4,6 +4,7 @@ RUN/config.json             what was asked for: data, model, options; never what
 RUN/metrics.jsonl           one line an epoch
 RUN/checkpoint.safetensors  where to go on from: weights, the best weights, optimizer and random state
 RUN/model.safetensors       the best weights; there when the run has finished
+RUN/stop                    a request to stop, from the dashboard; there only until it is heeded
 RUN/summary.json            what came of it; written last: a run that has one has finished
 """
 
@@ -14,11 +15,20 @@ from typing import Any
 
 from siafu.errors import BadInput
 from siafu.files import disk_errors, replacing
+from siafu.report import stop_file
 from siafu.report.metrics import MetricsFile
+from siafu.report.stop_file import StopFile
 
 VERSION = 1
 _FORMAT = "siafu run"
-_FILES = ("config.json", "metrics.jsonl", "checkpoint.safetensors", "model.safetensors", "summary.json")
+_FILES = (
+    "config.json",
+    "metrics.jsonl",
+    "checkpoint.safetensors",
+    "model.safetensors",
+    "summary.json",
+    stop_file.NAME,
+)
 # What may change between a run and its continuation: how far it goes, where its data lies, who runs it.
 _MAY_CHANGE = ("siafu", "torch", "dataset", "graph.name", "training.epochs")
 
@@ -31,6 +41,7 @@ class RunDirectory:
         self.checkpoint = path / "checkpoint.safetensors"
         self.model = path / "model.safetensors"
         self.metrics_path = path / "metrics.jsonl"
+        self.stop_file = StopFile(path)
         self._config = path / "config.json"
         self._summary = path / "summary.json"
         self._metrics: MetricsFile | None = None
@@ -47,6 +58,7 @@ class RunDirectory:
         # replaced never counts as finished.
         for stale in (run._summary, run._config, run.checkpoint, run.model):
             stale.unlink(missing_ok=True)
+        run.stop_file.clear()
         run._metrics.keep_until(0)
         run._write_config(config)
         return run
@@ -64,6 +76,7 @@ class RunDirectory:
                 "give the same ones, or start a new run with another --out"
             )
         run._metrics = MetricsFile(run.metrics_path)
+        run.stop_file.clear()
         run._write_config(config)
         return run
 
@@ -120,6 +133,7 @@ class RunDirectory:
     def close(self) -> None:
         """Let others write."""
         if self._metrics is not None:
+            self.stop_file.clear()
             self._metrics.close()
             self._metrics = None
 

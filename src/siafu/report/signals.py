@@ -31,6 +31,11 @@ class StopRequest:
     ) -> None:
         self._restore()
 
+    def act_as(self, number: signal.Signals) -> None:
+        """Note `number` as if it had come, unless one has: for requests that come by other ways."""
+        if self.signal is None:
+            self._note(number, None)
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = signal.Signals(number)
         self._restore()

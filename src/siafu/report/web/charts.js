@@ -10,8 +10,9 @@ const siafuCharts = (() => {
   const TABLE_ROWS = 400;
   const HEIGHT = 230;
 
-  // What lines of metrics.jsonl become. A field that holds an object gives a series for each of its keys. A chart
-  // none of whose fields was ever set is left out.
+  // What lines of metrics.jsonl become: a path into the line, or what makes a number of it. A path that leads to an
+  // object gives a series for each of its keys. A chart none of whose fields was ever set, or with `busy` ever more
+  // than zero, is left out.
   const EPOCH_CHARTS = [
     { id: "loss", title: "Loss", unit: "number", fields: [["train_loss", "training"], ["val_loss", "validation"]] },
     {
@@ -31,23 +32,46 @@ const siafuCharts = (() => {
       id: "staleness",
       title: "Staleness",
       unit: "count",
-      fields: [["max_staleness", "epochs ahead of the slowest, at most"]],
+      busy: true,
+      fields: [[furthestAhead, "epochs ahead of the slowest, at most"]],
     },
-    { id: "bytes", title: "Rows sent between servers", unit: "bytes", fields: [["bytes_scattered", "bytes"]] },
+    {
+      id: "bytes",
+      title: "Rows sent between servers",
+      unit: "bytes",
+      busy: true,
+      fields: [["bytes_scattered", "bytes"]],
+    },
     {
       id: "lambdas",
       title: "Lambdas",
       unit: "count",
-      fields: [["lambda.count", "at once"], ["lambda.invocations", "invocations"], ["lambda.relaunched", "relaunched"]],
+      fields: [
+        ["lambdas.count", "at a time, at most"],
+        ["lambdas.invocations", "invocations"],
+        ["lambdas.relaunched", "relaunched"],
+      ],
     },
     {
       id: "latency",
-      title: "How long Lambdas take",
+      title: "How long Lambdas take for a task",
       unit: "seconds",
-      fields: [["lambda.latency_p50", "half"], ["lambda.latency_p90", "nine of ten"], ["lambda.latency_p99", "99 of 100"]],
+      fields: ["p50", "p90", "p99"].map((rank) => [
+        (row) => inSeconds(row.lambdas?.latency_ms?.[rank]),
+        `${rank.slice(1)} of 100 take at most`,
+      ]),
     },
-    { id: "dollars", title: "Dollars so far", unit: "usd", fields: [["cost_usd", "in all"]] },
+    { id: "dollars", title: "Dollars so far", unit: "usd", fields: [["usd", "in all"]] },
   ];
+
+  function furthestAhead(row) {
+    const leads = Object.entries(row.staleness ?? {}).flatMap(([lead, often]) => (often > 0 ? [Number(lead)] : []));
+    return leads.length === 0 ? null : Math.max(...leads);
+  }
+
+  function inSeconds(milliseconds) {
+    return milliseconds === undefined || milliseconds === null ? null : milliseconds / 1000;
+  }
 
   const FORMATS = {
     number: (value) => Number(value.toPrecision(4)).toString(),
@@ -90,17 +114,23 @@ const siafuCharts = (() => {
 
   /** `{x, series: [{label, values}]}` of one of EPOCH_CHARTS, out of parsed lines of metrics.jsonl. */
   function seriesOf(definition, rows) {
-    const series = [];
-    for (const [path, label] of definition.fields) {
-      const found = rows.map((row) => path.split(".").reduce((value, key) => value?.[key], row) ?? null);
-      const keys = new Set(found.flatMap((value) => (typeof value === "object" && value !== null ? Object.keys(value) : [])));
-      if (keys.size > 0) {
-        for (const key of [...keys].sort()) series.push({ label: key, values: found.map((value) => value?.[key] ?? null) });
-      } else if (found.some((value) => value !== null)) {
-        series.push({ label, values: found });
-      }
-    }
-    return { x: rows.map((row) => row.epoch), series };
+    const series = definition.fields.flatMap(([field, label]) => {
+      const found = rows.map(typeof field === "function" ? field : (row) => at(row, field));
+      const keys = new Set(found.flatMap((value) => (isObject(value) ? Object.keys(value) : [])));
+      if (keys.size === 0) return [{ label, values: found }];
+      return [...keys].sort().map((key) => ({ label: key, values: found.map((value) => value?.[key] ?? null) }));
+    });
+    const shown = series.filter(({ values }) => values.some((value) => value !== null));
+    const idle = definition.busy && !shown.some(({ values }) => values.some((value) => value > 0));
+    return { x: rows.map((row) => row.epoch), series: idle ? [] : shown };
+  }
+
+  function at(row, path) {
+    return path.split(".").reduce((value, key) => value?.[key], row) ?? null;
+  }
+
+  function isObject(value) {
+    return typeof value === "object" && value !== null;
   }
 
   /** What a chart shows, in a sentence. */
