@@ -9,10 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from siafu.activity import About
 from siafu.pipeline.ids import IntervalId, Lane, PhaseId
 from siafu.pipeline.instructions import RunTask
 from siafu.pipeline.task import Priority
 from siafu.runtime.lambdas import Lambdas
+from siafu.runtime.local.pool import After, Job
 from siafu.server.remote import Detour, TensorJob
 from siafu.server.worker import GraphWorker, Result
 from siafu.serverless.assignment import Assignment, Shortcut
@@ -20,8 +22,8 @@ from siafu.serverless.ids import TaskId
 from siafu.serverless.tuning import Tuning
 
 Arrays = Mapping[str, NDArray[Any]]
-Soon = Callable[[str, Callable[[], None]], None]
-"""Has something done as soon as may be, on a thread of the server's: its kind, and the job."""
+Soon = Callable[[str, Job, About], None]
+"""Has something done as soon as may be, on a thread of the server's: its kind, the job, and what it is part of."""
 
 _RECEIPTS_SECONDS = 5.0  # to wait for the Lambdas' receipts when a run has ended
 _VERSION_BITS = 40
@@ -42,6 +44,11 @@ class _Errand:
     done: Callable[[Result], None]
     weights: int
     beginning: int
+
+    @property
+    def about(self) -> About:
+        task = self.what.task
+        return About(f"graph server {self.worker.server}", task.epoch, task.interval)
 
     def kind(self, step: int) -> str:
         return f"{self.what.task.lane} {self.what.task.stage}" + (f", {step + 1}" if step else "")
@@ -148,13 +155,14 @@ class LambdaTasks:
                 self._let_go(errand.weights)
             if last and not abandoned:
                 # Under the lock: once `abandon` has returned, nothing more is added.
-                self._soon(f"{errand.kind(step)} taken", lambda: self._take(errand, made))
+                self._soon(f"{errand.kind(step)} taken", lambda: self._take(errand, made), errand.about)
         if not (abandoned or last):
             self._send(errand, known, made, step + 1)
 
-    def _take(self, errand: _Errand, made: Arrays) -> None:
+    def _take(self, errand: _Errand, made: Arrays) -> After:
         tensors = {name: torch.from_numpy(each) for name, each in made.items()}
-        errand.done(errand.worker.finish(errand.what.task, tensors))
+        result = errand.worker.finish(errand.what.task, tensors)
+        return After(lambda: errand.done(result))
 
     def _assignment(self, errand: _Errand, number: TaskId, known: Arrays, step: int) -> Assignment:
         task, job = errand.what.task, errand.job

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from siafu.activity import About
 from siafu.pipeline.events import (
     CheckpointAsked,
     CheckpointSaved,
@@ -46,10 +47,10 @@ from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Priority, Task, entry_priority
 from siafu.pipeline.weight_server import WeightServer
-from siafu.runtime.happenings import EpochRecord, Outcome, Snapshot
+from siafu.runtime.happenings import Doings, EpochRecord, Outcome, Snapshot
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.lambdas import Lambdas
-from siafu.runtime.local.pool import Pool
+from siafu.runtime.local.pool import After, Job, Pool
 from siafu.server.worker import GraphWorker, Result
 from siafu.weights.store import WeightStore
 
@@ -68,6 +69,7 @@ class LocalRuntime:
     start:     the weights and the optimizer's state to start from
     lambdas:   where tensor tasks run; None: on threads, as graph tasks do
     checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
+    traced:    whether records tell of every task
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class LocalRuntime:
         threads: int,
         lambdas: Lambdas | None = None,
         checkpoint_due: Callable[[], bool] = lambda: False,
+        traced: bool = False,
     ) -> None:
         self.bytes_scattered = 0
         self._run, self._start = run, start
@@ -110,8 +113,13 @@ class LocalRuntime:
             self._lambdas = LambdaTasks(lambdas, intervals, dtype, self._soon, self._happened.put)
         tuning = None if self._lambdas is None else self._lambdas.tuning
         self._pool = Pool(threads, self._happened.put, None if tuning is None else tuning.graph_queue)
+        if traced:
+            self._pool.activity.keep_spans()
         self._ended = False
         self._evaluated = 0.0
+        self._recorded = start.epochs
+        self._told_staleness: Counter[int] = Counter()
+        self._told_bytes = 0
 
     def events(self) -> Iterator[EpochRecord | Snapshot | Outcome]:
         """Run; every epoch's record, every checkpoint asked for, and last the outcome.
@@ -160,7 +168,7 @@ class LocalRuntime:
 
     def counters(self) -> dict[str, Any]:
         """What was counted so far; histograms have text for keys, as JSON does."""
-        staleness: Counter[int] = sum((each.counts.staleness for each in self.graph_machines), Counter())
+        staleness = self._staleness()
         ages: Counter[int] = sum((each.counts.row_ages for each in self.graph_machines), Counter())
         return {
             "max_staleness_seen": max(staleness, default=0),
@@ -193,12 +201,14 @@ class LocalRuntime:
                 kind = f"{what.task.lane} {what.task.stage}"
                 elsewhere = self._lambdas is not None and what.task.stage.kind == "tensor"
                 run = self._hand_over if elsewhere else self._run_task
-                self._pool.add((0, *self._priority(what.task)), kind, lambda: run(who, what))
+                about = About(str(who), what.task.epoch, what.task.interval)
+                self._pool.add((0, *self._priority(what.task)), kind, lambda: run(who, what), about)
             case Accumulate():
                 gradients = self._gradients.pop((what.epoch, what.phase, what.interval))
                 self._stores[who.index].accumulate(what.version, gradients)
             case Update():
-                self._pool.add(_FIRST, "update", lambda: self._update(who, what))
+                about = About(str(who), self._recorded)
+                self._pool.add(_FIRST, "update", lambda: self._update(who, what), about)
             case KeepWeights():
                 part = self._travelling.pop((who, what.home, what.version))
                 self._stores[who.index].keep(what.version, part)
@@ -223,8 +233,8 @@ class LocalRuntime:
             case _:
                 raise NotImplementedError(f"the local runtime cannot {what}")
 
-    def _soon(self, kind: str, job: Callable[[], None]) -> None:
-        self._pool.add(_FIRST, kind, job)
+    def _soon(self, kind: str, job: Job, about: About) -> None:
+        self._pool.add(_FIRST, kind, job, about)
 
     def _priority(self, task: Task) -> Priority:
         return task.fresh_priority if self._fresh else task.priority
@@ -232,23 +242,26 @@ class LocalRuntime:
     def _send(self, who: Address, what: Send) -> None:
         to, message = what.to, what.message
         if isinstance(message, RowsArrived):
-            self._pool.add(_FIRST, "scatter", lambda: self._send_rows(who, to, message))
+            about = About(str(who), message.epoch, message.interval)
+            self._pool.add(_FIRST, "scatter", lambda: self._send_rows(who, to, message), about)
             return
         if isinstance(message, WeightsAsked) and message.interval is not None and message.version is None:
             turn = entry_priority(message.epoch, message.interval)
-            self._pool.add((0, *turn), "enter", lambda: self._deliver((to, message)))
+            about = About(str(who), message.epoch, message.interval)
+            self._pool.add((0, *turn), "enter", lambda: self._deliver((to, message)), about)
             return
         if isinstance(message, WeightsMade):
             part = self._stores[who.index].part(message.version)
             self._travelling[to, message.home, message.version] = part
         self._waiting.append((to, message))
 
-    def _run_task(self, who: Address, what: RunTask) -> None:
+    def _run_task(self, who: Address, what: RunTask) -> After:
         task = what.task
         if task.stage.reads:
             self._deliver((who, TaskStarted(self._incarnation, task)))
         weights = self._stores[what.weights].weights(what.version)
-        self._task_done(who, task, self._workers[who.index].run(task, weights))
+        done = self._workers[who.index].run(task, weights)
+        return After(lambda: self._task_done(who, task, done))
 
     def _hand_over(self, who: Address, what: RunTask) -> None:
         """Give a tensor task to the Lambdas; its result is taken on a thread of the pool."""
@@ -267,18 +280,18 @@ class LocalRuntime:
             self._gradients[task.epoch, PhaseId(phase), task.interval] = gradients
         self._deliver((who, TaskDone(self._incarnation, task, done.measures)))
 
-    def _send_rows(self, who: Address, to: Address, message: RowsArrived) -> None:
+    def _send_rows(self, who: Address, to: Address, message: RowsArrived) -> After:
         stage = self._schedules[message.lane][message.stage]
         copied = self._workers[who.index].send_rows(
             self._workers[to.index], message.lane, stage, message.interval
         )
         with self._lock:
             self.bytes_scattered += copied
-        self._deliver((to, message))
+        return After(lambda: self._deliver((to, message)), copied)
 
-    def _update(self, who: Address, what: Update) -> None:
+    def _update(self, who: Address, what: Update) -> After:
         self._stores[who.index].update(what.version)
-        self._deliver((who, UpdateDone(self._incarnation, what.version)))
+        return After(lambda: self._deliver((who, UpdateDone(self._incarnation, what.version))))
 
     def _record(self, what: RecordEpoch) -> None:
         now, busy = time.perf_counter(), dict(self._pool.busy_seconds)
@@ -286,8 +299,11 @@ class LocalRuntime:
         evaluating = (spent - self._evaluated) / self._threads
         self._evaluated = spent
         seconds = now - self._marked - evaluating
-        self._happened.put(EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy))
-        self._marked = now
+        doings = self._doings(what.epoch)
+        self._happened.put(
+            EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy, doings)
+        )
+        self._marked, self._recorded = now, Epoch(what.epoch + 1)
         if self._lambdas is not None:
             self._lambdas.end_epoch()
         if self._stop_wanted:
@@ -295,6 +311,20 @@ class LocalRuntime:
             self._waiting.append((RUN, StopAsked(self._incarnation)))
         elif self._checkpoint_due():
             self._waiting.append((RUN, CheckpointAsked(self._incarnation)))
+
+    def _doings(self, epoch: Epoch) -> Doings:
+        staleness, scattered = self._staleness(), self.bytes_scattered
+        entered = staleness - self._told_staleness
+        doings = Doings(
+            (self._pool.activity.take(epoch),),
+            staleness={str(lead): count for lead, count in sorted(entered.items())},
+            bytes_scattered=scattered - self._told_bytes,
+        )
+        self._told_staleness, self._told_bytes = staleness, scattered
+        return doings
+
+    def _staleness(self) -> Counter[int]:
+        return sum((each.counts.staleness for each in self.graph_machines), Counter())
 
     def _snapshot(self, epochs: Epoch, version: Version) -> Snapshot:
         state = {key: each for server in self._stores for key, each in server.state().items()}

@@ -1,0 +1,136 @@
+"""Activity: what a server's tasks took, and when and where each ran, epoch by epoch, until someone takes it."""
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+SPANS_KEPT = 1 << 14
+"""Of each server, at most: the latest. An epoch of 64 intervals has some 600."""
+
+_NO_EPOCH = -1
+
+
+class About(NamedTuple):
+    """What a piece of work is part of.
+
+    server:   for whom it is done, in words: "graph server 0"
+    epoch:    counted from 0
+    interval: None: of none
+    """
+
+    server: str
+    epoch: int
+    interval: int | None = None
+
+
+class Span(NamedTuple):
+    """One piece of work: what, where and when.
+
+    kind:   as seconds are counted: "train ∇G1"
+    track:  the thread that did it, or the Lambda's slot: work on one track never overlaps
+    began, ended: seconds, by the clock of the process that did it
+    moved:  bytes that left it, or came and left
+    """
+
+    about: About
+    kind: str
+    track: int
+    began: float
+    ended: float
+    moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was done for some epochs.
+
+    busy_seconds: by kind
+    spans:   in the order in which they ended; empty where none are kept
+    dropped: how many spans there was no room for
+    zero:    what to add to their times for seconds since 1970
+    """
+
+    busy_seconds: Mapping[str, float] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
+    dropped: int = 0
+    zero: float = 0.0
+
+
+class Activity:
+    """Any thread may tell of work, and any may take what was told.
+
+    busy_seconds: of all work so far, by kind
+    """
+
+    def __init__(self, spans_kept: int = 0) -> None:
+        self.busy_seconds: dict[str, float] = {}
+        self._kept = spans_kept
+        self._busy: defaultdict[int, dict[str, float]] = defaultdict(dict)
+        self._spans: dict[str, deque[Span]] = {}
+        self._dropped = 0
+        self._lock = threading.Lock()
+        self._zero = time.time() - time.perf_counter()
+
+    def keep_spans(self, most: int = SPANS_KEPT) -> None:
+        """From now on, spans are kept too: of each server the last so many; 0: none."""
+        with self._lock:
+            self._kept = most
+            self._spans = {}
+
+    def note(
+        self, about: About | None, kind: str, track: int, began: float, ended: float, moved: int = 0
+    ) -> None:
+        """Work was done. Of what is part of no epoch (None) only the seconds count, with the next that is taken."""
+        spent = ended - began
+        with self._lock:
+            self.busy_seconds[kind] = self.busy_seconds.get(kind, 0.0) + spent
+            busy = self._busy[_NO_EPOCH if about is None else about.epoch]
+            busy[kind] = busy.get(kind, 0.0) + spent
+            if self._kept and about is not None:
+                self._keep(Span(about, kind, track, began, ended, moved))
+
+    def take(self, epoch: int) -> Taken:
+        """What was done for `epoch` and for those before it, and not taken yet."""
+        with self._lock:
+            busy: dict[str, float] = {}
+            for each in sorted(number for number in self._busy if number <= epoch):
+                add_seconds(busy, self._busy.pop(each))
+            spans: list[Span] = []
+            for server, kept in self._spans.items():
+                spans += (span for span in kept if span.about.epoch <= epoch)
+                rest = (span for span in kept if span.about.epoch > epoch)
+                self._spans[server] = deque(rest, maxlen=self._kept)
+            dropped, self._dropped = self._dropped, 0
+        return Taken(busy, tuple(spans), dropped, self._zero)
+
+    def forget(self) -> None:
+        """What was told so far is void: the run begins anew."""
+        with self._lock:
+            self._busy.clear()
+            self._spans.clear()
+
+    def _keep(self, span: Span) -> None:
+        server = span.about.server
+        kept = self._spans.get(server)
+        if kept is None:
+            kept = self._spans[server] = deque(maxlen=self._kept)
+        if len(kept) == self._kept:
+            self._dropped += 1
+        kept.append(span)
+
+
+def add_seconds(total: dict[str, float], more: Mapping[str, float]) -> None:
+    """Add `more` to `total`, kind by kind."""
+    for kind, seconds in more.items():
+        total[kind] = total.get(kind, 0.0) + seconds
+
+
+def together(taken: Iterable[Taken]) -> dict[str, float]:
+    """The seconds of several servers, by kind."""
+    total: dict[str, float] = {}
+    for each in taken:
+        add_seconds(total, each.busy_seconds)
+    return total
