@@ -55,15 +55,19 @@ def near_cache_bytes() -> int:
     return int(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[match[2]]
 
 
-def block_size(vertices: int, edges: int, row_bytes: int, *, sources: int | None = None) -> int | None:
+def block_size(
+    vertices: int, edges: int, row_bytes: int, *, sources: int | None = None, cache: int | None = None
+) -> int | None:
     """How many sources a block should have; None: blocks do not pay.
 
     sources: how many there are; None: as many as `vertices`
+    cache:   bytes of a core's own; None: this machine's
     A power of two. A part of the cache is left to the sums and the edges that stream by, unless visits would find
     few edges then.
     """
-    largest = min(_power_below(near_cache_bytes() // row_bytes), _MOST_SOURCES)
-    size = min(_power_below(int(_SHARE_OF_CACHE * near_cache_bytes()) // row_bytes), _MOST_SOURCES)
+    near = near_cache_bytes() if cache is None else cache
+    largest = min(_power_below(near // row_bytes), _MOST_SOURCES)
+    size = min(_power_below(int(_SHARE_OF_CACHE * near) // row_bytes), _MOST_SOURCES)
     count = vertices if sources is None else sources
     if _edges_per_visit(vertices, edges, count, size) < _GOOD_VISIT:
         size = largest

@@ -5,8 +5,9 @@ Every rate is of ONE core while all cores are busy: so contention for memory is 
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+_LEAST_ROWS = 1024  # of a block: as in `siafu.server.lane`
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +72,29 @@ class Processor:
 
     products:     float32 FLOP/s of matrix products, by the smaller of the two widths of the product's fixed sizes
                   (rows × [a, b]: min(a, b)), rows in blocks of a core's cache
-    stream:       bytes/s that operations which are no products read and write
+    stream:       bytes/s that operations which are no products read and write, rows in a core's cache
     draws:        numbers/s that dropout draws
     call_seconds: what one operation of a tensor program takes besides, however few its rows
+    functions:    elementary functions (exponentials, logarithms) a second
+    memory:       bytes/s of rows that come from tables in memory or go to them
     """
 
     products: Curve
     stream: float
     draws: float
     call_seconds: float
+    functions: float = math.inf
+    memory: float = math.inf
 
     def times(self, factor: float) -> "Processor":
         """One that is so many times as fast."""
         return Processor(
-            self.products.times(factor), self.stream * factor, self.draws * factor, self.call_seconds / factor
+            self.products.times(factor),
+            self.stream * factor,
+            self.draws * factor,
+            self.call_seconds / factor,
+            self.functions * factor,
+            self.memory * factor,
         )
 
 
@@ -176,12 +186,15 @@ class Work:
     rows, edges:  that it goes over
     widths_in, widths_out: numbers in a row of all that it reads and makes
     products:     its matrix products
-    moved:        bytes that its other operations read and write, packing rows into tables included
+    moved:        bytes that its other operations read and write
+    streamed:     bytes that it reads from tables in memory and writes to them
     draws:        numbers that dropout draws
-    calls:        operations of its program; they cost `call_seconds` for each block of `block_rows` rows
-    row_bytes:    a gather: bytes of a row of the table; one number a slab
+    functions:    elementary functions of numbers
+    calls:        operations of its program; they cost `call_seconds` for each block of rows that fits a core's cache
+    widest:       bytes of its widest row: how many rows make a block
+    row_bytes:    a gather: bytes of a row of the table; one number a slab of columns
     table_bytes:  a gather: of all rows that it may pick, on one server
-    dense:        a gather: whether Siafu goes block by block
+    blocked:      a gather: whether Siafu may go block by block where edges are dense; dense: whether it does
     heads:        a gather: softmaxes an edge; back: whether it is their gradient
     received:     a tensor task: bytes of rows that a Lambda needs; `constant` of them never change
     sent:         a tensor task: bytes of rows that it makes
@@ -196,11 +209,14 @@ class Work:
     widths_out: tuple[int, ...] = ()
     products: tuple[Product, ...] = ()
     moved: float = 0.0
+    streamed: float = 0.0
     draws: float = 0.0
+    functions: float = 0.0
     calls: float = 0.0
-    block_rows: float = math.inf
+    widest: float = 0.0
     row_bytes: tuple[float, ...] = ()
     table_bytes: float = 0.0
+    blocked: bool = False
     dense: bool = False
     heads: int = 0
     back: bool = False
@@ -226,7 +242,9 @@ class Work:
             edges=edges,
             products=tuple(Product(each.flops * part, each.width) for each in self.products),
             moved=self.moved * part,
+            streamed=self.streamed * part,
             draws=self.draws * part,
+            functions=self.functions * part,
             received=self.received * part,
             constant=self.constant * part,
             sent=self.sent * part,
@@ -234,15 +252,23 @@ class Work:
         )
 
 
-def compute_seconds(work: Work, processor: Processor) -> float:
-    """What a task's tensor operations take one processor."""
-    blocks = max(1, round(work.rows / work.block_rows))
+def compute_seconds(work: Work, processor: Processor, *, blocks: int = 1) -> float:
+    """What a task's tensor operations take one processor, its rows cut in so many blocks."""
     return (
         sum(each.flops / processor.products.at(each.width) for each in work.products)
         + work.moved / processor.stream
+        + work.streamed / processor.memory
         + work.draws / processor.draws
+        + work.functions / processor.functions
         + work.calls * blocks * processor.call_seconds
     )
+
+
+def blocks_of(work: Work, machine: Machine) -> int:
+    """In how many blocks a tensor task's rows are computed (`siafu.server.lane`)."""
+    if not work.widest:
+        return 1
+    return max(1, round(work.rows / max(_LEAST_ROWS, machine.near_cache / work.widest)))
 
 
 def gather_seconds(work: Work, machine: Machine) -> float:
@@ -255,9 +281,5 @@ def gather_seconds(work: Work, machine: Machine) -> float:
 
 def task_seconds(work: Work, machine: Machine) -> float:
     """What a task takes one core of `machine`."""
-    return machine.task_seconds + compute_seconds(work, machine.core) + gather_seconds(work, machine)
-
-
-def total(works: Sequence[Work]) -> float:
-    """FLOPs of all of them."""
-    return sum(each.flops for each in works)
+    computing = compute_seconds(work, machine.core, blocks=blocks_of(work, machine))
+    return machine.task_seconds + computing + gather_seconds(work, machine)

@@ -12,7 +12,8 @@ from siafu.graph.partition.quality import PartitionQuality
 class GraphShape:
     """A graph in numbers.
 
-    train, labelled: shares of the vertices that enter the loss, and that have a label at all
+    train, labelled: shares of the vertices that enter the loss, and that are in some split
+    edges_to_train: share of the edges that lead to a vertex that enters the loss; None: as `train`
     locality: share of the edges that a partition keeps on one server beyond what chance does: 0, vertices are dealt
               out; 1, none is cut. METIS on graphs with communities reaches 0.3 to 0.9
     spread:   how uneven degrees are: 1 / k of the gamma distribution that stands for them; 0: all are equal
@@ -28,6 +29,7 @@ class GraphShape:
     locality: float = 0.0
     spread: float = 1.0
     ghosts: Mapping[int, float] = field(default_factory=dict)
+    edges_to_train: float | None = None
 
     @classmethod
     def of(cls, graph: Graph, quality: Mapping[int, PartitionQuality] | None = None) -> "GraphShape":
@@ -44,7 +46,13 @@ class GraphShape:
             ghosts={
                 servers: float(found.forward_ghosts.mean()) for servers, found in (quality or {}).items()
             },
+            edges_to_train=_share_of_edges(graph),
         )
+
+    @property
+    def train_edges(self) -> float:
+        """The share of the edges that lead to a vertex that enters the loss."""
+        return self.train if self.edges_to_train is None else self.edges_to_train
 
     @property
     def degree(self) -> float:
@@ -54,18 +62,31 @@ class GraphShape:
         """The share of the edges whose ends are on different servers."""
         return (1 - 1 / servers) * (1 - self.locality)
 
-    def ghosts_of_server(self, servers: int) -> float:
+    def ghosts_of_server(self, servers: int, *, reading: float = 1.0) -> float:
         """Remote vertices whose rows one server holds, on the average.
 
+        reading: the share of its edges that it reads them through
+
         Modelled: a remote vertex with d out-edges, each cut with the share above and then leading to any other server, is
-        a ghost here unless none of them leads here; d is gamma-distributed.
+        a ghost here unless none of them leads here; d is gamma-distributed. Where ghosts were measured, the model
+        only says what `reading` less edges changes.
         """
         if servers == 1:
             return 0.0
         if servers in self.ghosts:
-            return self.ghosts[servers]
+            return self.ghosts[servers] * self._modelled(servers, reading) / self._modelled(servers, 1.0)
+        return self._modelled(servers, reading)
+
+    def _modelled(self, servers: int, reading: float) -> float:
         remote = self.vertices * (1 - 1 / servers)
-        to_here = self.degree * (1 - self.locality) / servers
+        to_here = self.degree * reading * (1 - self.locality) / servers
         if self.spread == 0:
             return remote * -math.expm1(-to_here)
         return remote * -math.expm1(-math.log1p(to_here * self.spread) / self.spread)
+
+
+def _share_of_edges(graph: Graph) -> float | None:
+    if graph.train is None or not graph.num_edges:
+        return None
+    degrees = graph.indptr[graph.train + 1] - graph.indptr[graph.train]
+    return float(degrees.sum() / graph.num_edges)
