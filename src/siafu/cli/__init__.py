@@ -9,6 +9,7 @@ import typer
 from siafu import __version__
 from siafu.cli import (
     bench,
+    calibrate,
     cluster,
     datasets,
     doctor,
@@ -38,6 +39,7 @@ app.command("generate")(generate.generate)
 app.command("partition")(partition.partition)
 app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)
+app.command("calibrate")(calibrate.calibrate)
 app.add_typer(bench.app, name="bench")
 app.add_typer(lambda_.app, name="lambda")
 app.add_typer(cluster.app, name="cluster")

@@ -1,0 +1,36 @@
+"""`siafu calibrate`: measure this machine, so that plans are made with its figures."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def calibrate(
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Where to write it. [default: in the cache, where plans find it]"
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure what this machine's cores, memory and Lambdas do in a second: `siafu plan` works with it.
+
+    Takes well under a minute. Other work on the machine makes it look slower than it is.
+    """
+    from siafu.plan.calibration import calibrate as measured
+    from siafu.plan.calibration import calibration_path, describe
+
+    found = measured(lambda what: print(f"measuring {what}", file=sys.stderr, flush=True))
+    path = out or calibration_path()
+    found.save(path)
+    if as_json:
+        print(json.dumps(asdict(found) | {"path": str(path)}))
+        return
+    for line in describe(found):
+        print(line)
+    print(f"saved in {path}")

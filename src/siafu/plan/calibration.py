@@ -1,0 +1,229 @@
+"""Calibration: what this machine does in a second, measured once and kept, for plans to be made with."""
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from siafu import __version__
+from siafu.cost.lambda_prices import Architecture
+from siafu.errors import BadInput
+from siafu.files import cache_directory, replacing
+from siafu.kernels import near_cache_bytes
+from siafu.plan import probes, task_probes
+from siafu.report.machine import memory_bytes, processor_name
+from siafu.runtime.simulated.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
+from siafu.threads import thread_count
+
+FORMAT, VERSION = "siafu calibration", 1
+_REFERENCE = Path(__file__).parent / "data" / "reference.json"
+T = TypeVar("T")
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A machine, measured.
+
+    host:         its name; made: the day; siafu: the version that measured
+    processor:    as its maker calls it
+    cpu_id:       how price books know it: vendor/family/model, or on arm64 implementer/architecture/part
+    seconds:      what measuring took
+    machine:      its cores, memory and network; between servers on this machine the network is the loopback
+    local_lambda: a Lambda of `--lambdas local` on one of its cores
+    """
+
+    host: str
+    made: str
+    siafu: str
+    processor: str
+    cpu_id: str
+    architecture: Architecture
+    seconds: float
+    machine: Machine
+    local_lambda: LambdaKind
+
+    def __str__(self) -> str:
+        return f"{self.host} ({self.processor}, {self.machine.cores} threads), measured {self.made}"
+
+    def save(self, path: Path) -> None:
+        with replacing(path) as file:
+            text = json.dumps(
+                {"format": FORMAT, "version": VERSION, **asdict(self)}, indent=1, allow_nan=False
+            )
+            file.write(text.encode() + b"\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "Calibration":
+        """What `save` wrote."""
+        again = "measure again with 'siafu calibrate'"
+        try:
+            found = json.loads(path.read_bytes())
+        except OSError as error:
+            raise BadInput(f"no calibration at {path} ({error.strerror}): {again}") from error
+        except ValueError as error:
+            raise BadInput(f"{path} is not JSON ({error}): {again}") from error
+        if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
+            raise BadInput(f"{path} is no calibration: {again}")
+        if found.pop("version", None) != VERSION:
+            raise BadInput(f"{path} is a calibration of another version: {again}")
+        try:
+            made = found | {
+                "machine": _machine(found["machine"]),
+                "local_lambda": _lambda_kind(found["local_lambda"]),
+            }
+            return _exactly(cls, made)
+        except (TypeError, KeyError, ValueError) as error:
+            raise BadInput(f"{path} is not as this siafu writes it ({error}): {again}") from error
+
+
+def calibration_path() -> Path:
+    """Where this machine's calibration is kept; a cache directory may be shared by several machines."""
+    name = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in platform.node())
+    return cache_directory() / f"calibration-{name or 'machine'}.json"
+
+
+def calibration() -> tuple[Calibration, bool]:
+    """This machine's, and True; where it was never measured, that of the machine Siafu was made on, and False."""
+    path = calibration_path()
+    if path.is_file():
+        return Calibration.read(path), True
+    return Calibration.read(_REFERENCE), False
+
+
+def calibrate(told: Told = lambda _: None) -> Calibration:
+    """Measure this machine; takes well under a minute once kernels are compiled.
+
+    told: hears what is being measured
+    """
+    began = time.perf_counter()
+    with probes.all_cores() as cores:
+        told("tensors: products, streams, dropout")
+        core = probes.core_rates(cores)
+        told("gathers: rows of several widths, from tables of several sizes")
+        edges = probes.edge_costs(cores)
+        told("attention")
+        attention = probes.attention_seconds(cores)
+    told("tasks on threads")
+    task_seconds = task_probes.task_seconds(core.call_seconds)
+    told("tasks on local Lambdas")
+    local = task_probes.local_lambda(task_seconds)
+    memory, _ = memory_bytes()
+    machine = Machine(
+        cores=thread_count(),
+        core=core,
+        edges=edges,
+        attention=attention,
+        task_seconds=task_seconds,
+        network_bytes_s=local.bytes_s,
+        latency_s=local.latency_s,
+        memory_bytes=float(memory or 0),
+        message_seconds=local.latency_s,  # on a loopback, all of the way is work of a core
+        near_cache=near_cache_bytes(),
+    )
+    return Calibration(
+        platform.node(),
+        time.strftime("%Y-%m-%d"),
+        __version__,
+        processor_name(),
+        cpu_id(),
+        architecture(),
+        time.perf_counter() - began,
+        machine,
+        local,
+    )
+
+
+def architecture() -> Architecture:
+    """Of this machine."""
+    return "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
+
+
+def cpu_id(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """How the processor names itself; unknown parts are '?'."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        lines = []
+    said = {
+        name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon
+    }
+    x86, arm = ("vendor_id", "cpu family", "model"), ("CPU implementer", "CPU architecture", "CPU part")
+    names = arm if "CPU part" in said else x86
+    return "/".join(said.get(name, "?") for name in names)
+
+
+def describe(found: Calibration) -> list[str]:
+    """What was measured, for people."""
+    machine, local = found.machine, found.local_lambda
+    rows = machine.edges
+    largest, smallest = rows.tables[-1], rows.tables[0]
+
+    def gathered(table: float) -> str:
+        return f"{256 / rows.seconds(256, table, dense=False) / 1e9:.1f} GB/s from {_size(table)}"
+
+    return [
+        f"machine    {found}",
+        f"products   {machine.core.products.at(128) / 1e9:.1f} GFLOP/s a core at width 128, "
+        f"{machine.core.products.at(8) / 1e9:.1f} at width 8",
+        f"gathers    {gathered(smallest)}, {gathered(largest)}, {256 / rows.dense.at(256) / 1e9:.1f} block by block "
+        "(a core, rows of 256 bytes)",
+        f"attention  {machine.attention[0] * 1e9:.1f} ns an edge and head, {machine.attention[1] * 1e9:.1f} ns back",
+        f"dropout    {machine.core.draws / 1e6:,.0f} M numbers/s a core",
+        f"a task     {machine.task_seconds * 1e6:,.0f} µs besides its work; an operation {machine.core.call_seconds * 1e6:.1f} µs",
+        f"a Lambda   {local.thread.products.at(128) / 1e9:.1f} GFLOP/s at width 128; {local.invoke_s * 1e3:.1f} ms to be invoked, "
+        f"{local.cold_start_s * 1e3:,.0f} ms when new; a task {local.task_seconds * 1e6:,.0f} µs, and "
+        f"{local.server_task_seconds * 1e6:,.0f} µs of the server",
+        f"loopback   {local.latency_s * 1e6:.0f} µs one way, {local.bytes_s / 1e9:.1f} GB/s",
+        f"measured in {found.seconds:.0f} s on {os.cpu_count()} cores",
+    ]
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def _machine(found: dict[str, Any]) -> Machine:
+    forth, back = found["attention"]
+    return _exactly(
+        Machine,
+        found
+        | {
+            "core": _processor(found["core"]),
+            "edges": EdgeCosts(
+                tuple(found["edges"]["tables"]),
+                tuple(_curve(each) for each in found["edges"]["sparse"]),
+                _curve(found["edges"]["dense"]),
+            ),
+            "attention": (float(forth), float(back)),
+        },
+    )
+
+
+def _lambda_kind(found: dict[str, Any]) -> LambdaKind:
+    return _exactly(LambdaKind, found | {"thread": _processor(found["thread"])})
+
+
+def _processor(found: dict[str, Any]) -> Processor:
+    return _exactly(Processor, found | {"products": _curve(found["products"])})
+
+
+def _curve(found: dict[str, Any]) -> Curve:
+    points = tuple((float(size), float(quantity)) for size, quantity in found["points"])
+    if not points or not all(0 < each < math.inf for point in points for each in point):
+        raise ValueError("a curve has points that are not above 0")
+    return Curve(points)
+
+
+def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
+    """A dataclass from its fields: none missing, none too many."""
+    wanted = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    if wanted != set(values):
+        raise ValueError(f"{', '.join(sorted(wanted ^ set(values)))}: missing or too much")
+    return kind(**values)

@@ -1,0 +1,259 @@
+"""Probes: what one core does in a second while all of the machine's cores do the same.
+
+Each measures with the kernels and operations that training itself uses, on sizes that training meets.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from siafu.kernels import (
+    Attention,
+    Table,
+    attend_adjoint_range,
+    attend_range,
+    block_edges,
+    near_cache_bytes,
+    sum_blocks_range,
+    sum_range,
+    zero_table,
+)
+from siafu.nn.dropout import drop_rows
+from siafu.runtime.simulated.costs import Curve, EdgeCosts, Processor
+from siafu.threads import thread_count
+
+Call = Callable[[], object]
+
+PRODUCT_WIDTHS = (4, 8, 16, 32, 64, 128, 256, 512)
+ROW_BYTES = (64, 128, 192, 256, 512)
+TABLE_BYTES = (1 << 20, 1 << 23, 1 << 26, 1 << 29)
+
+_ROUND_SECONDS = 0.005  # of one round: long against the time to start it, short enough to find a quiet moment
+_ROUNDS = 16
+_BLOCK_ROWS = 2048  # rows of a tensor task that are in the cache at a time
+_OTHER_WIDTH = 128  # of a product's two fixed sizes the one that is not the smaller
+_DEGREE = 32
+_EDGES = 1 << 19
+_DENSE_BLOCKS, _DENSE_VISIT, _DENSE_ROWS = 8, 8, 2048
+_HEADS, _HEAD_COLUMNS = 8, 8
+_ATTENTION_TABLE = 1 << 24
+_LARGE = 1 << 26  # bytes: beyond a core's share of any cache
+
+
+class Cores:
+    """Threads that all do the same at the same time."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+
+    def seconds(self, make: Callable[[int], Call]) -> float:
+        """What one call takes a thread while the others make theirs; the best of a few rounds.
+
+        make: the call of a thread, by its number
+        """
+        calls = [make(number) for number in range(self.threads)]
+        self._round(calls, 1)
+        times = max(1, round(_ROUND_SECONDS / max(self._round(calls, 1), 1e-7)))
+        return min(self._round(calls, times) for _ in range(_ROUNDS)) / times
+
+    def _round(self, calls: list[Call], times: int) -> float:
+        def work(call: Call) -> None:
+            for _ in range(times):
+                call()
+
+        began = time.perf_counter()
+        list(self._pool.map(work, calls))
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+@contextmanager
+def all_cores() -> Iterator[Cores]:
+    """As many threads as training would use, each with PyTorch to itself."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    cores = Cores(thread_count())
+    try:
+        yield cores
+    finally:
+        cores.close()
+        torch.set_num_threads(before)
+
+
+def core_rates(cores: Cores) -> Processor:
+    """What a core does with tensors."""
+    return Processor(
+        products=_products(cores),
+        stream=_stream(cores),
+        draws=_draws(cores),
+        call_seconds=_call_seconds(cores),
+        functions=_functions(cores),
+        memory=_memory(cores),
+    )
+
+
+def edge_costs(cores: Cores) -> EdgeCosts:
+    """What an edge of a gather takes a core, by the size of rows and of the table they are picked from."""
+    sparse = [Curve(tuple((row, _sparse(cores, row, table)) for row in ROW_BYTES)) for table in TABLE_BYTES]
+    dense = Curve(tuple((row, _dense(cores, row)) for row in ROW_BYTES))
+    return EdgeCosts(tuple(map(float, TABLE_BYTES)), tuple(sparse), dense)
+
+
+def attention_seconds(cores: Cores) -> tuple[float, float]:
+    """What a head of an edge takes, forth and back, besides gathering a row of that width."""
+    columns = _HEADS * _HEAD_COLUMNS
+    row_bytes = 4 * columns
+    indptr, indices = _random_edges(_ATTENTION_TABLE // row_bytes)
+    rows = _ones(_ATTENTION_TABLE // row_bytes, columns)
+    plain = _gathering(cores, indptr, indices, rows)
+    forth, back = _attending(cores, indptr, indices, rows)
+    edges = len(indices)
+    return max(0.0, forth - plain) / edges / _HEADS, max(0.0, back - plain) / edges / _HEADS
+
+
+def _products(cores: Cores) -> Curve:
+    """The three products of a linear layer, forth and back, one after the other."""
+
+    def make(width: int) -> Callable[[int], Call]:
+        def call(_: int) -> Call:
+            x, g = torch.randn(_BLOCK_ROWS, _OTHER_WIDTH), torch.randn(_BLOCK_ROWS, width)
+            weight = torch.randn(_OTHER_WIDTH, width)
+            return lambda: (torch.mm(x, weight), torch.mm(g, weight.T), torch.mm(x.T, g))
+
+        return call
+
+    flops = 3 * 2 * _BLOCK_ROWS * _OTHER_WIDTH
+    return Curve(tuple((width, flops * width / cores.seconds(make(width))) for width in PRODUCT_WIDTHS))
+
+
+def _stream(cores: Cores) -> float:
+    def make(_: int) -> Call:
+        one, other = torch.randn(_BLOCK_ROWS, 64), torch.randn(_BLOCK_ROWS, 64)
+        return lambda: torch.add(one, other)
+
+    return 3 * 4 * _BLOCK_ROWS * 64 / cores.seconds(make)
+
+
+def _memory(cores: Cores) -> float:
+    def make(_: int) -> Call:
+        source, target = torch.ones(_LARGE // 4), torch.empty(_LARGE // 4)
+        return lambda: target.copy_(source)
+
+    return 2 * _LARGE / cores.seconds(make)
+
+
+def _functions(cores: Cores) -> float:
+    def make(_: int) -> Call:
+        values = torch.randn(_BLOCK_ROWS, 64)
+        return lambda: torch.exp(values)
+
+    return _BLOCK_ROWS * 64 / cores.seconds(make)
+
+
+def _draws(cores: Cores) -> float:
+    def make(_: int) -> Call:
+        rows = np.ones((_BLOCK_ROWS, 64), np.float32)
+        ids = np.arange(_BLOCK_ROWS, dtype=np.int64)
+        return lambda: drop_rows(rows, ids, 0, 1, 0.5, 0)
+
+    return _BLOCK_ROWS * 64 / cores.seconds(make)
+
+
+def _call_seconds(cores: Cores) -> float:
+    def make(_: int) -> Call:
+        one, other = torch.randn(8, 8), torch.randn(8, 8)
+        return lambda: torch.add(one, other)
+
+    return cores.seconds(make)
+
+
+def _sparse(cores: Cores, row_bytes: int, table_bytes: int) -> float:
+    sources = table_bytes // row_bytes
+    indptr, indices = _random_edges(sources)
+    return _gathering(cores, indptr, indices, _ones(sources, row_bytes // 4)) / len(indices)
+
+
+def _gathering(cores: Cores, indptr: NDArray[np.int64], indices: NDArray[np.int32], rows: Table) -> float:
+    count = len(indptr) - 1
+
+    def make(_: int) -> Call:
+        out = zero_table(count, rows.shape[1], np.float32)
+        return lambda: sum_range(indptr, indices, None, rows, None, None, out, None, 0, count)
+
+    return cores.seconds(make)
+
+
+def _dense(cores: Cores, row_bytes: int) -> float:
+    """Block by block, with as many edges a visit as make blocks worth their while."""
+    size = min(1 << 16, 1 << (int(0.8 * near_cache_bytes()) // row_bytes).bit_length() - 1)
+    sources, degree = _DENSE_BLOCKS * size, _DENSE_BLOCKS * _DENSE_VISIT
+    indptr, indices = _random_edges(sources, rows=_DENSE_ROWS, degree=degree)
+    blocks = block_edges(indptr, indices, None, size, sources=sources)
+    rows = _ones(sources, row_bytes // 4)
+
+    def make(_: int) -> Call:
+        out = zero_table(_DENSE_ROWS, row_bytes // 4, np.float32)
+        return lambda: sum_blocks_range(*blocks, rows, None, None, out, None, 0, _DENSE_ROWS)
+
+    return cores.seconds(make) / len(indices)
+
+
+def _attending(
+    cores: Cores, indptr: NDArray[np.int64], indices: NDArray[np.int32], rows: Table
+) -> tuple[float, float]:
+    how = Attention(_HEADS, _HEAD_COLUMNS, 0.2, self_loops=False)
+    count, sources = len(indptr) - 1, len(rows)
+    logits = np.random.default_rng(0).standard_normal((sources, _HEADS), dtype=np.float32)
+    targets = np.concatenate([logits, np.ones_like(logits), logits], axis=1)
+
+    def forth(_: int) -> Call:
+        out, positive = (zero_table(count, rows.shape[1], np.float32) for _ in range(2))
+        log_sum, share = (np.zeros((count, _HEADS), np.float32) for _ in range(2))
+        return lambda: attend_range(
+            indptr,
+            indices,
+            rows,
+            logits,
+            logits[:count],
+            *how.arguments,
+            None,
+            out,
+            log_sum,
+            positive,
+            share,
+            None,
+            0,
+            count,
+        )
+
+    def back(_: int) -> Call:
+        out, of_source = zero_table(count, rows.shape[1], np.float32), np.zeros((count, _HEADS), np.float32)
+        return lambda: attend_adjoint_range(
+            indptr, indices, rows, logits, targets, rows, *how.arguments, None, out, of_source, 0, count
+        )
+
+    return cores.seconds(forth), cores.seconds(back)
+
+
+def _random_edges(
+    sources: int, *, rows: int | None = None, degree: int = _DEGREE
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """A CSR in which every row has so many sources, drawn alike and ascending."""
+    count = min(_EDGES // degree, sources) if rows is None else rows
+    drawn = np.random.default_rng(0).integers(0, sources, (count, degree), dtype=np.int32)
+    drawn.sort(axis=1)
+    return np.arange(count + 1, dtype=np.int64) * degree, drawn.ravel()
+
+
+def _ones(rows: int, columns: int) -> Table:
+    table = zero_table(rows, columns, np.float32)
+    table[:] = 1.0
+    return table

@@ -1,0 +1,264 @@
+"""What tasks take besides their work: trainings of the smallest rows, on threads and on Lambdas of this machine."""
+
+import json
+import os
+import queue
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import zmq
+
+from siafu import nn
+from siafu.errors import SiafuError
+from siafu.graph import Graph
+from siafu.options import Options
+from siafu.placement import choose_partition
+from siafu.report.metrics import EpochMetrics
+from siafu.runtime.lambdas import Lambdas
+from siafu.runtime.simulated.costs import Curve, LambdaKind, Processor
+from siafu.serverless.ids import InvocationId
+from siafu.serverless.invoker import Answered, Invocation, Outcome
+from siafu.serverless.invokers.local import LocalInvoker
+from siafu.serverless.platform import HANDLER, LocalPlatform
+from siafu.serverless.probe import probe
+from siafu.threads import thread_count
+from siafu.trainer import Trainer
+
+_INTERVALS = 64
+_VERTICES = 8  # of an interval: their work is nothing beside the task
+_EPOCHS = 8
+_WIDE, _MANY = 128, 2048  # rows that a Lambda's answers are full of
+_COLD, _WARM = 2, 5
+_NUMPY_SECONDS = 0.15
+_MESSAGE = 4 << 20
+_WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A training of a ring of vertices.
+
+    seconds:     of the best epoch
+    server_seconds: of this process's cores, an epoch
+    tensor_tasks, graph_tasks: of an epoch
+    operations:  of all tensor tasks of an epoch
+    lambda_bytes: to and from Lambdas in an epoch
+    """
+
+    seconds: float
+    server_seconds: float
+    tensor_tasks: int
+    graph_tasks: int
+    operations: int
+    lambda_bytes: float
+
+
+def task_seconds(call_seconds: float) -> float:
+    """Of a core, for each task, besides its operations."""
+    found = _train(_VERTICES, 8, None)
+    busy = found.seconds * thread_count() - found.operations * call_seconds
+    return max(0.0, busy / (found.tensor_tasks + found.graph_tasks))
+
+
+def local_lambda(server_task_seconds: float, memory_mb: int = 1769) -> LambdaKind:
+    """A Lambda as `--lambdas local` starts it, on a core of its own.
+
+    server_task_seconds: what a task on threads takes the server
+    """
+    thread = numpy_rates()
+    cold, warm = _invocations()
+    small = _train(_VERTICES, 8, 1)
+    graph_seconds = small.graph_tasks * server_task_seconds
+    handing = max(0.0, (small.server_seconds - graph_seconds) / small.tensor_tasks)
+    waiting = (small.seconds - graph_seconds) / small.tensor_tasks - handing
+    large = _train(_MANY, _WIDE, 1)
+    more = large.server_seconds - large.graph_tasks * server_task_seconds - large.tensor_tasks * handing
+    latency, bytes_s = loopback()
+    return LambdaKind(
+        memory_mb=memory_mb,
+        thread=thread,
+        bytes_s=bytes_s,
+        latency_s=latency,
+        invoke_s=warm,
+        cold_start_s=cold,
+        task_seconds=max(0.0, waiting - 2 * latency),
+        server_task_seconds=handing,
+        server_bytes_s=large.lambda_bytes / max(more, 1e-6),
+    )
+
+
+def numpy_rates() -> Processor:
+    """What a Lambda's thread does while there is one on every core: the mean of them."""
+    alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    command = [sys.executable, "-m", "siafu.plan.numpy_probe", str(_NUMPY_SECONDS)]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | alone)
+        for _ in range(thread_count())
+    ]
+    answers = [process.communicate(timeout=_WAIT_SECONDS)[0] for process in processes]
+    if any(process.returncode for process in processes):
+        raise SiafuError("a process that measures what a Lambda's thread does has failed: see above")
+    found = [json.loads(answer) for answer in answers]
+
+    def mean(name: str) -> float:
+        return statistics.fmean(each[name] for each in found)
+
+    widths = [width for width, _ in found[0]["products"]]
+    rates = [statistics.fmean(rates) for rates in zip(*(_rates(each) for each in found), strict=True)]
+    return Processor(
+        Curve(tuple(zip(map(float, widths), rates, strict=True))),
+        mean("stream"),
+        mean("draws"),
+        mean("call_seconds"),
+        mean("functions"),
+        mean("memory"),
+    )
+
+
+def _rates(found: dict[str, list[tuple[int, float]]]) -> list[float]:
+    return [rate for _, rate in found["products"]]
+
+
+def loopback() -> tuple[float, float]:
+    """Seconds one way, and bytes a second, between two ends on this machine, as ZeroMQ carries them."""
+    context = zmq.Context()
+    try:
+        server = context.socket(zmq.REP)
+        server.setsockopt(zmq.LINGER, 0)
+        port = server.bind_to_random_port("tcp://127.0.0.1")
+        echo = threading.Thread(target=_echo, args=(server,), daemon=True)
+        echo.start()
+        client = context.socket(zmq.REQ)
+        client.setsockopt(zmq.LINGER, 0)
+        client.connect(f"tcp://127.0.0.1:{port}")
+        there_and_back = min(_exchange(client, b"x") for _ in range(200))
+        large = min(_exchange(client, bytes(_MESSAGE)) for _ in range(10))
+        _exchange(client, b"")
+        echo.join(_WAIT_SECONDS)
+        client.close()
+        server.close()
+    finally:
+        context.term()
+    return there_and_back / 2, _MESSAGE / max(large - there_and_back, 1e-9)
+
+
+def _echo(server: "zmq.Socket[bytes]") -> None:
+    """Answer every message with a short one, until an empty one comes."""
+    while server.recv():
+        server.send(b"x")
+    server.send(b"x")
+
+
+def _exchange(client: "zmq.Socket[bytes]", message: bytes) -> float:
+    began = time.perf_counter()
+    client.send(message)
+    client.recv()
+    return time.perf_counter() - began
+
+
+def _invocations() -> tuple[float, float]:
+    """Seconds from an invocation to its end, without a task in between: of a new process, and of a warm one."""
+    cold, warm = [], []
+    for _ in range(_COLD):
+        invoker = LocalInvoker(HANDLER, 1)
+        invoker.start()
+        try:
+            cold.append(_invoke(invoker))
+            warm += [_invoke(invoker) for _ in range(_WARM)]
+        finally:
+            invoker.stop()
+    return statistics.median(cold), statistics.median(warm)
+
+
+def _invoke(invoker: LocalInvoker) -> float:
+    ended: queue.Queue[Outcome] = queue.Queue()
+    began = time.perf_counter()
+    invoker.invoke(Invocation(InvocationId(0), probe().payload), ended.put)
+    outcome = ended.get(timeout=_WAIT_SECONDS)
+    if not isinstance(outcome, Answered):
+        raise SiafuError(f"a local Lambda could not be invoked to be measured ({outcome})")
+    return time.perf_counter() - began
+
+
+def _train(vertices: int, width: int, lambdas: int | None) -> Measured:
+    """A few epochs of a GCN on a ring: every vertex has one in-edge, so that gathers are next to nothing.
+
+    vertices: of each interval
+    """
+    intervals = _INTERVALS if lambdas is None or vertices == _VERTICES else 8
+    graph = _ring(vertices * intervals, width)
+    torch.manual_seed(0)
+    model = nn.GCN(width, width, 2, 2, dropout=0.0)
+    trainer = Trainer(
+        graph,
+        model,
+        _options(intervals),
+        choose_partition(graph, 1, "auto"),
+        lambdas=None if lambdas is None else Lambdas(lambdas, LocalPlatform()),
+    )
+    trainer.prepare()
+    seconds, used, before = [], [], time.process_time()
+    for event in trainer.run():
+        if isinstance(event, EpochMetrics):
+            seconds.append(event.seconds)
+            used.append(time.process_time() - before)
+            before = time.process_time()
+    stages = trainer.plan.training.stages
+    kinds = trainer.counters().get("lambda", {}).get("kinds", {})
+    moved = sum(each["bytes_sent"] + each["bytes_received"] for each in kinds.values())
+    phases = trainer.programs["train"].phases
+    operations = [
+        len(program.ops)
+        for phase in phases
+        for program in (phase.programs.forward_keeping, phase.programs.last or phase.programs.backward_kept)
+        if program is not None
+    ]
+    return Measured(
+        min(seconds[1:-1]),
+        min(used[1:-1]),
+        intervals * sum(stage.kind == "tensor" for stage in stages),
+        intervals * sum(stage.kind != "tensor" for stage in stages),
+        intervals * sum(operations),
+        moved / len(seconds),
+    )
+
+
+def _ring(vertices: int, width: int) -> Graph:
+    rng = np.random.default_rng(0)
+    return Graph.from_csr(
+        np.arange(vertices + 1, dtype=np.int64),
+        np.roll(np.arange(vertices, dtype=np.int32), 1),
+        x=rng.standard_normal((vertices, width), dtype=np.float32),
+        y=rng.integers(0, 2, vertices),
+        train=np.arange(vertices),
+        name="ring",
+    )
+
+
+def _options(intervals: int) -> Options:
+    return Options(
+        epochs=_EPOCHS,
+        lr=0.01,
+        weight_decay=0.0,
+        decay="all",
+        optimizer="adam",
+        seed=0,
+        patience=None,
+        normalize_features=False,
+        evaluate_every=_EPOCHS,
+        mode="pipe",
+        staleness=0,
+        servers=1,
+        intervals=intervals,
+        partition="auto",
+        weights="stash",
+        weight_servers=1,
+        update_every=None,
+        exact_above=None,
+    )
