@@ -22,8 +22,8 @@ def calibrate(
 
     Takes well under a minute. Other work on the machine makes it look slower than it is.
     """
-    from siafu.plan.calibration import calibrate as measured
-    from siafu.plan.calibration import calibration_path, describe
+    from siafu.planning.calibration import calibrate as measured
+    from siafu.planning.calibration import calibration_path, describe
 
     found = measured(lambda what: print(f"measuring {what}", file=sys.stderr, flush=True))
     path = out or calibration_path()

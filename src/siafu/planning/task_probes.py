@@ -96,7 +96,7 @@ def local_lambda(server_task_seconds: float, memory_mb: int = 1769) -> LambdaKin
 def numpy_rates() -> Processor:
     """What a Lambda's thread does while there is one on every core: the mean of them."""
     alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [sys.executable, "-m", "siafu.plan.numpy_probe", str(_NUMPY_SECONDS)]
+    command = [sys.executable, "-m", "siafu.planning.numpy_probe", str(_NUMPY_SECONDS)]
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | alone)
         for _ in range(thread_count())

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from siafu.errors import BadInput
-from siafu.plan import calibration, probes, task_probes
-from siafu.plan.calibration import Calibration
-from siafu.plan.probes import Cores
+from siafu.planning import calibration, probes, task_probes
+from siafu.planning.calibration import Calibration
+from siafu.planning.probes import Cores
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What a Lambda's thread does in a second: NumPy alone, in a process of its own, as a Lambda is.
 
-    python -m siafu.plan.numpy_probe SECONDS
+    python -m siafu.planning.numpy_probe SECONDS
 
 prints one JSON object. One such process for each core, all at once, shows what Lambdas of this machine do beside each other.
 """

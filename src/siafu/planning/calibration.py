@@ -15,7 +15,7 @@ from siafu.cost.lambda_prices import Architecture
 from siafu.errors import BadInput
 from siafu.files import cache_directory, replacing
 from siafu.kernels import near_cache_bytes
-from siafu.plan import probes, task_probes
+from siafu.planning import probes, task_probes
 from siafu.report.machine import memory_bytes, processor_name
 from siafu.runtime.simulated.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
 from siafu.threads import thread_count
