@@ -28,7 +28,7 @@ from siafu.report.metrics import EpochMetrics, best_epoch
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochRecord, Outcome, Rewound, Snapshot
 from siafu.runtime.lambdas import Lambdas
-from siafu.runtime.local import LocalRuntime
+from siafu.runtime.local.runtime import LocalRuntime
 from siafu.server.assembly import Assembly, assemble
 from siafu.server.plan import Plan, model_input
 from siafu.server.worker import tallies_of
@@ -174,11 +174,12 @@ class Trainer:
         from siafu.runtime.cluster.runtime import ClusterRuntime, describe
 
         assert self._cluster is not None
-        crew = RayCrew(self._cluster, self.plan, self.model)
+        crew = RayCrew(self._cluster, self.plan, self.model, self._lambdas)
         runtime = ClusterRuntime(self.plan, crew, self._run_machine, self._start, log=log, checkpoint_due=due)
         shares = runtime.prepare()
         self._runtime = runtime
-        return describe(shares, runtime.servers)
+        lines = describe(shares, runtime.servers)
+        return lines if self._lambdas is None else [*lines, self._lambdas.among_servers()]
 
     def _prepare_here(self, due: "_Due") -> list[str]:
         plan = self.plan
@@ -246,9 +247,10 @@ def _lambdas(options: Options) -> Lambdas | None:
 
 def lambdas_on(platform: Platform, count: int | str | None) -> Lambdas:
     """As many as wanted: a number, "auto", or None, what is usual there: where they cost nothing, one a core."""
+    one_a_core = count is None and not platform.paid
     if count is None:
         count = "auto" if platform.paid else thread_count()
-    return Lambdas(None if isinstance(count, str) else count, platform)
+    return Lambdas(None if isinstance(count, str) else count, platform, one_a_core)
 
 
 class _Due:

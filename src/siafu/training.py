@@ -191,7 +191,7 @@ def train(
         options,
         given,
         lambdas=None if platform is None else lambdas_on(platform, lambda_count),
-        cluster=_checked_cluster(cluster, graph, platform),
+        cluster=_checked_cluster(cluster, graph, options),
     )
     config = _config(graph, model, trainer, dataset)
     if path is None:
@@ -344,12 +344,16 @@ def _platform(lambdas: str | Platform) -> Platform | None:
     return LocalPlatform() if lambdas == "local" else AwsPlatform.of()
 
 
-def _checked_cluster(cluster: str | None, graph: Graph, platform: Platform | None) -> str | None:
+def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str | None:
     """What can never work is refused before any process starts."""
     if cluster is None:
         return None
-    if platform is not None:
-        raise BadInput("Lambdas do not run from a cluster yet: leave out lambdas, or cluster")
+    count = options.lambda_count
+    if isinstance(count, int) and count < options.servers:
+        raise BadInput(
+            f"lambda_count is {count}, and each of {options.servers} graph servers on a cluster has Lambdas of its own: "
+            f"give at least {options.servers}, or auto"
+        )
     if graph.source is None or not (is_address(graph.source) or is_store(Path(graph.source))):
         raise BadInput(
             f"graph {graph.name!r} is no store, and a cluster's machines must read it for themselves: write one with "

@@ -13,13 +13,14 @@ from siafu.activity import About
 from siafu.pipeline.ids import IntervalId, Lane, PhaseId
 from siafu.pipeline.instructions import RunTask
 from siafu.pipeline.task import Priority
+from siafu.runtime.counting import added
 from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local.pool import After, Job
 from siafu.server.remote import Detour, TensorJob
 from siafu.server.worker import GraphWorker, Result
 from siafu.serverless.assignment import Assignment, Shortcut
+from siafu.serverless.dispatch import Dispatch
 from siafu.serverless.ids import TaskId
-from siafu.serverless.tuning import Tuning
 
 Arrays = Mapping[str, NDArray[Any]]
 Soon = Callable[[str, Job, About], None]
@@ -81,18 +82,21 @@ class LambdaTasks:
         soon: Soon,
         failed: Callable[[BaseException], None],
     ) -> None:
-        self._dispatch = lambdas.dispatch(intervals, self._weights_of, failed)
-        self._habits, self._precision = lambdas.habits, str(dtype).removeprefix("torch.")
-        self._soon = soon
+        self._lambdas, self._intervals = lambdas, intervals
+        self._soon, self._failed = soon, failed
+        self._dispatch = self._make_dispatch()
+        self._precision = str(dtype).removeprefix("torch.")
+        self._gone_home = False
+        self._earlier: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._held: dict[int, _Held] = {}
         self._blocks: dict[tuple[int, Lane, PhaseId, IntervalId], int] = {}
         self._beginning = 0
 
-    @property
-    def tuning(self) -> Tuning | None:
-        """What chooses how many Lambdas there are; None: their number is given."""
-        return self._dispatch.tuning
+    def watch_queue(self, waiting: int) -> None:
+        """So many of the servers' jobs wait for a core now: it says something of how many Lambdas there should be."""
+        if self._dispatch.tuning is not None:
+            self._dispatch.tuning.graph_queue(waiting)
 
     def start(self) -> None:
         self._dispatch.start()
@@ -103,6 +107,7 @@ class LambdaTasks:
 
     def send_home(self) -> None:
         """Let all Lambdas go, and wait a little for their receipts: what they cost is known then."""
+        self._gone_home = True
         self._dispatch.send_home(_RECEIPTS_SECONDS)
 
     def end_epoch(self) -> None:
@@ -111,7 +116,7 @@ class LambdaTasks:
 
     def usage(self) -> dict[str, Any]:
         """What the Lambdas did and what it costs, for the run's summary."""
-        return self._dispatch.usage()
+        return added(self._earlier, self._dispatch.usage())
 
     def hand_over(
         self,
@@ -122,7 +127,7 @@ class LambdaTasks:
         done: Callable[[Result], None],
     ) -> None:
         """Have a tensor task computed; `done` hears what it gives once, where results are taken."""
-        job = worker.job(what.task, self._habits)
+        job = worker.job(what.task, self._lambdas.habits)
         with self._lock:
             number = self._beginning << _VERSION_BITS | what.version
             held = self._held.setdefault(
@@ -134,9 +139,24 @@ class LambdaTasks:
         self._send(errand, inputs, {}, 0)
 
     def abandon(self) -> None:
-        """The run begins anew: of what is out no result is taken any more. Those that wait to be taken are not ours."""
+        """The run begins anew: no result of what is out is given to `soon` from now on.
+
+        Whoever calls sees to it that nothing is handed over meanwhile.
+        """
         with self._lock:
             self._beginning += 1
+        if self._gone_home:
+            self._call_back()
+
+    def _call_back(self) -> None:
+        """The run was as good as over, and is not: a dispatch whose Lambdas were let go has no more."""
+        self._earlier = self.usage()
+        self._dispatch.stop()
+        self._dispatch, self._gone_home = self._make_dispatch(), False
+        self._dispatch.start()
+
+    def _make_dispatch(self) -> Dispatch:
+        return self._lambdas.dispatch(self._intervals, self._weights_of, self._failed)
 
     def _send(self, errand: _Errand, known: Arrays, made: Arrays, step: int) -> None:
         """Have the next of a job's programs run. `known`: what it may read; `made`: by those before it."""

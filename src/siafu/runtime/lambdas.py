@@ -1,7 +1,7 @@
 """Lambdas: how a run's tensor tasks are computed, if not on its own threads."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from siafu.server.remote import Habits
 from siafu.serverless.autotuner import first_count
@@ -17,6 +17,7 @@ class Lambdas:
     """Lambdas for a run.
 
     count:     how many at most; None: as many as the autotuner finds best
+    one_a_core: `count` is that of this machine's cores, and servers elsewhere have as many as they have threads
     platform:  where they run
     first:     how many the autotuner begins with; None: one an interval
     tasks:     after how many tasks an invocation returns; 0: when there are no more
@@ -31,6 +32,7 @@ class Lambdas:
 
     count: int | None
     platform: Platform = field(default_factory=LocalPlatform)
+    one_a_core: bool = False
     first: int | None = None
     tasks: int = 0
     streaming: bool = True
@@ -46,6 +48,20 @@ class Lambdas:
         many = "1 Lambda" if self.count == 1 else f"{self.count} Lambdas"
         count = "as many Lambdas as prove best" if self.count is None else f"at most {many}"
         return f"tensor tasks on {count} ({self.platform.where})"
+
+    def among_servers(self) -> str:
+        """The same where graph servers on many machines share them."""
+        count = "as many as prove best" if self.count is None else f"at most {self.count} in all"
+        each = "one a core" if self.one_a_core else count
+        return f"tensor tasks on Lambdas of each graph server: {each} ({self.platform.name})"
+
+    def share(self, server: int, servers: int, host: str, threads: int) -> "Lambdas":
+        """What one of several graph servers has of them, which they reach at `host`."""
+        count = self.count
+        if count is not None:
+            count = threads if self.one_a_core else max(1, count // servers + (server < count % servers))
+        first = None if self.first is None else max(1, self.first // servers)
+        return replace(self, count=count, platform=self.platform.share(host, servers), first=first)
 
     @property
     def habits(self) -> Habits:

@@ -53,6 +53,9 @@ class Platform(Protocol):
     def invoker(self, slots: int, warm: int) -> Invoker:
         """What runs at most `slots` invocations at once; `warm`: how many processes to have ready, where that can be."""
 
+    def share(self, host: str, servers: int) -> "Platform":
+        """The same for one of so many graph servers, each on a machine of its own: this one's address is `host`."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalPlatform:
@@ -84,6 +87,9 @@ class LocalPlatform:
     def invoker(self, slots: int, warm: int) -> Invoker:
         twins = slots if self.faults is not None and self.faults.duplicate else 0
         return LocalInvoker(HANDLER, slots + twins, self.limits, keep_warm=warm, faults=self.faults)
+
+    def share(self, host: str, servers: int) -> "LocalPlatform":
+        return replace(self, most=max(1, self.most // servers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,9 @@ class AwsPlatform:
 
     def invoker(self, slots: int, warm: int) -> Invoker:
         return AwsInvoker(self.function, most=slots)
+
+    def share(self, host: str, servers: int) -> "AwsPlatform":
+        return replace(self, host=host, most=max(1, self.most // servers))
 
 
 def _prices(region: str, architecture: Architecture) -> LambdaPrices:

@@ -11,6 +11,7 @@ from siafu.nn import GNN
 from siafu.report.metrics import EpochMetrics
 from siafu.report.progress import Progress
 from siafu.runtime.cluster import ray_crew
+from siafu.runtime.lambdas import Lambdas
 from tests.runtime.cluster.cases import SETTINGS, case
 from tests.runtime.cluster.fork_crew import ForkCrew
 
@@ -33,8 +34,8 @@ class Crews:
         self.name, self.options = name, options
         self.made: list[ForkCrew] = []
 
-    def __call__(self, address: str, plan: Any, model: GNN) -> ForkCrew:
-        self.made.append(ForkCrew(self.name, plan, **self.options))
+    def __call__(self, address: str, plan: Any, model: GNN, lambdas: Lambdas | None) -> ForkCrew:
+        self.made.append(ForkCrew(self.name, plan, lambdas=lambdas, **self.options))
         return self.made[-1]
 
     def processes(self) -> list[int]:

@@ -21,6 +21,7 @@ from siafu.pipeline.setup import Setup
 from siafu.runtime.cluster.crew import Loss, Server, ServerLost
 from siafu.runtime.cluster.graph_host import Bounds, Share
 from siafu.runtime.cluster.member import Member
+from siafu.runtime.lambdas import Lambdas
 from siafu.server.plan import Plan, WeightPlan
 from tests.runtime.cluster.cases import case
 from tests.runtime.cluster.dooms import Doom, DoomedGraphHost, DoomedWeightHost
@@ -44,6 +45,7 @@ class Part:
     alone_after: float
     doom: Doom | None
     place: Place | None = None
+    lambdas: Lambdas | None = None
 
 
 class ForkServer:
@@ -126,6 +128,7 @@ class ForkCrew:
     dooms:        what happens to a server in one of its lives
     apart:        every server has an address of its own, so that they talk as machines do, and not through files
     places:       machines with a network of their own to start servers on, one each; None: all are here
+    lambdas:      of all graph servers together
     """
 
     case: str
@@ -135,6 +138,7 @@ class ForkCrew:
     apart: bool = False
     machine: str = "127.0.0.1"
     places: Iterator[Place] | None = None
+    lambdas: Lambdas | None = None
     servers: dict[Address, ForkServer] = field(default_factory=dict)
     all_ever: list[ForkServer] = field(default_factory=list)
     _noticed: set[tuple[Address, int]] = field(default_factory=set)
@@ -187,6 +191,7 @@ class ForkCrew:
             self.alone_after,
             self.dooms.get((address, life)),
             place,
+            self.lambdas,
         )
 
     def _machine_of(self, address: Address, life: int) -> str:
@@ -254,7 +259,7 @@ def _host_of(part: Part) -> Any:
     )
     options = {"alone_after": part.alone_after}
     if part.address.role == "graph":
-        return DoomedGraphHost(part.address, part.life, part.machine, plan, 1, **options)
+        return DoomedGraphHost(part.address, part.life, part.machine, plan, 1, part.lambdas, **options)
     weights = WeightPlan(plan.weights, plan.groups, plan.settings)
     return DoomedWeightHost(part.address, part.life, part.machine, weights, **options)
 

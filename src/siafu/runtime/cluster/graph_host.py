@@ -13,9 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from siafu.activity import About
 from siafu.graph.partition.reads import Reads, intervals_of_vertices, server_reads
 from siafu.pipeline.events import (
     Begin,
+    EpochFinished,
     Event,
     GradientArrived,
     RowsArrived,
@@ -25,19 +27,21 @@ from siafu.pipeline.events import (
     WeightsGranted,
 )
 from siafu.pipeline.graph_server import Counts, GraphServer
-from siafu.pipeline.ids import Address, Epoch, IntervalId, PhaseId, ServerId, Version
+from siafu.pipeline.ids import Address, Epoch, Incarnation, IntervalId, PhaseId, ServerId, Version
 from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, RunTask, Send
 from siafu.pipeline.setup import Setup
-from siafu.pipeline.task import entry_priority
+from siafu.pipeline.task import Priority, Task, entry_priority
 from siafu.runtime.cluster.host import Host, arrays, tensors_of
 from siafu.runtime.cluster.letters import Letter
 from siafu.runtime.cluster.member import Member
 from siafu.runtime.cluster.requests import ReportWanted, WeightsSent, WeightsWanted
-from siafu.runtime.local.pool import Pool, Urgency
+from siafu.runtime.lambda_tasks import LambdaTasks
+from siafu.runtime.lambdas import Lambdas
+from siafu.runtime.local.pool import Job, Pool, Urgency
 from siafu.server.edges import ServerEdges
 from siafu.server.plan import Plan
 from siafu.server.share import constants_of_share
-from siafu.server.worker import GraphWorker, Piece
+from siafu.server.worker import GraphWorker, Piece, Result
 from siafu.wire.tensors import Array
 
 Bounds = list[tuple[int, int]]
@@ -75,7 +79,14 @@ class GraphHost(Host):
     """A graph server: its part of the graph, a pool of threads, and the versions of the weights that its tasks use."""
 
     def __init__(
-        self, address: Address, life: int, machine: str, plan: Plan, threads: int, **options: float
+        self,
+        address: Address,
+        life: int,
+        machine: str,
+        plan: Plan,
+        threads: int,
+        lambdas: Lambdas | None = None,
+        **options: float,
     ) -> None:
         super().__init__(address, life, machine, **options)
         self._plan = plan
@@ -83,10 +94,14 @@ class GraphHost(Host):
         blueprint = plan.blueprint()
         self._edges: ServerEdges = blueprint.edges(address.index)
         self._bounds = blueprint.bounds(self._edges)
-        own = self._edges.local.vertices
-        constants = constants_of_share(plan.graph, own, plan.rows, plan.weights)
+        vertices = self._edges.local.vertices
+        constants = constants_of_share(plan.graph, vertices, plan.rows, plan.weights)
         self._worker: GraphWorker = blueprint.worker(self._edges, self._bounds, constants)
-        self._pool = Pool(threads, self.fail)
+        self._lambdas: LambdaTasks | None = None
+        if lambdas is not None:
+            own = lambdas.share(address.index, plan.partition.parts, machine, threads)
+            self._lambdas = LambdaTasks(own, len(self._bounds), plan.dtype, self._soon, self.fail)
+        self._pool = Pool(threads, self.fail, None if self._lambdas is None else self._lambdas.watch_queue)
         self._weights: dict[Version, dict[str, Tensor]] = {}
         self._users: Counter[Version] = Counter()
         self._held_up: defaultdict[Version, list[_Ready]] = defaultdict(list)
@@ -124,10 +139,14 @@ class GraphHost(Host):
         self._server = GraphServer(setup, self.address.index)
         torch.set_num_threads(1)  # tasks are what runs side by side
         self._pool.start()
+        if self._lambdas is not None:
+            self._lambdas.start()
         self.start(self._server, members)
 
     def close(self) -> None:
         self._pool.close()
+        if self._lambdas is not None:
+            self._lambdas.stop()
         super().close()
 
     def _hear(self, sender: Address, letter: Letter) -> None:
@@ -158,6 +177,9 @@ class GraphHost(Host):
     def _begin(self, begin: Begin, letter: Letter) -> None:
         # Nothing may be written to the tables on behalf of an earlier incarnation once this one has begun.
         self._pool.abandon()
+        if self._lambdas is not None:
+            self._lambdas.abandon()
+            self._pool.abandon()  # of what came back until then
         with self._lock:
             self._server.counts = Counts()
             self._bytes_scattered = 0
@@ -216,6 +238,10 @@ class GraphHost(Host):
             case WeightsAsked() if message.interval is not None and message.version is None:
                 turn = entry_priority(message.epoch, message.interval)
                 self._pool.add((0, *turn), "enter", lambda: self.send(to, message))
+            case EpochFinished(lane="train"):
+                if self._lambdas is not None:
+                    self._lambdas.end_epoch()
+                self.send(to, message)
             case _:
                 self.send(to, message)
 
@@ -237,10 +263,15 @@ class GraphHost(Host):
     def _stages(self, lane: str) -> Any:
         return self._setup.training if lane == "train" else self._setup.evaluation
 
+    def _soon(self, kind: str, job: Job, about: About) -> None:
+        self._pool.add(_FIRST, kind, job, about)
+
+    def _priority(self, task: Task) -> Priority:
+        return task.fresh_priority if self._fresh else task.priority
+
     def _schedule(self, what: RunTask) -> None:
         task, version = what.task, what.version
-        priority = task.fresh_priority if self._fresh else task.priority
-        ready = _Ready((0, *priority), f"{task.lane} {task.stage}", what)
+        ready = _Ready((0, *self._priority(task)), f"{task.lane} {task.stage}", what)
         self._users[version] += 1
         if version in self._weights:
             self._pool.add(ready.urgency, ready.kind, lambda: self._run(what))
@@ -251,16 +282,40 @@ class GraphHost(Host):
         self._held_up[version].append(ready)
 
     def _run(self, what: RunTask) -> None:
-        task, incarnation = what.task, self.incarnation
+        task, incarnation, weights = what.task, self.incarnation, self._weights[what.version]
+        if self._lambdas is not None and task.stage.kind == "tensor":
+            priority = self._priority(task)
+            self._lambdas.hand_over(
+                self._worker, what, weights, priority, lambda done: self._done(incarnation, what, done)
+            )
+            return
         if task.stage.reads:
             self.deliver(TaskStarted(incarnation, task))
-        done = self._worker.run(task, self._weights[what.version])
+        self._done(incarnation, what, self._worker.run(task, weights))
+
+    def _done(self, incarnation: Incarnation, what: RunTask, done: Result) -> None:
+        task = what.task
         with self._lock:
             self._users[what.version] -= 1
             self._users += Counter()  # those that nothing uses any more leave
             for phase, gradients in done.gradients.items():
                 self._gradients[task.epoch, PhaseId(phase), task.interval] = gradients
         self.deliver(TaskDone(incarnation, task, done.measures))
+
+    def _answer(self, wanted: ReportWanted) -> None:
+        if self._lambdas is None or not wanted.last:
+            super()._answer(wanted)
+            return
+        # Their receipts are waited for in a thread of its own, and the post goes on.
+        threading.Thread(target=self._answer_at_last, args=(wanted,), name="siafu-last", daemon=True).start()
+
+    def _answer_at_last(self, wanted: ReportWanted) -> None:
+        assert self._lambdas is not None
+        try:
+            self._lambdas.send_home()
+            super()._answer(wanted)
+        except BaseException as error:  # handed to who waits for the run
+            self.fail(error)
 
     def _report(self, wanted: ReportWanted) -> tuple[dict[str, Any], dict[str, Array]]:
         counts = self._server.counts
@@ -270,6 +325,7 @@ class GraphHost(Host):
             "row_age_histogram": {str(age): count for age, count in sorted(counts.row_ages.items())},
             "bytes_scattered": self._bytes_scattered,
             "busy_seconds": dict(self._pool.busy_seconds),
+            **({} if self._lambdas is None else {"lambda": self._lambdas.usage()}),
         }, {}
 
 

@@ -128,14 +128,17 @@ class Host(ABC):
             case Replaced() as replaced:
                 self.post.meet([replaced.member])
             case ReportWanted() as wanted:
-                with self._lock:
-                    counters, tensors = self._report(wanted)
-                said = Report(self.incarnation, wanted.number, self.address, json.dumps(counters))
-                self.send(sender, said, tensors)
+                self._answer(wanted)
             case Begin() as begin:
                 self._begin(begin, letter)
             case event:
                 self._heard(sender, event, letter)
+
+    def _answer(self, wanted: ReportWanted) -> None:
+        with self._lock:
+            counters, tensors = self._report(wanted)
+        said = Report(self.incarnation, wanted.number, self.address, json.dumps(counters))
+        self.send(RUN, said, tensors)
 
     def _begin(self, begin: Begin, letter: Letter) -> None:
         self.say(f"incarnation {begin.incarnation} begins after epoch {begin.start.epoch}")

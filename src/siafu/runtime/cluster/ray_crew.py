@@ -18,6 +18,7 @@ from siafu.pipeline.setup import Setup
 from siafu.runtime.cluster.crew import Loss, Server, ServerLost
 from siafu.runtime.cluster.graph_host import Bounds, Share
 from siafu.runtime.cluster.member import Member
+from siafu.runtime.lambdas import Lambdas
 from siafu.server.plan import Plan, WeightPlan
 
 ROOM_SECONDS = 30.0
@@ -92,15 +93,24 @@ class RayCrew:
     """Actors of one run, spread over a cluster's nodes by a placement group.
 
     address: of the cluster; "auto": the one that runs on this machine
+    lambdas: of all graph servers together; None: they compute tensor tasks themselves
     threads: of each graph server; None: its share of its node's cores
     """
 
-    def __init__(self, address: str, plan: Plan, model: nn.Module, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        plan: Plan,
+        model: nn.Module,
+        lambdas: Lambdas | None = None,
+        *,
+        threads: int | None = None,
+    ) -> None:
         _connect(address)
         import ray
 
         self.machine: str = ray.util.get_node_ip_address()
-        self._plan, self._model, self._threads = plan, model, threads
+        self._plan, self._model, self._lambdas, self._threads = plan, model, lambdas, threads
         self._servers: dict[Address, RayServer] = {}
         self._group: Any = None
         self._lock = threading.Lock()
@@ -116,7 +126,7 @@ class RayCrew:
         assert source is not None, "a store's path was checked"
         plan = self._plan
         self._common = ray.put(
-            (source, plan.partition, self._model, plan.options, list(plan.interval_counts))
+            (source, plan.partition, self._model, plan.options, list(plan.interval_counts), self._lambdas)
         )
         graph = [address for address, _ in wanted if address.role == "graph"]
         self._group = ray.util.placement_group([{"CPU": 1}] * len(graph), strategy="SPREAD")
@@ -227,7 +237,7 @@ class _Actor:
         context = ray.get_runtime_context()
         self._node = context.get_node_id()
         machine = ray.util.get_node_ip_address()
-        source, partition, model, options, counts = common
+        source, partition, model, options, counts, lambdas = common
         if address.role == "graph":
             from siafu.graph.remote import open_store
             from siafu.runtime.cluster.graph_host import GraphHost
@@ -236,7 +246,7 @@ class _Actor:
             os.environ["SIAFU_THREADS"] = str(threads)  # Ray sets OMP_NUM_THREADS to 1
             graph = open_store(source)
             plan = Plan.of(graph, model, options, partition, interval_counts=counts)
-            self._host: Any = GraphHost(address, life, machine, plan, threads)
+            self._host: Any = GraphHost(address, life, machine, plan, threads, lambdas)
         else:
             from siafu.runtime.cluster.weight_host import WeightHost
 

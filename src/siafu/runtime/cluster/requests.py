@@ -27,10 +27,12 @@ class ReportWanted(Event):
     """Driver → server: what you counted; of a weight server, also your part of `version` and the optimizer's state.
 
     number: of the request
+    last:   the run is over: Lambdas may go, and what they cost is wanted, too
     """
 
     number: int
     version: Version
+    last: bool
 
 
 @dataclass(frozen=True, slots=True)

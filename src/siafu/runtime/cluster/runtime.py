@@ -37,6 +37,7 @@ from siafu.pipeline.instructions import (
 )
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.setup import Setup
+from siafu.runtime.cluster.bills import Bills
 from siafu.runtime.cluster.crew import Crew, Loss, Server, ServerLost
 from siafu.runtime.cluster.graph_host import Share
 from siafu.runtime.cluster.host import arrays, tensors_of
@@ -119,7 +120,7 @@ class ClusterRuntime:
         self._waiting: deque[Event] = deque()
         self._delivering = False
         self._stop_wanted = self._over = False
-        self._losses = Losses()
+        self._losses, self._bills = Losses(), Bills()
         self._leaving: dict[Address, str] = {}
         self._final_counters: dict[str, Any] = {}
         self._recorded = Epoch(start.epochs)
@@ -238,7 +239,7 @@ class ClusterRuntime:
             case RecordEpoch():
                 self._record(what)
             case SaveCheckpoint():
-                self._collect(what.version, lambda found: self._save(what.epochs, found))
+                self._collect(what.version, lambda found: self._save(what.epochs, found), last=False)
             case Rewind():
                 self._rewind(what.epochs)
             case Replace():
@@ -249,7 +250,7 @@ class ClusterRuntime:
                 if what.version is None:
                     self._finish(Outcome(what, None))
                 else:
-                    self._collect(what.version, lambda found: self._end(what, found))
+                    self._collect(what.version, lambda found: self._end(what, found), last=True)
             case _:
                 raise NotImplementedError(f"the cluster's driver cannot {what}")
 
@@ -278,11 +279,11 @@ class ClusterRuntime:
 
     # Checkpoints
 
-    def _collect(self, version: Version, then: Callable[[_Collection], None]) -> None:
+    def _collect(self, version: Version, then: Callable[[_Collection], None], *, last: bool) -> None:
         """Ask all servers what they counted, and weight servers for a version; `then` hears it all together."""
         self._numbers += 1
         self._collection = _Collection(self._numbers, version, then)
-        wanted = ReportWanted(self._run.incarnation, self._numbers, version)
+        wanted = ReportWanted(self._run.incarnation, self._numbers, version, last)
         for address in self.servers:
             self._post.send(address, Letter(wanted))
 
@@ -292,7 +293,10 @@ class ClusterRuntime:
             if wanted is None or report.number != wanted.number or report.sender in wanted.answered:
                 return
             wanted.answered.add(report.sender)
-            wanted.counters = added(wanted.counters, json.loads(report.counters))
+            counters = json.loads(report.counters)
+            if (usage := counters.pop("lambda", None)) is not None:
+                self._bills.note(report.sender, self._losses.life(report.sender), usage)
+            wanted.counters = added(wanted.counters, counters)
             wanted.weights |= tensors_of(letter.tensors, WEIGHT)
             wanted.optimizer |= tensors_of(letter.tensors, STATE)
             if wanted.answered == set(self.servers):
@@ -307,7 +311,7 @@ class ClusterRuntime:
             found.version,
             found.weights,
             found.optimizer,
-            counters | self._losses.counters,
+            counters | self._losses.counters | self._bills.counters(),
             self._best,
         )
 

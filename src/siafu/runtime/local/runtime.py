@@ -111,8 +111,8 @@ class LocalRuntime:
             dtype = next(each.dtype for each in start.weights.values() if each.is_floating_point())
             intervals = setup.layout.num_intervals
             self._lambdas = LambdaTasks(lambdas, intervals, dtype, self._soon, self._happened.put)
-        tuning = None if self._lambdas is None else self._lambdas.tuning
-        self._pool = Pool(threads, self._happened.put, None if tuning is None else tuning.graph_queue)
+        watch = None if self._lambdas is None else self._lambdas.watch_queue
+        self._pool = Pool(threads, self._happened.put, watch)
         if traced:
             self._pool.activity.keep_spans()
         self._ended = False
