@@ -18,6 +18,7 @@ SWITCHES = {
     "unfused": Lambdas(2, fused=False),
     "keeping": Lambdas(2, rematerialise=False),
     "stashing": Lambdas(2),
+    "one in hand": Lambdas(2, places=1),
     "not stashing": Lambdas(2, stash=False),
     "neither": Lambdas(2, fused=False, rematerialise=False, streaming=False),
 }
@@ -35,6 +36,7 @@ def model_of(name: str) -> nn.GNN:
         ("gcn", "unfused"),
         ("sage", "keeping"),
         ("gin", "not stashing"),
+        ("gat", "one in hand"),
         *((name, "stashing") for name in MODELS),
         *((name, "neither") for name in MODELS),
     ],
@@ -48,7 +50,7 @@ def test_lambdas_compute_what_the_oracle_does(name: str, switch: str) -> None:
     assert found.losses == pytest.approx(judge.losses, rel=1e-9)
     for weight, tensor in judge.weights.items():
         torch.testing.assert_close(found.weights[weight], tensor, rtol=1e-9, atol=1e-12)
-    assert (found.counters["lambda"]["shortcuts"] > 0) == (switch == "stashing")
+    assert (found.counters["lambda"]["shortcuts"] > 0) == (switch in ("stashing", "one in hand"))
 
 
 def kinds(lambdas: Lambdas) -> dict[str, dict[str, int]]:

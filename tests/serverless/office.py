@@ -93,7 +93,7 @@ def expected(task: Assignment) -> dict[str, np.ndarray]:
 
 @dataclass
 class Office:
-    """Gives tasks in order to whoever asks; dismisses when `dismissing` and there are none."""
+    """Gives tasks in order to whoever asks; dismisses when `dismissing` and there are none, nor any in hand."""
 
     listener: Any
     part_bytes: int = 1 << 16
@@ -137,8 +137,12 @@ class Office:
         if isinstance(event, Asked):
             if self.tasks:
                 self.desk.offer(event.peer, self.tasks.popleft())
-            elif self.dismissing:
+            elif self.dismissing and not self._in_hand(event.peer):
                 self.desk.dismiss(event.peer)
+
+    def _in_hand(self, peer: PeerId) -> bool:
+        session = self.desk._sessions[peer]
+        return bool(session.leases or session.cancelled)
 
 
 def in_process(**options: Any) -> tuple[Office, Warm]:

@@ -36,11 +36,11 @@ def on_block(task: int, block: int) -> Assignment:
     return replace(made, block=block, constants=("rows/0",), inputs={**made.inputs, "rows/0": rows})
 
 
-def run(office_options: dict[str, int], tasks: list[Assignment]) -> list[Finished]:
+def run(office_options: dict[str, int], tasks: list[Assignment], places: int = 1) -> list[Finished]:
     office, warm = in_process(**office_options)
     with office:
         office.tasks.extend(tasks)
-        receipt = Receipt.of(handle(payload(office), Clock(), warm))
+        receipt = Receipt.of(handle(payload(office, places=places), Clock(), warm))
         assert receipt.ended == "dismissed"
         for task in tasks:
             for name, each in expected(task).items():
@@ -62,6 +62,24 @@ def test_of_two_blocks_it_keeps_the_one_used_last() -> None:
     tasks = [on_block(k, block) for k, block in enumerate([1, 2, 2, 1])]
     sent = [each.bytes_sent for each in run({"keep_bytes": BLOCK_BYTES + 1}, tasks)]
     assert sent[0] == sent[1] == sent[3] == sent[2] + BLOCK_BYTES
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_goes_to_make_room_goes_after_the_tasks_that_need_it(seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    blocks = dice.integers(1, 4, size=30)
+    tasks = [on_block(task, int(block)) for task, block in enumerate(blocks)]
+    done = run({"keep_bytes": 2 * BLOCK_BYTES}, tasks, places=3)
+    assert len({each.bytes_sent for each in done}) == 2, "some rows were there, and some were not"
+
+
+def test_what_tasks_in_hand_will_leave_takes_room() -> None:
+    counter = Counter(keep_bytes=BLOCK_BYTES)
+    counter.begin()
+    counter.hear(say.Ask(2), say.Ask(2))
+    for task, block in ((1, 1), (2, 2)):
+        assert counter.desk.offer(peer_id(ALICE), on_block(task, block))
+    assert [each.keep for each in counter.of(say.Offer)[1:]] == [("rows/0",), ()]
 
 
 def test_where_all_is_kept_no_rows_come_at_all() -> None:

@@ -60,6 +60,88 @@ def test_of_two_idle_lambdas_the_one_that_worked_last_goes_on() -> None:
     assert offered(small.queue(2)) == [(1, 2)]
 
 
+# Several in hand
+
+
+def test_while_all_are_at_a_task_who_asks_is_given_the_next() -> None:
+    small = Small(count=2, places=2)
+    for task in range(4):
+        small.queue(task)
+    given = [offered(small.ask(invocation)) for invocation in (0, 1, 0, 1)]
+    assert given == [[(0, 0)], [(1, 1)], [(0, 2)], [(1, 3)]]
+
+
+def test_but_not_while_one_that_has_been_asked_for_may_still_come() -> None:
+    small = Small(count=2, places=2)
+    for task in range(2):
+        small.queue(task)
+    assert offered(small.ask(0)) + offered(small.ask(0)) == [(0, 0)]
+    assert offered(small.ask(1)) == [(1, 1)]
+
+
+def test_a_lambda_that_asked_before_is_given_a_task_that_comes_later() -> None:
+    small = Small(count=1, places=2)
+    small.queue(0)
+    small.ask(0)
+    small.ask(0)
+    assert offered(small.queue(1)) == [(0, 1)]
+    assert offered(small.queue(2)) == []
+
+
+def test_all_that_a_dead_lambda_had_in_hand_goes_to_others() -> None:
+    small = Small(count=1, places=2)
+    small.queue(0)
+    small.queue(1)
+    small.ask(0)
+    small.ask(0)
+    assert invoked(small.end(0)) == [1]
+    assert offered(small.ask(1)) + offered(small.ask(1)) == [(1, 0), (1, 1)]
+
+
+def test_the_next_in_hand_is_late_only_once_its_turn_has_come() -> None:
+    small = Small(count=1, places=2, spares=2)
+    small.queue(0, kind="long")
+    small.queue(1, kind="short")
+    small.ask(0)
+    small.ask(0)
+    small.at(9.0)
+    small.result(0, 0)
+    small.at(18.9)
+    assert small.controller.counts.relaunched == 0
+    small.at(19.0)
+    assert small.controller.counts.relaunched == 1
+
+
+def test_how_long_a_task_takes_is_counted_from_its_turn() -> None:
+    small = Small(count=1, places=2, spares=2)
+    small.queue(0)
+    small.queue(1)
+    small.ask(0)
+    small.ask(0)
+    small.now = 2.0
+    small.result(0, 0)
+    small.now = 4.0
+    small.result(0, 1)
+    small.queue(2)
+    assert offered(small.ask(0)) == [(0, 2)]
+    # Both took 2 s: twice the mean is 4.
+    small.at(7.9)
+    assert small.controller.counts.relaunched == 0
+    small.at(8.0)
+    assert small.controller.counts.relaunched == 1
+
+
+def test_one_too_many_ends_what_it_has_in_hand_first() -> None:
+    small = Small(count=2, places=2)
+    for task in range(4):
+        small.queue(task)
+    for invocation in (0, 1, 0, 1):
+        small.ask(invocation)
+    small.change_count(1)
+    assert of(Dismiss, small.result(0, 0) + small.ask(0)) == []
+    assert of(Dismiss, small.result(0, 2)) == [Dismiss(InvocationId(0), PeerId("0"))]
+
+
 # Results
 
 

@@ -198,10 +198,6 @@ def _too_much_credit(offer: say.Offer) -> say.Message:
     return say.Credit(offer.lease, say.MOST_CREDIT + 1)
 
 
-def _two_tasks(offer: say.Offer) -> say.Message:
-    return say.Ask(1)
-
-
 def _not_for_servers(offer: say.Offer) -> say.Message:
     return say.OutputPart(10**9, 0, {})
 
@@ -215,7 +211,6 @@ def _not_for_servers(offer: say.Offer) -> say.Message:
         _wrong_name,
         _too_early,
         _too_much_credit,
-        _two_tasks,
         _not_for_servers,
     ],
 )
@@ -227,6 +222,27 @@ def test_what_cannot_be_ends_the_session_and_the_task_is_given_back(lie: Any) ->
     assert [type(each) for each in counter.told] == [Asked, GivenBack]
     with pytest.raises(Refusal, match="not expected"):
         counter.hear(say.Credit(offer.lease, 1))
+
+
+def test_who_asks_for_more_while_at_a_task_gets_the_next_one_s_rows_at_once() -> None:
+    counter = Counter()
+    first = counter.begin()
+    counter.hear(say.Ask(2))
+    assert counter.desk.offer(peer_id(ALICE), assignment(1))
+    second = counter.of(say.Offer)[-1]
+    assert [each.lease for each in counter.of(say.InputPart)] == [first.lease] * 2 + [second.lease] * 2
+    counter.finish(first, range(first.parts))
+    assert [each.task for each in counter.told if isinstance(each, Finished)] == [0]
+
+
+def test_nobody_asks_for_tasks_without_end() -> None:
+    counter = Counter()
+    counter.begin()
+    for _ in range(say.MOST_PLACES - 1):
+        counter.hear(say.Ask(1))
+    with pytest.raises(Refusal, match="at once"):
+        counter.hear(say.Ask(1))
+    assert [type(each) for each in counter.told] == [Asked] * say.MOST_PLACES + [GivenBack]
 
 
 @pytest.mark.parametrize("credit", [0, say.MOST_CREDIT + 1])

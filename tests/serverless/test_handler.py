@@ -10,7 +10,7 @@ import pytest
 
 from siafu.errors import BadInput
 from siafu.serverless import visit
-from siafu.serverless.desk import Asked, DeskEvent, GivenBack, Late
+from siafu.serverless.desk import Asked, DeskEvent, Finished, GivenBack, Late
 from siafu.serverless.handler import handle
 from siafu.serverless.ids import TaskId
 from siafu.serverless.receipt import Receipt
@@ -226,6 +226,85 @@ def test_a_cancelled_task_is_dropped_and_the_next_is_asked_for() -> None:
         assert office.of(GivenBack) == []
         assert office.of(Late) == []
     assert (receipt.tasks, receipt.given_back) == (1, 1)
+
+
+@pytest.mark.parametrize("places", [2, 3, 8])
+def test_tasks_in_hand_are_done_in_their_order(places: int) -> None:
+    office, warm = in_process()
+    with office:
+        office.tasks.extend(assignment(task) for task in range(7))
+        receipt = invoke(office, warm, places=places)
+        check(office, *range(7))
+        assert [each.task for each in office.of(Finished)] == list(range(7))
+        # The last tasks were offered before the one before them was done.
+        kinds = [type(each) for each in office.events]
+        assert kinds[:places] == [Asked] * places
+    assert (receipt.ended, receipt.tasks, receipt.given_back) == ("dismissed", 7, 0)
+
+
+def test_a_task_in_hand_that_is_cancelled_before_its_turn_is_put_down() -> None:
+    office, warm = in_process()
+    offer = office.desk.offer
+
+    def offer_and_cancel(peer: Any, task: Any) -> bool:
+        there = offer(peer, task)
+        if task.task == 1:
+            office.desk.cancel(TaskId(1))
+        return there
+
+    office.desk.offer = offer_and_cancel  # type: ignore[method-assign]
+    with office:
+        office.tasks.extend([assignment(0, rows=200_000), assignment(1), assignment(2)])
+        receipt = invoke(office, warm, places=2)
+        assert sorted(office.results()) == [0, 2]
+        assert office.of(GivenBack) == office.of(Late) == []
+    assert (receipt.tasks, receipt.given_back) == (2, 1)
+
+
+def test_what_a_lambda_has_in_hand_when_its_time_runs_out_is_given_back() -> None:
+    clock = Clock()
+
+    def stop(event: DeskEvent) -> None:
+        if isinstance(event, Finished):
+            clock.milliseconds = 1500
+
+    office, warm = in_process(on_event=stop)
+    with office:
+        office.tasks.extend(assignment(task) for task in range(5))
+        receipt = invoke(office, warm, clock=clock, places=3)
+        done, given = (
+            {each.task for each in office.of(Finished)},
+            {each.task for each in office.of(GivenBack)},
+        )
+    assert receipt.ended == "deadline"
+    assert done and given
+    assert done | given == {*range(5)} - {each.task for each in office.tasks}
+    assert not done & given
+
+
+def test_a_lambda_asks_for_no_more_tasks_than_it_may_do() -> None:
+    office, warm = in_process()
+    with office:
+        office.tasks.extend(assignment(task) for task in range(4))
+        receipt = invoke(office, warm, tasks=2, places=3)
+        assert len(office.of(Asked)) == 2
+    assert (receipt.ended, receipt.tasks) == ("enough", 2)
+
+
+def test_an_offer_that_was_not_asked_for_ends_the_visit() -> None:
+    office, warm = in_process()
+    offer = office.desk.offer
+
+    def offer_two(peer: Any, task: Any) -> bool:
+        office.desk._sessions[peer].asks += 1
+        return offer(peer, task) and offer(peer, assignment(9))
+
+    office.desk.offer = offer_two  # type: ignore[method-assign]
+    with office:
+        office.tasks.append(assignment(0, rows=200_000))
+        receipt = invoke(office, warm)
+    assert receipt.ended == "refused"
+    assert "not asked for" in receipt.why
 
 
 def test_a_version_that_is_not_held_any_more_is_told_to_who_gave_the_task() -> None:

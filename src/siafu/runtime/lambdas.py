@@ -21,6 +21,7 @@ class Lambdas:
     platform:  where they run
     first:     how many the autotuner begins with; None: one an interval
     tasks:     after how many tasks an invocation returns; 0: when there are no more
+    places:    how many tasks each may have in hand: while it is at one, the next ones' rows are on their way
     streaming: compute a task's first rows while the others arrive
     rematerialise: compute in the backward pass again what the forward pass had; else it travels to and fro
     stash:     a Lambda keeps what a forward task made for the backward task, if that comes to it
@@ -35,6 +36,7 @@ class Lambdas:
     one_a_core: bool = False
     first: int | None = None
     tasks: int = 0
+    places: int = 3
     streaming: bool = True
     rematerialise: bool = True
     fused: bool = True
@@ -83,7 +85,13 @@ class Lambdas:
         most = platform.most if tuning else count
         spares = max(1, most // 4)
         options = ControllerOptions(
-            platform.where, count, spares, floor=self.floor, start=self.start, lifetime=platform.lifetime
+            platform.where,
+            count,
+            spares,
+            floor=self.floor,
+            start=self.start,
+            lifetime=platform.lifetime,
+            places=1 if self.tasks == 1 else self.places,
         )
         return Dispatch(
             platform.invoker(most + spares, warm=count),

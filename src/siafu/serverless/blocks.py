@@ -28,17 +28,19 @@ class Gone:
 class KeptBlocks:
     """What one Lambda keeps, in the order of its last use.
 
-    most: bytes that it may keep
+    most:     bytes that it may keep
+    promised: bytes that it will, when it is done with what it has in hand
     """
 
     most: int
+    promised: int = 0
     _sizes: dict[int, dict[str, int]] = field(default_factory=dict)
     _stashes: dict[int, KeptStash] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
-        """All that it keeps."""
-        return sum(map(self._bytes_of, {*self._sizes, *self._stashes}))
+        """All that it keeps, and will."""
+        return self.promised + sum(map(self._bytes_of, {*self._sizes, *self._stashes}))
 
     def names(self, block: int) -> frozenset[str]:
         """What never changes and it has of a block."""
@@ -74,7 +76,7 @@ class KeptBlocks:
 
         Stashes go first: they spare one task some time, constants every one.
         """
-        own = _total(self._sizes.get(block, {}))
+        own = _total(self._sizes.get(block, {})) + self.promised
         if own + wanted > self.most:
             return None
         gone = Gone()

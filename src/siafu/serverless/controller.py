@@ -22,7 +22,7 @@ from siafu.serverless.events import (
 )
 from siafu.serverless.failure import Failure, FailureKind
 from siafu.serverless.fleet import NOBODY, Fleet, Lambda, Standing
-from siafu.serverless.ids import InvocationId, PeerId, Seconds
+from siafu.serverless.ids import InvocationId, PeerId, Seconds, TaskId
 from siafu.serverless.instructions import (
     Cancel,
     Deliver,
@@ -137,6 +137,11 @@ class Controller:
         return self._tasks.num_waiting
 
     @property
+    def num_at_work(self) -> int:
+        """Lambdas that are at a task."""
+        return self._fleet.num_at_work
+
+    @property
     def num_outstanding(self) -> int:
         """Tasks that have no result yet."""
         return len(self._tasks)
@@ -163,7 +168,7 @@ class Controller:
 
     def _count_changed(self, event: CountChanged, out: list[Instruction]) -> None:
         self.count = event.count
-        while self._fleet.num_trusted > self.count and (idle := self._fleet.first_idle) is not None:
+        while self._is_surplus and (idle := self._fleet.first_idle) is not None:
             self._dismiss(idle, out)
 
     def _clock_advanced(self, event: ClockAdvanced, out: list[Instruction]) -> None:
@@ -179,14 +184,29 @@ class Controller:
             return
         self._heard_of(found, event.peer)
         self._trust_again(found)
-        if found.standing is not Standing.TRUSTED or self._fleet.num_trusted > self.count:
+        at = self._current(found)
+        if found.standing is not Standing.TRUSTED:
             self._dismiss(found, out)
-        elif (task := self._current(found)) is not None:
-            out.append(OfferTask(found.id, found.peer, task.id))  # the first offer may not have come through
+        elif at and len(at) + found.asks >= self._options.places:
+            out.append(OfferTask(found.id, found.peer, at[0].id))  # the first offer may not have come through
         else:
-            found.task = None
-            self._alarms.clear(("late", found.id))
-            self._fleet.rest(found)
+            found.asks = min(found.asks + 1, self._options.places - len(at))
+            if not at:
+                self._rest(found, out)
+
+    def _rest(self, member: Lambda, out: list[Instruction]) -> None:
+        """It asks, and has nothing to do: it waits for a task, or is one too many."""
+        if self._is_surplus:
+            self._dismiss(member, out)
+            return
+        member.tasks.clear()
+        self._alarms.clear(("late", member.id))
+        self._fleet.rest(member)
+
+    @property
+    def _is_surplus(self) -> bool:
+        """There are more Lambdas than there shall be."""
+        return self._fleet.num_trusted > self.count
 
     def _heard_of(self, member: Lambda, peer: PeerId) -> None:
         member.peer = peer
@@ -208,35 +228,40 @@ class Controller:
             self._distrust(event.invocation, out)
         elif task is None:
             self._drop(event, "duplicate", out)
-            self._done_with(event)
+            self._done_with(event, out)
         else:
             known = self._patience.knows(task.kind)
-            self._patience.learn(task.kind, self._clock.now - task.offered[event.invocation])
+            self._patience.learn(task.kind, self._clock.now - self._began(task, event.invocation))
             self._tasks.finish(task)
             self.counts.delivered += 1
             out.append(Deliver(task.id, event.invocation))
-            self._done_with(event)
+            self._done_with(event, out)
             if not known:
                 self._wait_no_longer(task.kind)
 
     def _returned(self, event: TaskReturned, out: list[Instruction]) -> None:
         found = self._fleet.get(event.invocation)
-        if found is not None and found.task == event.task:
-            self.counts.retried += self._take_back(found, self._left(event.why))
-            self._done_with(event)
+        if found is not None and event.task in found.tasks:
+            self.counts.retried += self._take_back(found, self._left(event.why), event.task)
+            self._done_with(event, out)
 
     def _drop(self, event: ResultArrived, reason: Reason, out: list[Instruction]) -> None:
         self.counts.dropped[reason] += 1
         out.append(Drop(event.task, event.invocation, reason))
 
-    def _done_with(self, event: ResultArrived | TaskReturned) -> None:
-        """Who is through with what it was at will ask for more, or end."""
+    def _done_with(self, event: ResultArrived | TaskReturned, out: list[Instruction]) -> None:
+        """Who is through with what it was at goes on with the next that it has, asks for more, or ends."""
         sender = self._fleet.get(event.invocation)
-        if sender is not None and sender.task == event.task:
-            sender.task = None
-            self._trust_again(sender)
-            if sender.standing is not Standing.DISMISSED:
-                self._expect(sender, self._options.start)
+        if sender is None or event.task not in sender.tasks:
+            return
+        sender.tasks.remove(event.task)
+        sender.turn = self._clock.now
+        self._trust_again(sender)
+        if sender.standing is not Standing.DISMISSED:
+            at = self._current(sender)
+            self._expect(sender, self._patience.of(at[0].kind, at[0].attempts) if at else self._options.start)
+            if not at and sender.asks and sender.standing is Standing.TRUSTED:
+                self._rest(sender, out)
 
     def _trust_again(self, member: Lambda) -> None:
         """One that was late and is heard of, unless others have taken its place."""
@@ -329,10 +354,10 @@ class Controller:
     def _wait_no_longer(self, kind: str) -> None:
         """The first task of a kind is done: those at another of it were waited for as if none ever were."""
         for member in self._fleet:
-            task = self._current(member)
-            if task is not None and task.kind == kind and member.standing is Standing.TRUSTED:
-                member.patience = self._patience.of(kind, task.attempts)
-                self._alarms.set(("late", member.id), task.offered[member.id] + member.patience)
+            at = self._current(member)
+            if at and at[0].kind == kind and member.standing is Standing.TRUSTED:
+                member.patience = self._patience.of(kind, at[0].attempts)
+                self._alarms.set(("late", member.id), self._began(at[0], member.id) + member.patience)
 
     def _tell_alarm(self, out: list[Instruction]) -> None:
         due = self._alarms.next()
@@ -349,19 +374,24 @@ class Controller:
         """As many as there are tasks that wait, and as may be."""
         if self._held or not self._tasks.num_waiting:
             return
-        fleet, count = self._fleet, self.count
-        wanted = self._tasks.num_waiting - fleet.num_starting
-        room = min(count - fleet.num_trusted, count + self._options.spares - len(fleet))
-        for _ in range(min(wanted, room)):
-            made = fleet.make(self._clock.now)
+        wanted = self._tasks.num_waiting - self._fleet.num_starting
+        for _ in range(min(wanted, self._room)):
+            made = self._fleet.make(self._clock.now)
             self.counts.invocations += 1
             self._expect(made, self._options.start)
             self._alarms.set(("over", made.id), self._clock.now + self._options.lifetime)
             out.append(Invoke(made.id, made.slot))
 
+    @property
+    def _room(self) -> int:
+        """How many more Lambdas may be asked for."""
+        fleet, count = self._fleet, self.count
+        return min(count - fleet.num_trusted, count + self._options.spares - len(fleet))
+
     def _part_with(self, member: Lambda) -> None:
         """It gets no task any more, and is waited for no longer; a result of it that is still to come may count."""
         member.standing = Standing.DISMISSED
+        member.asks = 0
         self._fleet.wake(member)
         self._alarms.clear(("late", member.id))
 
@@ -379,33 +409,52 @@ class Controller:
 
     def _offer_tasks(self, out: list[Instruction]) -> None:
         while (task := self._tasks.first()) is not None:
-            idle = self._fleet.idle_at(task.home)
-            if idle is None:
+            member = self._taker(task)
+            if member is None:
                 return
             if task.home is not None:
-                task = self._tasks.nearest(task, idle.homes, self._fleet.homes_of_others(idle))
-            self._fleet.wake(idle)
-            self._offer(idle, task, out)
+                task = self._tasks.nearest(task, member.homes, self._fleet.homes_of_others(member))
+            self._offer(member, task, out)
+
+    def _taker(self, task: TaskState) -> Lambda | None:
+        """Who has its rows; else who is idle; else, for a task that no Lambda to come will take, the least busy that asks."""
+        at_home = None if self._is_surplus else self._fleet.asking_at(task.home)
+        found = at_home or self._fleet.last_idle
+        if found is not None:
+            return found
+        coming = self._fleet.num_starting + (0 if self._held else max(0, self._room))
+        wanted = self._tasks.num_waiting > coming and not self._is_surplus
+        return self._fleet.least_busy if wanted else None
 
     def _offer(self, member: Lambda, task: TaskState, out: list[Instruction]) -> None:
+        is_at_one = bool(self._current(member))
+        self._fleet.wake(member)
         self._tasks.give(task, member.id, self._clock.now)
-        member.task = task.id
+        member.asks -= 1
+        if task.id in member.tasks:
+            member.tasks.remove(task.id)
+        member.tasks.append(task.id)
         if task.home is not None:
             self._fleet.settle(member, task.home)
-        self._expect(member, self._patience.of(task.kind, task.attempts))
+        if not is_at_one:
+            self._expect(member, self._patience.of(task.kind, task.attempts))
         out.append(OfferTask(member.id, member.peer, task.id))
 
-    def _current(self, member: Lambda) -> TaskState | None:
-        """The task that a Lambda is expected to do; None: none, or it has become another's."""
-        task = None if member.task is None else self._tasks.get(member.task)
-        return task if task is not None and task.runner == member.id else None
+    def _current(self, member: Lambda) -> list[TaskState]:
+        """The tasks that a Lambda is expected to do, in order: not those that have become another's."""
+        tasks = map(self._tasks.get, member.tasks)
+        return [each for each in tasks if each is not None and each.runner == member.id]
 
-    def _take_back(self, member: Lambda, trouble: Failure) -> bool:
-        """Whether a task is to be done by another. Who had it may still bring its result."""
-        task = self._current(member)
-        if task is None:
-            return False
-        if task.attempts >= self._options.attempts:
-            raise _Hopeless(f"{task.kind} came to nothing {task.attempts} times, last: {trouble}")
-        self._tasks.take_back(task)
-        return True
+    def _began(self, task: TaskState, invocation: InvocationId) -> Seconds:
+        """When a Lambda could begin with a task: it was there, and the one before it done."""
+        member = self._fleet.get(invocation)
+        return max(task.offered[invocation], 0.0 if member is None else member.turn)
+
+    def _take_back(self, member: Lambda, trouble: Failure, only: TaskId | None = None) -> int:
+        """How many tasks are to be done by others: all it has, or one. Who had them may still bring results."""
+        tasks = [each for each in self._current(member) if only in (None, each.id)]
+        for task in tasks:
+            if task.attempts >= self._options.attempts:
+                raise _Hopeless(f"{task.kind} came to nothing {task.attempts} times, last: {trouble}")
+            self._tasks.take_back(task)
+        return len(tasks)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from siafu.errors import BadInput
 from siafu.serverless.ids import Seconds
+from siafu.wire.messages import MOST_PLACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,7 @@ class ControllerOptions:
 
     where:         the function and region, or the local pool: for messages
     count:         how many Lambdas to start with
+    places:        how many tasks a Lambda may have in hand: while it is at one, the next ones' rows travel
     spares:        how many more may be under way while late ones have not ended
     ratio, floor:  a task is late after `ratio` × the mean time of its kind, but not within `floor`
     default:       how long the first tasks of a kind may take, while there is no mean
@@ -36,12 +38,15 @@ class ControllerOptions:
     first_setbacks: int = 4
     wait: Seconds = 0.2
     longest_wait: Seconds = 20.0
+    places: int = 1
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.spares < 0:
             raise BadInput(
                 f"{self.count} Lambdas and {self.spares} spares: give a count of at least 1, and spares of 0 or more"
             )
+        if not 1 <= self.places <= MOST_PLACES:
+            raise BadInput(f"{self.places} tasks in a Lambda's hands: give 1 to {MOST_PLACES}")
         if self.ratio <= 1:
             raise BadInput(f"a task is late after {self.ratio} times the mean: give a ratio above 1")
         waits = (self.floor, self.default, self.start, self.lifetime, self.wait, self.longest_wait)

@@ -75,14 +75,14 @@ DeskEvent = Asked | Finished | GivenBack | Late
 
 @dataclass(eq=False, slots=True)
 class _Session:
-    """A Lambda that has said hello. `cancelled`: tasks by lease, until it answers."""
+    """A Lambda that has said hello. `asks`: for so many tasks; `cancelled`: tasks by lease, until it answers."""
 
     peer: Peer
     id: PeerId
     invocation: InvocationId
     programs: set[str]
     kept: KeptBlocks
-    asks: bool = False
+    asks: int = 0
     credit: int = 0
     leases: dict[int, Lease] = field(default_factory=dict)
     cancelled: dict[int, TaskId] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class TaskDesk:
     def offer(self, peer: PeerId, assignment: Assignment) -> bool:
         """Give a task to a Lambda that has asked. False: it is gone."""
         session = self._sessions.get(peer)
-        if session is None or not session.asks:
+        if session is None or session.asks < 1:
             return False
         spec = self._spec(assignment.program, assignment.precision)
         constants = assignment.constants if self._keep_bytes else ()
@@ -149,8 +149,9 @@ class TaskDesk:
         lease = Lease(self._next_lease, assignment, terms, parts, session.credit)
         self._check_sizes(lease)
         self._next_lease += 1
-        session.asks = False
+        session.asks -= 1
         session.leases[lease.number] = lease
+        session.kept.promised += terms.bytes_kept
         return self._send_offer(session, lease)
 
     def dismiss(self, peer: PeerId) -> None:
@@ -163,7 +164,7 @@ class TaskDesk:
         """Nobody waits for this task any more: take it from all who hold it."""
         for session in list(self._sessions.values()):
             for lease in [each for each in session.leases.values() if each.assignment.task == task]:
-                del session.leases[lease.number]
+                self._end(session, lease.number)
                 session.cancelled[lease.number] = task
                 self._send(session.peer, say.Cancel(lease.number))
                 if lease.terms.keep or lease.terms.leave:  # who knows how far it got
@@ -220,11 +221,14 @@ class TaskDesk:
                 self._send(session.peer, say.Left(session.invocation))
 
     def _hear_ask(self, session: _Session, ask: say.Ask) -> None:
-        if session.asks or session.leases or session.cancelled or not 1 <= ask.credit <= say.MOST_CREDIT:
+        in_hand = session.asks + len(session.leases) + len(session.cancelled)
+        if in_hand >= say.MOST_PLACES or not 1 <= ask.credit <= say.MOST_CREDIT:
             raise Refusal(
-                "unexpected", f"Ask before the last task's end, or for over {say.MOST_CREDIT} parts"
+                "unexpected",
+                f"an Ask for more than {say.MOST_PLACES} tasks at once, or for over {say.MOST_CREDIT} parts",
             )
-        session.asks, session.credit = True, ask.credit
+        session.asks += 1
+        session.credit = ask.credit
         self._tell(Asked(session.invocation, session.id))
 
     def _hear_result(self, session: _Session, result: say.Result) -> None:
@@ -236,11 +240,11 @@ class TaskDesk:
             return
         outputs = lease.finish(result)
         block, terms = lease.assignment.block, lease.terms
-        if terms.keep:
-            session.kept.add(block, terms.keep)
-        if terms.leave:
-            session.kept.add_stash(block, terms.tag, terms.leave)
         self._end(session, result.lease)
+        if terms.keep and not lease.block_gone:
+            session.kept.add(block, terms.keep)
+        if terms.leave and not lease.stash_gone:
+            session.kept.add_stash(block, terms.tag, terms.leave)
         task = lease.assignment.task
         took = result.compute_us, result.wait_us
         self._tell(Finished(session.invocation, session.id, task, outputs, *took, lease.bytes_sent))
@@ -254,8 +258,10 @@ class TaskDesk:
         raise Refusal("unexpected", f"lease {number}, which this Lambda does not hold")
 
     def _end(self, session: _Session, number: int) -> None:
-        session.leases.pop(number, None)
+        lease = session.leases.pop(number, None)
         session.cancelled.pop(number, None)
+        if lease is not None:
+            session.kept.promised -= lease.terms.bytes_kept
 
     def _send_offer(self, session: _Session, lease: Lease) -> bool:
         program = lease.terms.spec.program
@@ -263,7 +269,7 @@ class TaskDesk:
             session.programs.add(program.hash)
             self._send(session.peer, say.Program.of(program.hash, program.to_json()))
         if not self._send(session.peer, lease.offer()):
-            del session.leases[lease.number]
+            self._end(session, lease.number)
             self._close(session, "its Lambda cannot be reached")
             return False
         self._stream(session, lease)
@@ -318,7 +324,7 @@ class TaskDesk:
         kept.drop_stash(task.block)
         left = spec.each_bytes({name: spec.row_outputs[name] for name in way.names}, task.rows)
         if kept.bytes + sum(keep.values()) + sum(left.values()) > kept.most:
-            self._send(session.peer, say.ForgetStash(task.block))
+            self._forget_stash(session, task.block)
             return Terms(plain, held, keep)
         unsent = frozenset(left) - plain.row_outputs.keys()
         return Terms(spec, held, keep, left, unsent, way.tag)
@@ -339,13 +345,24 @@ class TaskDesk:
 
     def _tell_gone(self, session: _Session, gone: Gone) -> None:
         for block in gone.stashes:
-            self._send(session.peer, say.ForgetStash(block))
+            self._forget_stash(session, block)
         for block in gone.blocks:
-            self._send(session.peer, say.Forget(block))
+            self._forget_block(session, block)
 
     def _forget_block(self, session: _Session, block: int) -> None:
+        """It goes when all that was offered before is done, with what that will have left of it."""
         session.kept.drop(block)
         self._send(session.peer, say.Forget(block))
+        for lease in session.leases.values():
+            if lease.assignment.block == block:
+                lease.block_gone = lease.stash_gone = True
+
+    def _forget_stash(self, session: _Session, block: int) -> None:
+        session.kept.drop_stash(block)
+        self._send(session.peer, say.ForgetStash(block))
+        for lease in session.leases.values():
+            if lease.assignment.block == block:
+                lease.stash_gone = True
 
     def _spec(self, program: TensorProgram, precision: str) -> TaskSpec:
         name = program.hash, precision

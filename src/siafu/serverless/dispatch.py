@@ -73,6 +73,7 @@ class Dispatch:
         self.tuning = tuning
         self._invoker, self._failed = invoker, failed
         self._tasks_per_invocation, self._streaming = tasks_per_invocation, streaming
+        self._places = options.places
         self._run = uuid.uuid4().hex
         self._keys = make_keys()
         self._near = NearDirectory() if listen is None else None
@@ -168,8 +169,8 @@ class Dispatch:
         finally:
             self._busy = False
         if self.tuning is not None:
-            waiting = self._controller.num_waiting
-            self.tuning.tensor_queue(waiting, self._controller.num_outstanding - waiting)
+            at_work = self._controller.num_at_work
+            self.tuning.tensor_queue(self._controller.num_outstanding - at_work, at_work)
 
     def _obey(self, what: does.Instruction, arrived: dict[str, Array]) -> None:
         match what:
@@ -208,6 +209,7 @@ class Dispatch:
             keys,
             tasks=self._tasks_per_invocation,
             streaming=self._streaming,
+            places=self._places,
         )
         self._empty.clear()
         self._invoker.invoke(

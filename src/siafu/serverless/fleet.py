@@ -24,7 +24,9 @@ class Lambda:
 
     made:     when it was asked for
     peer:     who speaks for it; `NOBODY`: it has not been heard of
-    task:     what it is at, whether or not another was given the same since
+    tasks:    what it has in hand, in its order, whether or not another was given the same since: it is at the first
+    asks:     how many more it has asked for
+    turn:     when it was last through with a task
     patience: how long it may be silent
     homes:    of the tasks that it was given, and that no other was given since
     """
@@ -34,7 +36,9 @@ class Lambda:
     made: Seconds
     standing: Standing = Standing.TRUSTED
     peer: PeerId = NOBODY
-    task: TaskId | None = None
+    tasks: list[TaskId] = field(default_factory=list)
+    asks: int = 0
+    turn: Seconds = 0.0
     patience: Seconds = 0.0
     homes: set[int] = field(default_factory=set)
 
@@ -72,7 +76,7 @@ class Fleet:
         self._idle.pop(member.id, None)
 
     def rest(self, member: Lambda) -> None:
-        """It asked, and there is nothing to do."""
+        """It asked, and has nothing to do."""
         self._idle[member.id] = member
 
     def wake(self, member: Lambda) -> None:
@@ -84,13 +88,20 @@ class Fleet:
         """Of the idle, the one that worked last: the others have the more time to leave, and stop costing."""
         return next(reversed(self._idle.values()), None)
 
-    def idle_at(self, home: int | None) -> Lambda | None:
-        """An idle one that knows `home`, else the one that worked last."""
-        if home is not None:
-            for each in reversed(self._idle.values()):
-                if home in each.homes:
-                    return each
-        return self.last_idle
+    def asking_at(self, home: int | None) -> Lambda | None:
+        """One that knows `home` and asks, idle or not."""
+        if home is None:
+            return None
+        return next((each for each in self._asking if home in each.homes), None)
+
+    @property
+    def least_busy(self) -> Lambda | None:
+        """Of those that ask, the one with the fewest tasks in hand."""
+        return min(self._asking, key=lambda each: (len(each.tasks), each.turn), default=None)
+
+    @property
+    def _asking(self) -> Iterator[Lambda]:
+        return (each for each in self._alive.values() if each.asks and each.standing is Standing.TRUSTED)
 
     def settle(self, member: Lambda, home: int) -> None:
         """It has what is known at `home` last: the next task there is best done by it, not by who was there before."""
@@ -114,9 +125,14 @@ class Fleet:
     def num_starting(self) -> int:
         """Those that will ask for a task, as far as one can expect."""
         return sum(
-            each.standing is Standing.TRUSTED and each.task is None and each.id not in self._idle
+            each.standing is Standing.TRUSTED and not each.tasks and each.id not in self._idle
             for each in self._alive.values()
         )
+
+    @property
+    def num_at_work(self) -> int:
+        """Those that are at a task."""
+        return sum(each.standing is Standing.TRUSTED and bool(each.tasks) for each in self._alive.values())
 
     @property
     def has_worker(self) -> bool:

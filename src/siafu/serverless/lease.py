@@ -31,10 +31,20 @@ class Terms:
     unsent: frozenset[str] = frozenset()
     tag: int = 0
 
+    @property
+    def bytes_kept(self) -> int:
+        """What it adds to what the Lambda keeps."""
+        return sum(self.keep.values()) + sum(self.leave.values())
+
 
 @dataclass(eq=False, slots=True)
 class Lease:
-    """A task in one Lambda's hands. `sent` and `came` count parts; `credit` is how many more may be sent."""
+    """A task in one Lambda's hands.
+
+    credit:     how many more parts may be sent
+    sent, came: count parts
+    block_gone, stash_gone: what it makes the Lambda keep of its block will be forgotten as soon as it is done
+    """
 
     number: int
     assignment: Assignment
@@ -43,6 +53,8 @@ class Lease:
     credit: int
     sent: int = 0
     came: int = 0
+    block_gone: bool = False
+    stash_gone: bool = False
     outputs: dict[str, Array] = field(default_factory=dict)
 
     def offer(self) -> say.Offer:

@@ -35,6 +35,7 @@ class Payload:
     margin_ms: it takes no further task when it has less time left than this
     stall_ms:  a server that says nothing for so long in the middle of a task is lost
     tasks:     it leaves after so many; 0: no limit
+    places:    how many it may have in hand: while it is at one, rows of the next ones arrive
     streaming: compute the first parts while the others arrive; False: only when all have come
     """
 
@@ -49,6 +50,7 @@ class Payload:
     stall_ms: int = 30_000
     tasks: int = 0
     streaming: bool = True
+    places: int = 1
 
     def form(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -65,6 +67,7 @@ class Payload:
             "stall_ms": self.stall_ms,
             "tasks": self.tasks,
             "streaming": self.streaming,
+            "places": self.places,
         }
 
     @classmethod
@@ -87,6 +90,7 @@ class Payload:
             stall_ms=given.number("stall_ms"),
             tasks=given.number("tasks"),
             streaming=given.truth("streaming"),
+            places=given.number("places"),
         )
         keys.end()
         given.end()

@@ -1,6 +1,7 @@
 """Visit: one invocation at a graph server: it asks for tasks, does them, and says when it leaves."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -60,6 +61,9 @@ class Visit:
         self._stall = payload.stall_ms / 1000
         self._computing = self._waiting = self._longest_task = 0.0
         self._lease: int | None = None
+        self._asks = self._asked = 0
+        self._in_hand: deque[say.Offer | say.Forget | say.ForgetStash] = deque()
+        self._came: dict[int, deque[say.InputPart]] = {}
         self._blocks: dict[int, dict[str, Array]] = {}
         self._stashes: dict[int, _Stash] = {}
         self._read: dict[str, Spec] = {}
@@ -93,19 +97,29 @@ class Visit:
                 if 0 < self._payload.tasks <= self._receipt.tasks + self._receipt.given_back:
                     return "enough"
                 self._check_time()
-                self._send(say.Ask(WINDOW))
+                self._ask()
         except _Dismissed:
             return "dismissed"
         except _OutOfTime:
             return "deadline"
 
     def _say_hello(self) -> None:
-        """Find the server, and ask for the first task with the same breath."""
+        """Find the server, and ask for the first tasks with the same breath."""
         hello = say.Hello(
             self._payload.run, self._payload.invocation, self._payload.slot, self._warm.programs
         )
         welcome = say.Welcome(self._payload.invocation)
-        self._question("tasks", self._payload.graph, [hello, say.Ask(WINDOW)], lambda heard: heard == welcome)
+        places = max(1, min(self._payload.places, self._payload.tasks or self._payload.places))
+        self._asks = self._asked = places
+        asks = [say.Ask(WINDOW)] * places
+        self._question("tasks", self._payload.graph, [hello, *asks], lambda heard: heard == welcome)
+
+    def _ask(self) -> None:
+        """For one task more, if there are any to be done."""
+        if not self._payload.tasks or self._asked < self._payload.tasks:
+            self._asks += 1
+            self._asked += 1
+            self._send(say.Ask(WINDOW))
 
     def _check_time(self) -> None:
         """Stop while there is time for it: another task may take as long as the longest so far, and longer."""
@@ -116,9 +130,13 @@ class Visit:
         """None: none came in time."""
         until = time.perf_counter() + self._payload.idle_ms / 1000
         while (rest := until - time.perf_counter()) > 0:
-            heard = self._hear(rest)
-            if isinstance(heard, say.Offer):
-                return heard
+            if self._in_hand:
+                following = self._in_hand.popleft()
+                if isinstance(following, say.Offer):
+                    return following
+                self._forget(following)
+            else:
+                self._hear(rest)
         return None
 
     def _do(self, offer: say.Offer) -> None:
@@ -140,6 +158,7 @@ class Visit:
             self._give_back(one_line(f"{type(error).__name__}: {error}"))
         finally:
             self._lease = None
+            del self._came[offer.lease]
             self._longest_task = max(self._longest_task, time.perf_counter() - began)
 
     def _give_back(self, why: str) -> None:
@@ -229,12 +248,10 @@ class Visit:
             self._stashes[offer.block] = _Stash(offer.tag, whole)
 
     def _next_part(self, lease: int) -> say.InputPart:
-        while True:
-            heard = self._hear(self._stall)
-            if heard is None:
+        while not self._came[lease]:
+            if self._hear(self._stall) is None:
                 raise LinkLost(f"{self._payload.graph.address} sent no rows for {self._stall:g} s")
-            if isinstance(heard, say.InputPart) and heard.lease == lease:
-                return heard
+        return self._came[lease].popleft()
 
     def _weights(self, offer: say.Offer, spec: TaskSpec) -> dict[str, Array]:
         """The task's weights, by the names that its program gives them; rows arrive while we wait for them."""
@@ -289,22 +306,46 @@ class Visit:
             self._warm.drop(purpose, server)
 
     def _hear(self, seconds: float) -> say.Message | None:
-        """The graph server's next message, acted upon where it is not about the task."""
+        """The graph server's next message, acted upon, or put where it waits for its turn."""
         heard = self._receive(self._graph(), seconds)
         match heard:
             case say.Program():
                 self._warm.keep_program(heard.hash, heard.text())
                 self._receipt.programs += 1
-            case say.Forget():
-                self._blocks.pop(heard.block, None)
-                self._stashes.pop(heard.block, None)
-            case say.ForgetStash():
-                self._stashes.pop(heard.block, None)
+            case say.Offer():
+                if not self._asks or heard.lease in self._came:
+                    raise Refusal("unexpected", "an offer that was not asked for")
+                self._asks -= 1
+                self._in_hand.append(heard)
+                self._came[heard.lease] = deque()
+            case say.InputPart() if heard.lease in self._came:  # else it was cancelled
+                self._came[heard.lease].append(heard)
+            case say.Forget() | say.ForgetStash() if self._came:
+                self._in_hand.append(heard)  # what was offered before may need it, or make it
+            case say.Forget() | say.ForgetStash():
+                self._forget(heard)
             case say.Cancel() if heard.lease == self._lease:
                 raise _Cancelled
+            case say.Cancel() if heard.lease in self._came:
+                self._put_down(heard.lease)
             case say.Dismiss():
                 raise _Dismissed
         return heard
+
+    def _forget(self, what: say.Forget | say.ForgetStash) -> None:
+        self._stashes.pop(what.block, None)
+        if isinstance(what, say.Forget):
+            self._blocks.pop(what.block, None)
+
+    def _put_down(self, lease: int) -> None:
+        """A task that has not begun, and that nobody waits for any more."""
+        self._in_hand = deque(
+            each for each in self._in_hand if not (isinstance(each, say.Offer) and each.lease == lease)
+        )
+        del self._came[lease]
+        self._receipt.given_back += 1
+        self._send(say.GiveBack(lease, "cancelled"))
+        self._ask()
 
     def _receive(self, link: Link, seconds: float) -> say.Message | None:
         began = time.perf_counter()

@@ -12,7 +12,7 @@ from siafu.wire.messages import Message
 from siafu.wire.refusal import Refusal
 from siafu.wire.tensors import MOST_TENSORS, Buffer, Tensors, is_name, pack, unpack
 
-PROTOCOL = 3
+PROTOCOL = 4
 LONGEST_HEADER = 1 << 17
 _MAGIC = b"siafu"
 _START = len(_MAGIC) + 1

@@ -18,6 +18,8 @@ from siafu.wire.tensors import Tensors
 
 MOST_CREDIT = 64
 """Parts that a peer may be owed at once, of one lease."""
+MOST_PLACES = 8
+"""Leases that a peer may hold at once, with those that it asks for."""
 
 
 @dataclass(frozen=True, slots=True)

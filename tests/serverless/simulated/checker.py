@@ -49,7 +49,8 @@ class _Lambda:
     silent_until: float
     lost_at: float
     peer: PeerId | None = None
-    task: TaskId | None = None
+    tasks: list[TaskId] = field(default_factory=list)
+    turn: float = 0.0
     late: bool = False
     excused: bool = False
 
@@ -86,7 +87,7 @@ class Checker:
         self._means: dict[str, _Mean] = {}
         self._lambdas: dict[InvocationId, _Lambda] = {}
         self._made: set[InvocationId] = set()
-        self._asking: set[PeerId] = set()
+        self._asking: Counter[PeerId] = Counter()
         self._refusals = 0
         self._refused_at = -1.0
         self._final = False
@@ -127,10 +128,37 @@ class Checker:
             found.late = False
 
     def _expect(self, found: _Lambda, patience: float) -> float:
-        """When it is late: the second time, it is lost."""
+        """When it is late, with all that it has: the second time, it is lost."""
         found.silent_until = self._now + patience
         found.lost_at = found.silent_until + (0.0 if found.late else patience)
+        for task in self._live(found):
+            task.due = found.silent_until
         return found.silent_until
+
+    def _live(self, found: _Lambda) -> list[_Task]:
+        """What it is expected to do, in order: what was not taken from it since."""
+        tasks = [self.tasks[each] for each in found.tasks if each in self.tasks]
+        return [
+            each
+            for each in tasks
+            if self._lambdas.get(each.offers[-1][0]) is found and self._now - _ROUNDING < each.due
+        ]
+
+    def _through(self, found: _Lambda, task: TaskId) -> None:
+        """It is through with a task, and goes on with the next, if it has one."""
+        found.tasks.remove(task)
+        found.turn = self._now
+        self._welcome(found)
+        live = self._live(found)
+        next_ = self._means[live[0].kind].patience(self._options, len(live[0].offers)) if live else None
+        self._expect(found, self._options.start if next_ is None else next_)
+        if found.peer is not None and self._asking[found.peer]:
+            self._rest(found)
+
+    def _rest(self, found: _Lambda) -> None:
+        """It asks, and is expected to do nothing."""
+        if not found.late and not found.excused and not self._live(found):
+            found.tasks.clear()
 
     # What the controller hears
 
@@ -144,7 +172,7 @@ class Checker:
             case CountChanged():
                 self._count = event.count
             case LambdaAsks():
-                self._asking.add(event.peer)
+                self._asking[event.peer] += 1
                 self._heard(event)
             case TaskReturned():
                 self._returned(event)
@@ -157,19 +185,21 @@ class Checker:
             return
         found.peer = event.peer
         self._welcome(found)
+        live = self._live(found)
+        if not live:  # who has nothing and asks once more than it has places is not owed more for it
+            self._asking[event.peer] = min(self._asking[event.peer], self._options.places)
+        self._rest(found)
         if found.made > self._refused_at:
             self._refusals = 0
 
     def _returned(self, event: TaskReturned) -> None:
         found = self._lambdas.get(event.invocation)
-        if found is None or found.task != event.task:
+        if found is None or event.task not in found.tasks:
             return
         task = self.tasks.get(event.task)
         if task is not None and task.offers[-1][0] == event.invocation:
             task.due = self._now
-        found.task = None
-        self._welcome(found)
-        self._expect(found, self._options.start)
+        self._through(found, event.task)
 
     def _ended(self, event: InvocationEnded) -> None:
         found = self._lambdas.get(event.invocation)
@@ -214,10 +244,12 @@ class Checker:
         sender = self._lambdas.get(event.invocation)
         if expected == "garbage" and sender is not None:
             sender.excused = True
-        if sender is not None and sender.task == event.task and event.valid:
-            sender.task = None
-            self._welcome(sender)
-            self._expect(sender, self._options.start)
+        if task is not None and expected == "delivered":
+            offered = max(when for invocation, when in task.offers if invocation == event.invocation)
+            began = max(offered, 0.0 if sender is None else sender.turn)
+            self._means[task.kind].add(self._options, self._now - began)
+        if sender is not None and event.task in sender.tasks and event.valid:
+            self._through(sender, event.task)
 
     def _instructed(self, instruction: Instruction) -> None:
         match instruction:
@@ -244,21 +276,21 @@ class Checker:
         self.delivered[deliver.task] += 1
         require(self.delivered[deliver.task] == 1, "a task has one result", deliver)
         task = self.tasks.pop(deliver.task)
-        given = max(when for invocation, when in task.offers if invocation == deliver.invocation)
-        mean = self._means[task.kind]
-        mean.add(self._options, self._now - given)
-        if mean.samples == 1:
+        if self._means[task.kind].samples == 1:
             self._wait_no_longer(task.kind)
 
     def _wait_no_longer(self, kind: str) -> None:
         """Once it is known how long tasks of a kind take, that is what those at one are given."""
-        for task in self.tasks.values():
-            runner = self._lambdas.get(task.offers[-1][0]) if task.offers else None
-            if runner is None or task.kind != kind or not self._has_runner(task):
+        for runner in self._lambdas.values():
+            live = [] if runner.excused else self._live(runner)
+            if not live or live[0].kind != kind or not self._has_runner(live[0]):
                 continue
-            given, patience = task.offers[-1][1], self._means[kind].patience(self._options, len(task.offers))
-            task.due = runner.silent_until = max(self._now, given + patience)
+            given = max(live[0].offers[-1][1], runner.turn)
+            patience = self._means[kind].patience(self._options, len(live[0].offers))
+            runner.silent_until = max(self._now, given + patience)
             runner.lost_at = runner.silent_until + patience
+            for task in live:
+                task.due = runner.silent_until
 
     def _invoke(self, invoke: Invoke) -> None:
         require(invoke.invocation not in self._made, "an invocation's number is new", invoke)
@@ -285,7 +317,7 @@ class Checker:
         return not (found.excused or found.late or late)
 
     def _is_idle(self, found: _Lambda) -> bool:
-        return found.task is None and found.peer in self._asking
+        return not found.tasks and found.peer is not None and self._asking[found.peer] > 0
 
     def _check_idle(self, event: Event) -> None:
         idle = [each for each in self._lambdas.values() if self._counts(each) and self._is_idle(each)]
@@ -305,24 +337,29 @@ class Checker:
         found = self._lambdas.get(offer.invocation)
         if found is None or found.excused or found.peer != offer.peer:
             raise Violation(f"a task goes to a Lambda that is trusted, and to one of twins: {offer}, {found}")
-        if found.task == offer.task and task.offers[-1][0] == offer.invocation and self._now < task.due:
+        live = self._live(found)
+        if task in live and self._now < task.due:
             return  # told once more what it was told before
-        if self._exact and found.task in self.tasks and found.task != offer.task:
-            other = self.tasks[found.task]
-            free = other.offers[-1][0] != offer.invocation or self._now + _ROUNDING >= other.due
-            require(free, "one task at a time", offer, found)
         if self._exact:
+            fewer = [each for each in live if self._now + _ROUNDING < each.due]
+            require(len(fewer) < self._options.places, "no more tasks than there are places", offer, found)
+            idle = [each for each in self._lambdas.values() if self._counts(each) and self._is_idle(each)]
+            require(not fewer or not idle, "no second task while another idles", offer, found, idle)
             require(
                 not self._has_runner(task), "a task is given out again only when late or lost", offer, task
             )
         require(len(task.offers) < self._options.attempts, "there is an end to attempts", offer)
         task.offers.append((offer.invocation, self._now))
-        found.task = offer.task
-        task.due = self._expect(found, self._means[task.kind].patience(self._options, len(task.offers)))
+        if offer.task in found.tasks:
+            found.tasks.remove(offer.task)
+        found.tasks.append(offer.task)
+        task.due = found.silent_until
+        if not live:
+            task.due = self._expect(found, self._means[task.kind].patience(self._options, len(task.offers)))
 
     def _answered(self, peer: PeerId) -> None:
-        require(peer in self._asking, "who did not ask is not answered", peer)
-        self._asking.remove(peer)
+        require(self._asking[peer] > 0, "who did not ask is not answered", peer)
+        self._asking[peer] -= 1
 
     def _cancel(self, cancel: Cancel) -> None:
         found = self._lambdas.get(cancel.invocation)

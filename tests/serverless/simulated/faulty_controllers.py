@@ -248,11 +248,10 @@ class GivesUpAtOnce(Controller):
 class NoEndToAttempts(Controller):
     """a task that kills every Lambda is given out for ever"""
 
-    def _take_back(self, member, trouble):
-        task = self._current(member)
-        if task is not None:
+    def _take_back(self, member, trouble, only=None):
+        for task in self._current(member):
             task.attempts = min(task.attempts, 2)
-        return super()._take_back(member, trouble)
+        return super()._take_back(member, trouble, only)
 
 
 @fault
@@ -280,12 +279,9 @@ class LosesTheTaskOfGarbage(Controller):
 
     def _distrust(self, sender, out):
         found = self._fleet.get(sender)
-        task = None if found is None else found.task
         if found is not None:
-            found.task = None
+            found.tasks.clear()
         super()._distrust(sender, out)
-        if found is not None:
-            found.task = task
 
 
 @fault
@@ -293,7 +289,7 @@ class LosesWhatIsGivenBack(Controller):
     """a task that a Lambda gave back is forgotten"""
 
     def _returned(self, event, out):
-        self._done_with(event)
+        self._done_with(event, out)
 
 
 @fault
@@ -361,6 +357,34 @@ class GivesOneTaskToTwo(Controller):
     def __init__(self, options, jitter):
         super().__init__(options, jitter)
         self._tasks = _Forgetful()
+
+
+@fault
+class FillsHandsFirst(Controller):
+    """a Lambda at a task is given another while one is idle"""
+
+    def _taker(self, task):
+        busiest = max(self._fleet._asking, key=lambda each: len(each.tasks), default=None)
+        return busiest or super()._taker(task)
+
+
+@fault
+class OverfillsHands(Controller):
+    """a Lambda is given more tasks than it has places"""
+
+    def _asked(self, event, out):
+        places, self._options = self._options, replace(self._options, places=self._options.places + 1)
+        super()._asked(event, out)
+        self._options = places
+
+
+@fault
+class ForgetsTheNextInHand(Controller):
+    """what a Lambda had in hand besides its task is forgotten when it dies"""
+
+    def _take_back(self, member, trouble, only=None):
+        at = self._current(member)
+        return super()._take_back(member, trouble, at[0].id if at and only is None else only)
 
 
 @fault

@@ -105,7 +105,8 @@ class Platform:
         if not process.alive or process.hung or process.busy:
             return
         process.asked += 1
-        for _ in range(2 if self._strikes(self._faults.repeats) else 1):
+        first = self._scenario.options.places if process.asked == 1 else 1
+        for _ in range(first + self._strikes(self._faults.repeats)):
             self._say(process, self._asks, process.invocation, process.peer)
         self._agenda.after(self._scenario.idle, self._tire, process, process.asked)
 
@@ -148,10 +149,8 @@ class Platform:
             forged = TaskId(max(0, task + self._source.randint(-3, 3)))
             if forged != task:
                 self._say(process, self._results, process.invocation, forged, True)
-        if process.inbox:
-            self._work(process)
-        else:
-            self._ask(process)
+        self._ask(process)
+        self._work(process)
 
     def _give_back(self, process: Process, task: TaskId) -> None:
         if not process.alive:

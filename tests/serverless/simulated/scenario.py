@@ -97,6 +97,7 @@ def random_scenario(seed: int) -> Scenario:
             default=10.0,
             start=source.choice([2.0, 5.0]),
             lifetime=timeout + 10.0,
+            places=source.choice([1, 2, 3]),
         ),
         faults=_random_faults(source),
         chains=chains,
