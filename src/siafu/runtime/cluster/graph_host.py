@@ -271,7 +271,9 @@ class GraphHost(Host):
 
     def _schedule(self, what: RunTask) -> None:
         task, version = what.task, what.version
-        ready = _Ready((0, *self._priority(task)), f"{task.lane} {task.stage}", what)
+        # A task that Lambdas compute is handed over before cores gather on: they work while cores do.
+        rank = -1 if self._lambdas is not None and task.stage.kind == "tensor" else 0
+        ready = _Ready((rank, *self._priority(task)), f"{task.lane} {task.stage}", what)
         self._users[version] += 1
         if version in self._weights:
             self._pool.add(ready.urgency, ready.kind, lambda: self._run(what))

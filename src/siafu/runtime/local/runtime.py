@@ -202,7 +202,9 @@ class LocalRuntime:
                 elsewhere = self._lambdas is not None and what.task.stage.kind == "tensor"
                 run = self._hand_over if elsewhere else self._run_task
                 about = About(str(who), what.task.epoch, what.task.interval)
-                self._pool.add((0, *self._priority(what.task)), kind, lambda: run(who, what), about)
+                # A task that Lambdas compute is handed over before cores gather on: they work while cores do.
+                rank = -1 if elsewhere else 0
+                self._pool.add((rank, *self._priority(what.task)), kind, lambda: run(who, what), about)
             case Accumulate():
                 gradients = self._gradients.pop((what.epoch, what.phase, what.interval))
                 self._stores[who.index].accumulate(what.version, gradients)
