@@ -11,6 +11,7 @@ from siafu.cli import (
     bench,
     calibrate,
     cluster,
+    dashboard,
     datasets,
     doctor,
     evaluate,
@@ -37,6 +38,7 @@ app.command("predict")(predict.predict)
 app.command("import")(import_.import_)
 app.command("generate")(generate.generate)
 app.command("partition")(partition.partition)
+app.command("dashboard")(dashboard.dashboard)
 app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)

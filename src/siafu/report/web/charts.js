@@ -100,6 +100,11 @@ const siafuCharts = (() => {
     return `${Number(value.toPrecision(3))} ${units[unit]}`;
   }
 
+  /** A number at a chart's side: as short as can be. */
+  function formatTick(value, unit) {
+    return unit === "percent" ? `${Number((100 * value).toPrecision(4))} %` : format(value, unit);
+  }
+
   function format(value, unit) {
     return value === null || value === undefined ? "–" : (FORMATS[unit] ?? FORMATS.number)(value);
   }
@@ -155,7 +160,8 @@ const siafuCharts = (() => {
       this.data = { x: [], series: [] };
       this._plot = null;
       this._shape = "";
-      const title = element("figcaption", { text: spec.title, id: `chart-${spec.id}` });
+      this._cut = element("span", { class: "aside" });
+      const title = element("figcaption", { id: `chart-${spec.id}` }, spec.title, this._cut);
       this._canvas = element("div", { class: "chart", tabindex: "0", role: "img" });
       this._spoken = element("p", { class: "visually-hidden", "aria-live": "polite" });
       this._table = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${spec.title}, table` });
@@ -178,6 +184,7 @@ const siafuCharts = (() => {
       } else {
         this._plot.setData(this._columns());
       }
+      this._showLast();
       this._canvas.setAttribute("aria-label", inWords(this.spec, data));
       if (this._details.open) this._fillTable();
     }
@@ -197,6 +204,26 @@ const siafuCharts = (() => {
       if (this.data.series.length === 0) return;
       this._plot?.destroy();
       this._plot = new uPlot(this._options(), this._columns(), this._canvas);
+      this._showLast();
+    }
+
+    // Where no pointer is on the chart, the legend tells of the last epoch.
+    _showLast() {
+      const { cursor } = this._plot ?? {};
+      if (cursor && !(cursor.left >= 0)) this._plot.setLegend({ idx: this.data.x.length - 1 }, false);
+    }
+
+    // The first epoch compiles and warms up, and may take as long as all others: it would flatten them to a line.
+    _withoutWarmUp(low, high) {
+      const [first, rest] = [[], []];
+      for (const { values } of this.data.series) {
+        if (values[0] !== null) first.push(values[0]);
+        for (const value of values.slice(1)) if (value !== null) rest.push(value);
+      }
+      const most = rest.reduce((found, value) => Math.max(found, value), 0);
+      const cut = this.spec.unit === "seconds" && this.data.x.length > 10 && this.data.x[0] === 1 && Math.max(...first) > 2 * most;
+      this._cut.textContent = cut ? ` (the first, ${format(Math.max(...first), "seconds")}, is beyond the chart)` : "";
+      return uPlot.rangeNum(cut ? Math.min(low, 0) : low, cut ? most : high, 0.1, true);
     }
 
     _options() {
@@ -206,17 +233,18 @@ const siafuCharts = (() => {
         width: Math.max(this._canvas.clientWidth, 200),
         height: HEIGHT,
         cursor: { drag: { x: true, y: false } },
-        scales: { x: { time: false } },
+        scales: { x: { time: false }, y: { range: (_, low, high) => this._withoutWarmUp(low, high) } },
+        hooks: { setCursor: [() => this._showLast()] },
         axes: [
-          { ...axis, label: xLabel, labelSize: 22, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6] },
-          { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => format(tick, unit)) },
+          { ...axis, label: xLabel, size: 28, labelSize: 18, labelGap: 0, labelFont: "12px system-ui, sans-serif", incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6] },
+          { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => formatTick(tick, unit)) },
         ],
         series: [
           { label: xLabel },
           ...this.data.series.map(({ label }, place) => ({
             label,
             stroke: siafuTheme.colour(`--series-${place % SERIES_COLOURS}`),
-            dash: DASHES[place % DASHES.length],
+            dash: DASHES[(place + Math.floor(place / SERIES_COLOURS)) % DASHES.length],
             width: 2,
             spanGaps: true,
             points: { show: this.data.x.length < 3 },

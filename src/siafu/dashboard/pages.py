@@ -1,0 +1,36 @@
+"""Pages: the files that a browser gets, with what differs from one request to the next put in as text, never as HTML."""
+
+import html
+import mimetypes
+import re
+from functools import cache
+from pathlib import Path
+from string import Template
+
+import siafu.report
+
+_OWN = Path(__file__).parent / "web"
+_SHARED = Path(siafu.report.__file__).parent / "web"  # what the report is made of, too
+_SERVED = re.compile(r".*\.(js|css|svg)")
+
+
+@cache
+def assets() -> dict[str, tuple[bytes, str]]:
+    """What pages load, by name: its bytes and its type. Nothing else on the disk can be asked for."""
+    found = {}
+    for home in (_SHARED, _OWN):
+        for path in sorted(home.rglob("*")):
+            if path.is_file() and _SERVED.fullmatch(path.name):
+                kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+                found[path.name] = (path.read_bytes(), kind)
+    return found
+
+
+def page(name: str, /, **texts: str) -> str:
+    """A page with texts in its places, escaped."""
+    return _template(name).substitute({place: html.escape(text) for place, text in texts.items()})
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template((_OWN / f"{name}.html").read_text())

@@ -1,0 +1,115 @@
+"""Shelf: the runs in a directory, as they come and go."""
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from siafu.dashboard.run_state import RunState, RunWatch
+
+_FRESH_SECONDS = 0.5  # how long a look serves everybody
+_DEPTH = 3  # RUNS/run, RUNS/run/seed-0, and a directory to group them by
+_MOST_RUNS = 2000
+_MOST_DIRECTORIES = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one look found.
+
+    runs: by id
+    all:  whether these are all; there may be more than we show
+    """
+
+    runs: Mapping[str, RunState]
+    all: bool = True
+
+
+class Shelf:
+    """Looks at the runs in `directory`, for any number of readers, no more often than needed.
+
+    Links are not followed: what is not in the directory is neither read nor written to.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._watches: dict[str, RunWatch] = {}
+        self._view = View({})
+        self._looked = -1.0
+        self._looking = asyncio.Lock()
+
+    async def view(self) -> View:
+        """The runs as they are now, or were half a second ago."""
+        async with self._looking:
+            if self._looked < 0 or time.monotonic() - self._looked > _FRESH_SECONDS:
+                self._view = await asyncio.to_thread(self._look)
+                self._looked = time.monotonic()
+            return self._view
+
+    def forget_view(self) -> None:
+        """Something was changed: the next who asks gets a new look."""
+        self._looked = -1.0
+
+    def path(self, run_id: str) -> Path | None:
+        """Where a run is that was there at the last look; ids are looked up, never made into paths."""
+        watch = self._watches.get(run_id)
+        return None if watch is None else watch.path
+
+    def _look(self) -> View:
+        found = sorted(_find(self.directory), key=lambda run: run.started, reverse=True)
+        shown = found[:_MOST_RUNS]
+        # What has gone is forgotten, and what is new is read from its beginning.
+        self._watches = {
+            run.id: self._watches.get(run.id) or RunWatch(run.path, run.id, run.name) for run in shown
+        }
+        states = {run_id: watch.look() for run_id, watch in self._watches.items()}
+        return View(states, all=len(found) == len(shown))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    id: str
+    name: str
+    path: Path
+    started: float
+
+
+def _find(directory: Path) -> Iterator[_Found]:
+    """Every run in `directory`, which may be one itself."""
+    left = _MOST_DIRECTORIES
+    todo = [(directory, 0)]
+    while todo and left > 0:
+        path, depth = todo.pop()
+        left -= 1
+        try:
+            with os.scandir(path) as entries:
+                inner = list(entries)
+        except OSError:
+            continue  # gone, or not for us to read
+        for entry in inner:
+            if entry.name == "config.json" and entry.is_file(follow_symlinks=False):
+                if (run := _found(directory, path, entry)) is not None:
+                    yield run
+            elif depth < _DEPTH and not entry.name.startswith(".") and _is_directory(entry):
+                todo.append((Path(entry.path), depth + 1))
+
+
+def _found(directory: Path, path: Path, config: os.DirEntry[str]) -> _Found | None:
+    try:
+        started = config.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return None
+    relative = os.fsencode(path.relative_to(directory))
+    name = os.fsencode(directory.resolve().name) if path == directory else relative
+    run_id = hashlib.blake2b(relative, digest_size=8).hexdigest()
+    return _Found(run_id, name.decode("utf-8", "backslashreplace"), path, started)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
