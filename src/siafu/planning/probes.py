@@ -35,7 +35,8 @@ TABLE_BYTES = (1 << 20, 1 << 23, 1 << 26, 1 << 29)
 
 _ROUND_SECONDS = 0.005  # of one round: long against the time to start it, short enough to find a quiet moment
 _ROUNDS = 16
-_BLOCK_ROWS = 2048  # rows of a tensor task that are in the cache at a time
+_BLOCK_ROWS = 2048  # rows of a product that are in the cache at a time
+_BLOCK_WIDTH = 64  # columns of a table that is as large as a core's cache: what a block of a tensor task is
 _OTHER_WIDTH = 128  # of a product's two fixed sizes the one that is not the smaller
 _DEGREE = 32
 _EDGES = 1 << 19
@@ -63,13 +64,14 @@ class Cores:
         return min(self._round(calls, times) for _ in range(_ROUNDS)) / times
 
     def _round(self, calls: list[Call], times: int) -> float:
-        def work(call: Call) -> None:
+        # A thread's own time: what other processes take of its core in the meantime is not what the call takes.
+        def work(call: Call) -> float:
+            began = time.thread_time()
             for _ in range(times):
                 call()
+            return time.thread_time() - began
 
-        began = time.perf_counter()
-        list(self._pool.map(work, calls))
-        return time.perf_counter() - began
+        return max(self._pool.map(work, calls))
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -108,7 +110,10 @@ def edge_costs(cores: Cores) -> EdgeCosts:
 
 
 def attention_seconds(cores: Cores) -> tuple[float, float]:
-    """What a head of an edge takes, forth and back, besides gathering a row of that width."""
+    """What a head of an edge takes, forth and back, besides gathering a row of that width.
+
+    An edge itself takes as long as one head more.
+    """
     columns = _HEADS * _HEAD_COLUMNS
     row_bytes = 4 * columns
     indptr, indices = _random_edges(_ATTENTION_TABLE // row_bytes)
@@ -116,7 +121,8 @@ def attention_seconds(cores: Cores) -> tuple[float, float]:
     plain = _gathering(cores, indptr, indices, rows)
     forth, back = _attending(cores, indptr, indices, rows)
     edges = len(indices)
-    return max(0.0, forth - plain) / edges / _HEADS, max(0.0, back - plain) / edges / _HEADS
+    units = edges * (_HEADS + 1)
+    return max(0.0, forth - plain) / units, max(0.0, back - plain) / units
 
 
 def _products(cores: Cores) -> Curve:
@@ -134,12 +140,17 @@ def _products(cores: Cores) -> Curve:
     return Curve(tuple((width, flops * width / cores.seconds(make(width))) for width in PRODUCT_WIDTHS))
 
 
+def _block() -> torch.Tensor:
+    """As many rows as `siafu.server.lane` computes at a time: a table as large as a core's cache."""
+    return torch.randn(near_cache_bytes() // (4 * _BLOCK_WIDTH), _BLOCK_WIDTH)
+
+
 def _stream(cores: Cores) -> float:
     def make(_: int) -> Call:
-        one, other = torch.randn(_BLOCK_ROWS, 64), torch.randn(_BLOCK_ROWS, 64)
+        one, other = _block(), _block()
         return lambda: torch.add(one, other)
 
-    return 3 * 4 * _BLOCK_ROWS * 64 / cores.seconds(make)
+    return 3 * _block().nbytes / cores.seconds(make)
 
 
 def _memory(cores: Cores) -> float:
@@ -151,11 +162,13 @@ def _memory(cores: Cores) -> float:
 
 
 def _functions(cores: Cores) -> float:
-    def make(_: int) -> Call:
-        values = torch.randn(_BLOCK_ROWS, 64)
-        return lambda: torch.exp(values)
+    """Two that models are made of: a softmax's logarithm and an exponential's bend."""
 
-    return _BLOCK_ROWS * 64 / cores.seconds(make)
+    def make(_: int) -> Call:
+        values = _block()
+        return lambda: (torch.log_softmax(values, 1), torch.nn.functional.elu(values))
+
+    return 2 * _block().numel() / cores.seconds(make)
 
 
 def _draws(cores: Cores) -> float:

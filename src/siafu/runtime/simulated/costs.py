@@ -37,27 +37,36 @@ class Curve:
         return Curve(tuple((size, quantity * factor) for size, quantity in self.points))
 
 
+DENSE_VISIT = 8
+"""Edges that a visit of a row finds in a block of sources, where `EdgeCosts.dense` is measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class EdgeCosts:
     """Seconds that one core takes for one edge of a gather.
 
     tables: bytes of all rows that a gather picks from (own rows and ghosts), ascending: caches matter
     sparse: for each of `tables`, seconds an edge by the bytes of a row, edges row by row
-    dense:  the same where a graph is so dense that Siafu gathers block by block, from a core's own cache
-            (`siafu.kernels.block_size` says where)
+    dense:  the same where a graph is so dense that Siafu gathers block by block, from a core's own cache, and every
+            visit of a row finds `DENSE_VISIT` edges (`siafu.kernels.block_size` says where)
     """
 
     tables: tuple[float, ...]
     sparse: tuple[Curve, ...]
     dense: Curve
 
-    def seconds(self, row_bytes: float, table_bytes: float, *, dense: bool) -> float:
-        if dense:
-            return self.dense.at(row_bytes)
+    def row_by_row(self, row_bytes: float, table_bytes: float) -> float:
+        """An edge that picks its row from a table of that size."""
         by_table = Curve(
             tuple((table, curve.at(row_bytes)) for table, curve in zip(self.tables, self.sparse, strict=True))
         )
         return by_table.at(table_bytes)
+
+    def by_blocks(self, row_bytes: float, visit: float) -> float:
+        """An edge where each visit finds so many: what a visit itself takes is shared by them."""
+        near = min(self.row_by_row(row_bytes, self.tables[0]), self.dense.at(row_bytes))
+        a_visit = (self.dense.at(row_bytes) - near) * DENSE_VISIT
+        return near + a_visit / visit
 
     def times(self, factor: float) -> "EdgeCosts":
         """Those of a core that takes so many times as long."""
@@ -105,7 +114,8 @@ class Machine:
     cores:           threads that run tasks
     core:            what each does with tensors
     edges:           what each does with edges
-    attention:       seconds that one (edge, head) of a softmax takes besides its row's gather, forth and back
+    attention:       seconds that one head of an edge of a softmax takes besides its row's gather, forth and back; the edge
+                     itself takes as long as one head more
     task_seconds:    what a task takes besides its work: found, scheduled, reported
     network_bytes_s: of its network interface, in each direction
     latency_s:       one way to another machine
@@ -194,7 +204,8 @@ class Work:
     widest:       bytes of its widest row: how many rows make a block
     row_bytes:    a gather: bytes of a row of the table; one number a slab of columns
     table_bytes:  a gather: of all rows that it may pick, on one server
-    blocked:      a gather: whether Siafu may go block by block where edges are dense; dense: whether it does
+    blocked:      a gather: whether Siafu may go block by block where edges are dense
+    visit:        a gather: edges that a visit of a row finds in a block; 0: it goes row by row
     heads:        a gather: softmaxes an edge; back: whether it is their gradient
     received:     a tensor task: bytes of rows that a Lambda needs; `constant` of them never change
     sent:         a tensor task: bytes of rows that it makes
@@ -217,7 +228,7 @@ class Work:
     row_bytes: tuple[float, ...] = ()
     table_bytes: float = 0.0
     blocked: bool = False
-    dense: bool = False
+    visit: float = 0.0
     heads: int = 0
     back: bool = False
     received: float = 0.0
@@ -273,10 +284,14 @@ def blocks_of(work: Work, machine: Machine) -> int:
 
 def gather_seconds(work: Work, machine: Machine) -> float:
     """What a gather's edges take one core."""
+    costs = machine.edges
     an_edge = sum(
-        machine.edges.seconds(each, work.table_bytes, dense=work.dense) for each in work.row_bytes
-    ) + work.heads * (machine.attention[1] if work.back else machine.attention[0])
-    return work.edges * an_edge
+        costs.by_blocks(each, work.visit) if work.visit else costs.row_by_row(each, work.table_bytes)
+        for each in work.row_bytes
+    )
+    units = work.heads + 1 if work.heads else 0
+    softmax = units * (machine.attention[1] if work.back else machine.attention[0])
+    return work.edges * (an_edge + softmax)
 
 
 def task_seconds(work: Work, machine: Machine) -> float:

@@ -8,6 +8,7 @@ from siafu.program.tensor_program import Op, Rows, Spec, TensorProgram
 from siafu.runtime.simulated.costs import Product
 
 _VIEWS = frozenset({"permute", "reshape", "expand", "slice", "full", "constant"})
+_REDUCTIONS = frozenset({"sum", "mean", "amax", "amin"})
 _HARD = 10  # floating-point operations an element from which on an operation is an elementary function
 _MANY = 1 << 20  # rows: so many that what does not grow with them is nothing
 _SIZES = {"float": 4, "int64": 8}
@@ -44,9 +45,14 @@ def row_work(program: TensorProgram) -> RowWork:
             moved += 2 * _bytes(reads[0])
         elif op.name not in _VIEWS:
             moved += sum(map(_bytes, [*reads, *(each for each in op.results if each is not None)]))
-            if OPERATIONS[op.name].cost >= _HARD:
+            if OPERATIONS[op.name].cost >= _HARD or _adds_up_short_rows(op, reads):
                 functions += max(map(_numbers, [*reads, *(each for each in op.results if each is not None)]))
     return RowWork(tuple(products), moved, draws, functions, len(program.ops))
+
+
+def _adds_up_short_rows(op: Op, reads: list[Spec]) -> bool:
+    """Whether it is a sum within each row: that runs at the pace of elementary functions, not of memory."""
+    return op.name in _REDUCTIONS and 0 not in op.arguments[1] and len(reads[0].shape) > 1
 
 
 def _product(op: Op, reads: list[Spec]) -> Product:

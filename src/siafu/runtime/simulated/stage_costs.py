@@ -1,5 +1,6 @@
 """StageCosts: what every task and message of a sampled run takes, worked out once."""
 
+import math
 from dataclasses import dataclass, replace
 
 from siafu.kernels import block_size
@@ -10,7 +11,8 @@ from siafu.runtime.simulated.graph_shape import GraphShape
 from siafu.runtime.simulated.sampling import Sample
 from siafu.runtime.simulated.workload import Workload
 
-_OPTIMIZER_PASSES = 7  # numbers that Adam reads and writes for each parameter
+_OPTIMIZER_PASSES = 19  # numbers that Adam's operations read and write for each parameter
+_OPTIMIZER_CALLS = 12  # of operations, for each tensor of parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,11 @@ class StageCosts:
 
     def update_seconds(self, phases: list[PhaseId]) -> float:
         """The optimizer's step on a weight server's parameters."""
-        return sum(
-            _OPTIMIZER_PASSES * self.workload.parameter_bytes[phase] / self.machine.core.stream
-            for phase in phases
-        )
+        core, workload = self.machine.core, self.workload
+        size = sum(workload.parameter_bytes[phase] for phase in phases)
+        tensors = sum(workload.parameter_tensors[phase] for phase in phases)
+        calls = _OPTIMIZER_CALLS * tensors * core.call_seconds
+        return self.machine.task_seconds + _OPTIMIZER_PASSES * size / core.stream + calls
 
     @property
     def weight_bytes(self) -> float:
@@ -77,20 +80,15 @@ class StageCosts:
         servers = self.sample.servers
         own = self.shape.vertices / servers
         columns = own + self.shape.ghosts_of_server(servers)
-        widest = max(work.row_bytes, default=64.0)
-        dense = work.blocked and self._is_dense(own, columns, widest)
-        return replace(work, table_bytes=columns * sum(work.row_bytes), dense=dense)
+        visit = self._visit(own, columns, max(work.row_bytes)) if work.blocked else 0.0
+        return replace(work, table_bytes=columns * sum(work.row_bytes), visit=visit)
 
-    def _is_dense(self, own: float, columns: float, row_bytes: float) -> bool:
+    def _visit(self, own: float, columns: float, row_bytes: float) -> float:
+        """Edges that a visit of a row finds in a block of sources; 0: blocks do not pay."""
         edges = self.shape.edges / self.sample.servers
-        size = block_size(
-            int(own),
-            int(edges),
-            int(row_bytes),
-            sources=int(columns),
-            cache=int(self.machine.near_cache),
-        )
-        return size is not None
+        cache = int(self.machine.near_cache)
+        size = block_size(int(own), int(edges), int(row_bytes), sources=int(columns), cache=cache)
+        return 0.0 if size is None else edges / own / math.ceil(columns / size)
 
     def _sent(self, stage: Stage, work: Work) -> float:
         """Bytes that a simulated interval sends to one simulated receiver, for all that both stand for."""

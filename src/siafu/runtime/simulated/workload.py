@@ -46,7 +46,7 @@ class Workload:
     """The stages of an epoch and of an evaluation, and what each has to do on the whole graph.
 
     work:             by lane and stage
-    parameter_bytes:  of each phase whose parameters are updated together
+    parameter_bytes:  of each phase whose parameters are updated together; parameter_tensors: how many they are
     constant_bytes:   rows that are computed once and kept, a vertex: the features, folded or not
     activation_bytes: tables, kept rows and gradients, a vertex
     ghost_bytes:      the tables' rows, a ghost
@@ -56,6 +56,7 @@ class Workload:
     evaluation: Schedule
     work: Mapping[tuple[Lane, StageId], Work]
     parameter_bytes: Mapping[PhaseId, float]
+    parameter_tensors: Mapping[PhaseId, int]
     constant_bytes: float
     activation_bytes: float
     ghost_bytes: float
@@ -119,6 +120,7 @@ def workload_from(programs: Programs, numbers: Mapping[str, int], shape: GraphSh
         evaluation,
         work,
         _parameter_bytes(groups, numbers),
+        {phase: len(names) for phase, names in groups.items()},
         lanes["train"].constant_bytes,
         sum(each.activation_bytes for each in lanes.values()),
         sum(each.ghost_bytes for each in lanes.values()),
@@ -194,7 +196,7 @@ class _Lane:
             work,
             widths_in=self._widths(ends[0]),
             widths_out=self._widths(ends[1]),
-            streamed=rows * (self._touched(phase, stage) + 2 * made),
+            streamed=rows * (self._touched(phase, stage) * (3 if is_last else 1) + 2 * made),
             widest=max(_FLOAT, *(self._bytes([name]) for name in (*phase.inputs, *phase.outputs))),
             received=rows * (into + (_ID if not back or is_last else 0)),
             constant=rows * (constant + (_ID if constant else 0)),
