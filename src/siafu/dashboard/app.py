@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -33,7 +34,7 @@ class Dashboard:
     """What its routes share: the runs, who may see them, and how many watch."""
 
     def __init__(self, directory: Path, access: Access, *, look_seconds: float = _LOOK_SECONDS) -> None:
-        self.shelf = Shelf(directory)
+        self.shelf = Shelf(directory, look_seconds / 2)
         self.access = access
         self.streams = Streams()
         self._look_seconds = look_seconds
@@ -160,9 +161,10 @@ class Dashboard:
             told = run
 
     async def _looks(self) -> AsyncIterator[None]:
-        while True:
+        while not self.streams.over.is_set():
             yield
-            await asyncio.sleep(self._look_seconds)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.streams.over.wait(), self._look_seconds)
 
     async def _known(self, request: Request) -> RunState:
         run = (await self.shelf.view()).runs.get(request.path_params["id"])

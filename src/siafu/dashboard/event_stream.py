@@ -15,12 +15,16 @@ Event = tuple[str, Any]
 
 
 class Streams:
-    """How many are open: a page that opens too many is told to wait."""
+    """All that are open: a page that opens too many is told to wait.
+
+    over: set when the server ends, so that nobody waits for the next event
+    """
 
     def __init__(self, most: int = _STREAMS, stalled_seconds: float = _STALLED_SECONDS) -> None:
         self.open = 0
         self.most = most
         self.stalled_seconds = stalled_seconds
+        self.over = asyncio.Event()
 
     @property
     def full(self) -> bool:

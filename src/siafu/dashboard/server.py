@@ -41,22 +41,36 @@ def serve(
             "made; or leave --host out and come through an SSH tunnel"
         )
     access = Access(token, frozenset(name.lower() for name in (*_own_names(), host, *names)))
-    with _listen(host, port) as listening:
+    with listen(host, port) as listening:
+        server = DashboardServer(Dashboard(directory, access))
+        ready(_address(host, listening.getsockname()[1], token))
+        server.run(sockets=[listening])
+
+
+class DashboardServer(uvicorn.Server):
+    """A server that is bounded, quiet about addresses, which may hold the token, and quick to end."""
+
+    def __init__(self, dashboard: Dashboard) -> None:
         config = uvicorn.Config(
-            Dashboard(directory, access).app(),
+            dashboard.app(),
             log_level="warning",
-            access_log=False,  # addresses may hold the token
+            access_log=False,
             server_header=False,
             lifespan="off",
             ws="none",
             limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        ready(_address(host, listening.getsockname()[1], token))
-        uvicorn.Server(config).run(sockets=[listening])
+        super().__init__(config)
+        self._streams = dashboard.streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._streams.over.set()
+        await super().shutdown(sockets)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound, or one line that says why not."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family)

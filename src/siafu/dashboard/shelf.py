@@ -10,7 +10,6 @@ from pathlib import Path
 
 from siafu.dashboard.run_state import RunState, RunWatch
 
-_FRESH_SECONDS = 0.5  # how long a look serves everybody
 _DEPTH = 3  # RUNS/run, RUNS/run/seed-0, and a directory to group them by
 _MOST_RUNS = 2000
 _MOST_DIRECTORIES = 50_000
@@ -29,22 +28,23 @@ class View:
 
 
 class Shelf:
-    """Looks at the runs in `directory`, for any number of readers, no more often than needed.
+    """Looks at the runs in `directory`, for any number of readers: what one look found serves all for `fresh_seconds`.
 
     Links are not followed: what is not in the directory is neither read nor written to.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, fresh_seconds: float = 0.5) -> None:
         self.directory = directory
+        self._fresh_seconds = fresh_seconds
         self._watches: dict[str, RunWatch] = {}
         self._view = View({})
         self._looked = -1.0
         self._looking = asyncio.Lock()
 
     async def view(self) -> View:
-        """The runs as they are now, or were half a second ago."""
+        """The runs as they are now, or were a moment ago."""
         async with self._looking:
-            if self._looked < 0 or time.monotonic() - self._looked > _FRESH_SECONDS:
+            if self._looked < 0 or time.monotonic() - self._looked > self._fresh_seconds:
                 self._view = await asyncio.to_thread(self._look)
                 self._looked = time.monotonic()
             return self._view
