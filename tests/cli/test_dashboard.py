@@ -1,0 +1,60 @@
+"""`siafu dashboard`, from its start to Ctrl-C."""
+
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.command import Siafu, spawn
+
+
+def test_it_says_where_it_answers_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    process = spawn("dashboard", tmp_path / "later", port=0)
+    try:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        address = told.split(": ")[1].split()[0]
+        assert "not there yet" in told
+        assert httpx.get(f"{address}api/runs", trust_env=False).json() == {"runs": [], "all": True}
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (0, "")
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_others_than_this_machine_need_a_token(siafu: Siafu, host: str) -> None:
+    assert "--token" in siafu.refused("dashboard", host=host)
+
+
+def test_a_short_token_is_refused(siafu: Siafu) -> None:
+    assert "at least 16" in siafu.refused("dashboard", host="0.0.0.0", token="short")
+
+
+def test_a_port_that_is_taken_is_said(siafu: Siafu) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert f"port {port} of 127.0.0.1 is taken" in siafu.refused("dashboard", port=port)
+
+
+def test_an_address_that_is_not_ours_is_said(siafu: Siafu) -> None:
+    told = siafu.refused("dashboard", host="192.0.2.1", token="a token of some length")
+    assert "cannot listen at 192.0.2.1" in told
+
+
+def test_a_file_is_no_directory_of_runs(siafu: Siafu, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "is a file" in siafu.refused("dashboard", tmp_path / "file")
+
+
+def test_what_is_missing_is_named(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [
+        name for name in sys.modules if name.split(".")[0] == "uvicorn" or name == "siafu.dashboard.server"
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "pip install 'siafu[dashboard]'" in siafu.refused("dashboard")
