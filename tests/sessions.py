@@ -27,7 +27,12 @@ def gcn(graph: Graph, *, dropout: float = 0.5, seed: int = 0, **options: Any) ->
 
 def timeless(history: list[EpochMetrics]) -> list[EpochMetrics]:
     """What each epoch measured, but for the times it took."""
-    return [dataclasses.replace(epoch, seconds=0.0, evaluate_seconds=0.0) for epoch in history]
+    measured = {each.name for each in dataclasses.fields(EpochMetrics) if each.default is dataclasses.MISSING}
+    kept = measured - {"seconds", "evaluate_seconds"}
+    return [
+        EpochMetrics(**{name: getattr(epoch, name) for name in kept}, seconds=0.0, evaluate_seconds=0.0)
+        for epoch in history
+    ]
 
 
 def losses(run: siafu.Run) -> list[float]:

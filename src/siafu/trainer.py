@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from siafu.activity import together
 from siafu.errors import Diverged
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
@@ -24,9 +25,10 @@ from siafu.pipeline.setup import Setup
 from siafu.program.headline import headline
 from siafu.program.program import Program
 from siafu.program.record import state_of
+from siafu.report.lambda_metrics import lambda_metrics
 from siafu.report.metrics import EpochMetrics, best_epoch
 from siafu.runtime.counting import added
-from siafu.runtime.happenings import EpochRecord, Outcome, Rewound, Snapshot
+from siafu.runtime.happenings import Doings, EpochRecord, Outcome, Rewound, Snapshot
 from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local.runtime import LocalRuntime
 from siafu.server.assembly import Assembly, assemble
@@ -53,6 +55,7 @@ class Trainer:
 
     history:   what each epoch measured
     busy_seconds: what tasks took from the start to the last epoch in `history`, over all threads, by kind
+    doings:    what was done for the last epoch in `history`
     plan:      what the model was compiled to, and how its work is laid out
     """
 
@@ -65,22 +68,25 @@ class Trainer:
         programs: dict[LaneName, Program] | None = None,
         lambdas: Lambdas | None = None,
         cluster: str | None = None,
+        traced: bool = False,
     ) -> None:
         """Ready to be prepared.
 
         programs: those of another training of this model on this graph; None: they are compiled
         lambdas:  what computes tensor tasks; None: as `options` say, on threads or on this machine's Lambdas
         cluster:  the address of a Ray cluster to run on; None: in this process
+        traced:   whether `doings` tell of every task
         """
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self.busy_seconds: Mapping[str, float] = {}
+        self.doings = Doings()
         self.plan = Plan.of(graph, model, options, partition, programs=programs)
         self._best_weights: Mapping[str, Tensor] = self.plan.weights
         self._start = Snapshot(Epoch(0), Version(0), self.plan.weights, {}, {})
         self._earlier: dict[str, Any] = {}
         self._runtime: LocalRuntime | ClusterRuntime | None = None
-        self._cluster = cluster
+        self._cluster, self._traced = cluster, traced
         self._lambdas = lambdas or _lambdas(options)
 
     @property
@@ -108,7 +114,7 @@ class Trainer:
         for event in runtime.events():
             match event:
                 case EpochRecord():
-                    self.busy_seconds = event.busy_seconds
+                    self.busy_seconds, self.doings = event.busy_seconds, event.doings
                     self.history.append(_metrics(event))
                     yield self.history[-1]
                 case Snapshot():
@@ -195,6 +201,7 @@ class Trainer:
             threads=thread_count(),
             lambdas=self._lambdas,
             checkpoint_due=due,
+            traced=self._traced,
         )
         lines = [_placed(assembly, plan.partition, plan.interval_counts)]
         return lines if self._lambdas is None else [*lines, str(self._lambdas)]
@@ -292,6 +299,11 @@ def _metrics(record: EpochRecord) -> EpochMetrics:
         **accuracies,
         seconds=record.seconds,
         evaluate_seconds=record.evaluate_seconds if tallies else None,
+        time=time.time(),
+        busy_seconds=together(record.doings.threads),
+        staleness=dict(record.doings.staleness),
+        bytes_scattered=record.doings.bytes_scattered,
+        lambdas=lambda_metrics(record.doings),
     )
 
 

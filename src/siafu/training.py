@@ -24,12 +24,15 @@ from siafu.options import LAMBDAS, Options
 from siafu.placement import choose_partition, describe_partition
 from siafu.program.record import mode as mode_of
 from siafu.report.checkpoint import load_tensors, save_tensors
+from siafu.report.journal import Journal
 from siafu.report.machine import peak_rss_bytes
 from siafu.report.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.progress import Progress
 from siafu.report.run_directory import RunDirectory
+from siafu.report.sampling import Sampling, TraceMode, trace_mode
 from siafu.report.score import Target, classes, probabilities
 from siafu.report.signals import StopRequest
+from siafu.report.trace_file import TraceFile
 from siafu.runtime.happenings import Rewound
 from siafu.server.plan import model_input, rows_of
 from siafu.serverless.platform import AwsPlatform, LocalPlatform, Platform
@@ -102,6 +105,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     checkpoint_every: float = 10.0,
+    trace: str = "sampled",
     dataset: str | None = None,
     progress: Progress | None = None,
 ) -> "Run":
@@ -140,6 +144,8 @@ def train(
     resume:             go on with the run in `out` from its last checkpoint, as if it had never stopped
     overwrite:          replace the run that is in `out`
     checkpoint_every:   seconds from one checkpoint to the next; 0: after every epoch
+    trace:              which epochs `out` gets a trace of: "sampled", the first few, some more and the last; "full", all
+                        that fit; "off", none
     dataset:            what `siafu.load` takes to get `graph` again, kept for `siafu evaluate` and `predict`; None:
                         what it was loaded from
     progress:           told of every epoch
@@ -182,6 +188,7 @@ def train(
     )
     if not checkpoint_every >= 0:
         raise BadInput(f"checkpoint_every is {checkpoint_every}: give seconds, from 0 up")
+    tracing = trace_mode(trace)
     listener = progress or Progress()
     given = choose_partition(graph, servers, partition)
     platform = _platform(lambdas)
@@ -192,6 +199,7 @@ def train(
         given,
         lambdas=None if platform is None else lambdas_on(platform, lambda_count),
         cluster=_checked_cluster(cluster, graph, options),
+        traced=tracing != "off" and path is not None,
     )
     config = _config(graph, model, trainer, dataset)
     if path is None:
@@ -202,7 +210,7 @@ def train(
     else:
         directory = RunDirectory.start(path, config, overwrite=overwrite)
     try:
-        return _saved(trainer, config, listener, directory, checkpoint_every)
+        return _saved(trainer, config, listener, directory, checkpoint_every, tracing)
     finally:
         directory.close()
 
@@ -379,6 +387,7 @@ def _saved(
     progress: Progress,
     directory: RunDirectory,
     checkpoint_every: float,
+    tracing: TraceMode,
 ) -> Run:
     began = time.perf_counter()
     spent, peak = _restore(trainer, directory)
@@ -387,7 +396,7 @@ def _saved(
     progress.prepared(*trainer.prepare(checkpoint_every, directory.path / "logs"))
 
     def save(checkpoint: Checkpoint) -> None:
-        directory.metrics.sync()
+        journal.sync()
         state = {
             "epoch": checkpoint.epoch,
             "seconds": spent + time.perf_counter() - began,
@@ -401,15 +410,15 @@ def _saved(
         trainer.stop_soon()
 
     directory.reopen()
-    with StopRequest(stop) as request:
+    with StopRequest(stop) as request, _journal(trainer, directory, tracing, progress) as journal:
         for event in trainer.run():
             if isinstance(event, Checkpoint):
                 save(event)
             elif isinstance(event, Rewound):
-                directory.metrics.keep_until(event.epochs)
+                journal.keep_until(event.epochs)
                 progress.rewound(event.epochs, event.lost)
             else:
-                directory.metrics.append(event)
+                journal.add(event, trainer.doings)
                 progress.epoch_ended(event)
                 if directory.stop_file.there:
                     request.act_as(signal.SIGTERM)
@@ -422,8 +431,22 @@ def _saved(
         total = spent + time.perf_counter() - began
         run = _finished(trainer, config, total, max(peak, peak_rss_bytes()), directory.path)
         save_tensors(directory.model, run.model.state_dict())
+        journal.sync()
         directory.write_summary(run.summary())
     return run
+
+
+def _journal(trainer: Trainer, directory: RunDirectory, tracing: TraceMode, progress: Progress) -> Journal:
+    """What writes while the run goes on. An earlier session's trace goes on too, or is gone if none is wanted now."""
+    if tracing == "off":
+        directory.trace_path.unlink(missing_ok=True)
+        return Journal(directory.metrics, None, progress.troubled)
+    sampling, done = Sampling(trainer.options.epochs, full=tracing == "full"), trainer.epoch
+    return Journal(
+        directory.metrics,
+        lambda: TraceFile(directory.trace_path, sampling, keep_until=done),
+        progress.troubled,
+    )
 
 
 def _restore(trainer: Trainer, directory: RunDirectory) -> tuple[float, int]:

@@ -178,6 +178,13 @@ def train(
     checkpoint_every: Annotated[
         float, typer.Option(min=0, help="Seconds from one checkpoint to the next; 0: after every epoch.")
     ] = 10.0,
+    trace: Annotated[
+        str,
+        typer.Option(
+            help="Epochs whose tasks are traced, for Perfetto and the report: sampled (the first, some more, the last), "
+            "full or off."
+        ),
+    ] = "sampled",
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Say also why the model is run as it is.")
     ] = False,
@@ -239,6 +246,7 @@ def train(
         "cluster": cluster,
         "overwrite": overwrite,
         "checkpoint_every": checkpoint_every,
+        "trace": trace,
         "dataset": str(Path(dataset).resolve()) if is_store(Path(dataset)) else dataset,
     }
     try:

@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,13 @@ from siafu.errors import BadInput
 from siafu.files import disk_errors
 from siafu.report import run_lock
 
+VERSION = 2
+"""Of a line's fields: see docs/metrics.md."""
+
 
 @dataclass(frozen=True, slots=True)
 class EpochMetrics:
-    """One epoch of one run.
+    """One epoch of one run: what it measured, and from `time` on what was done for it (docs/metrics.md says more).
 
     epoch:            counted from 1
     train_loss:       the loss that was trained on: training rows, dropout on, before this epoch's update
@@ -23,6 +26,12 @@ class EpochMetrics:
     train_accuracy, val_accuracy, test_accuracy: likewise; micro-F1 where vertices have several labels
     seconds:          forward, backward and update, without the evaluation
     evaluate_seconds: the evaluation alone; None: there was none
+    time:             when it ended: seconds since 1970
+    busy_seconds:     what its tasks took, over all threads, by kind
+    staleness:        how often an interval entered an epoch since the one before, by its lead
+    bytes_scattered:  rows sent to other servers since the one before
+    lambdas:          what Lambdas did since the one before; None: there are none
+    usd:              dollars from the run's start to here; None: it has no price
     """
 
     epoch: int
@@ -33,6 +42,12 @@ class EpochMetrics:
     test_accuracy: float | None
     seconds: float
     evaluate_seconds: float | None
+    time: float | None = None
+    busy_seconds: dict[str, float] | None = None
+    staleness: dict[str, int] | None = None
+    bytes_scattered: int | None = None
+    lambdas: dict[str, Any] | None = None
+    usd: float | None = None
 
     @property
     def evaluated(self) -> bool:
@@ -78,9 +93,8 @@ class MetricsFile:
             raise
 
     def append(self, metrics: EpochMetrics) -> None:
-        line = json.dumps(asdict(metrics), allow_nan=False) + "\n"
         with disk_errors(self.path):
-            os.write(self._file, line.encode())
+            os.write(self._file, _line(metrics))
 
     def sync(self) -> None:
         """Bring every line to the disk."""
@@ -123,11 +137,36 @@ def _read_lines(data: bytes, until: float = math.inf) -> tuple[list[EpochMetrics
     return kept, size
 
 
+_FIELDS = tuple(each.name for each in fields(EpochMetrics))
+_MEASURED = _FIELDS[: _FIELDS.index("time")]
+
+
+def _line(metrics: EpochMetrics) -> bytes:
+    values = {name: getattr(metrics, name) for name in _FIELDS}
+    measured = {name: values.pop(name) for name in _MEASURED}
+    line = {**measured, "v": VERSION, **values}
+    return json.dumps(line, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+
+
 def _parse(line: bytes) -> EpochMetrics | None:
     if not line.endswith(b"\n"):
         return None
     try:
-        fields: Any = json.loads(line)
-        return EpochMetrics(**fields)
-    except (ValueError, TypeError):
+        found: Any = json.loads(line)
+        # Fields that a later version knows are left alone.
+        metrics = EpochMetrics(**{name: found[name] for name in _FIELDS if name in found})
+    except (ValueError, TypeError, RecursionError):
         return None
+    return metrics if _is_sound(metrics) else None
+
+
+def _is_sound(metrics: EpochMetrics) -> bool:
+    """Whether the numbers that are reckoned with are numbers: a file may hold anything."""
+    numbers = [getattr(metrics, name) for name in (*_MEASURED, "time", "bytes_scattered", "usd")]
+    needed = (metrics.epoch, metrics.train_loss, metrics.seconds)
+    tables = (metrics.busy_seconds, metrics.staleness, metrics.lambdas)
+    return (
+        all(each is None or type(each) in (int, float) for each in numbers)
+        and None not in needed
+        and all(each is None or isinstance(each, dict) for each in tables)
+    )

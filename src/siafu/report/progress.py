@@ -30,6 +30,9 @@ class Progress:
     def stopping(self, number: signal.Signals) -> None:
         """A signal came: the run saves itself and stops at the end of an epoch, at most two later."""
 
+    def troubled(self, what: str) -> None:
+        """Something went wrong that the run can do without."""
+
 
 class ProgressLine(Progress):
     """Progress on stderr, for people. Use it as a context manager.
@@ -66,6 +69,9 @@ class ProgressLine(Progress):
 
     def stopping(self, number: signal.Signals) -> None:
         self._print(f"{number.name}: saving at the end of an epoch; once more to stop at once")
+
+    def troubled(self, what: str) -> None:
+        self._print(what)
 
     def _print(self, line: str) -> None:
         if self._live is not None:

@@ -2,6 +2,7 @@
 
 RUN/config.json             what was asked for: data, model, options; never what came of it
 RUN/metrics.jsonl           one line an epoch
+RUN/trace.json              tasks as spans, of some epochs, for Perfetto
 RUN/checkpoint.safetensors  where to go on from: weights, the best weights, optimizer and random state
 RUN/model.safetensors       the best weights; there when the run has finished
 RUN/stop                    a request to stop, from the dashboard; there only until it is heeded
@@ -24,6 +25,7 @@ _FORMAT = "siafu run"
 _FILES = (
     "config.json",
     "metrics.jsonl",
+    "trace.json",
     "checkpoint.safetensors",
     "model.safetensors",
     "summary.json",
@@ -41,6 +43,7 @@ class RunDirectory:
         self.checkpoint = path / "checkpoint.safetensors"
         self.model = path / "model.safetensors"
         self.metrics_path = path / "metrics.jsonl"
+        self.trace_path = path / "trace.json"
         self.stop_file = StopFile(path)
         self._config = path / "config.json"
         self._summary = path / "summary.json"
@@ -56,7 +59,7 @@ class RunDirectory:
         run._metrics = MetricsFile(run.metrics_path)
         # The lock is held: nobody else writes here now. The summary goes first, so that a run which is being
         # replaced never counts as finished.
-        for stale in (run._summary, run._config, run.checkpoint, run.model):
+        for stale in (run._summary, run._config, run.checkpoint, run.model, run.trace_path):
             stale.unlink(missing_ok=True)
         run.stop_file.clear()
         run._metrics.keep_until(0)

@@ -1,0 +1,64 @@
+"""Pool: what jobs took is known before what follows from them."""
+
+import itertools
+import threading
+
+from siafu.activity import About
+from siafu.runtime.local.pool import After, Pool
+
+
+def failed(error: BaseException) -> None:
+    raise error
+
+
+def test_a_jobs_time_is_counted_before_what_follows_from_it() -> None:
+    pool, seen, done = Pool(1, failed), [], threading.Event()
+
+    def then() -> None:
+        seen.append(pool.activity.take(0))
+        done.set()
+
+    pool.activity.keep_spans()
+    pool.add((0,), "train T0", lambda: After(then, 123), About("graph server 0", 0, 7))
+    pool.start()
+    assert done.wait(10)
+    pool.close()
+    ((span,),) = (taken.spans for taken in seen)
+    assert (span.about.interval, span.kind, span.track, span.moved) == (7, "train T0", 0, 123)
+    assert seen[0].busy_seconds == {"train T0": span.ended - span.began}
+
+
+def test_no_two_spans_of_a_thread_overlap() -> None:
+    pool, left, done = Pool(3, failed), threading.Semaphore(0), 60
+    pool.activity.keep_spans()
+    for number in range(done):
+        about = About(f"graph server {number % 2}", 0, number)
+        pool.add((number % 5,), "train T0", lambda: After(left.release), about)
+    pool.start()
+    for _ in range(done):
+        assert left.acquire(timeout=10)
+    pool.close()
+    spans = pool.activity.take(0).spans
+    assert len(spans) == done
+    for track in range(3):
+        mine = sorted((span.began, span.ended) for span in spans if span.track == track)
+        assert all(first[1] <= second[0] for first, second in itertools.pairwise(mine))
+
+
+def test_a_job_whose_follow_up_fails_ends_the_run() -> None:
+    errors: list[BaseException] = []
+    told = threading.Event()
+
+    def fail(error: BaseException) -> None:
+        errors.append(error)
+        told.set()
+
+    def then() -> None:
+        raise ValueError("after")
+
+    pool = Pool(1, fail)
+    pool.add((0,), "x", lambda: After(then))
+    pool.start()
+    assert told.wait(10)
+    pool.close()
+    assert str(errors[0]) == "after"
