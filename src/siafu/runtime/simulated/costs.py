@@ -7,6 +7,9 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 
+from siafu.kernels import LANES
+
+_IDLE_LANES = (LANES - 1) / 2  # of a row's last vector, on the average
 _LEAST_ROWS = 1024  # of a block: as in `siafu.server.lane`
 
 
@@ -173,7 +176,7 @@ class LambdaKind:
     invoke_s: float
     cold_start_s: float
     task_seconds: float
-    prefetch: int = 1
+    prefetch: int = 2
     tasks_per_invocation: int = 0
     keeps_constants: bool = True
     keeps_forward: bool = True
@@ -289,9 +292,15 @@ def gather_seconds(work: Work, machine: Machine) -> float:
         costs.by_blocks(each, work.visit) if work.visit else costs.row_by_row(each, work.table_bytes)
         for each in work.row_bytes
     )
-    units = work.heads + 1 if work.heads else 0
-    softmax = units * (machine.attention[1] if work.back else machine.attention[0])
-    return work.edges * (an_edge + softmax)
+    return work.edges * an_edge + _softmax_seconds(work, machine)
+
+
+def _softmax_seconds(work: Work, machine: Machine) -> float:
+    """What a gather's softmaxes take: each row has a self-loop besides, and its last vector of edges is half empty."""
+    if not work.heads:
+        return 0.0
+    lanes = work.edges + work.rows * (1 + _IDLE_LANES)
+    return lanes * (work.heads + 1) * (machine.attention[1] if work.back else machine.attention[0])
 
 
 def task_seconds(work: Work, machine: Machine) -> float:

@@ -3,11 +3,12 @@
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from siafu.pipeline.ids import Epoch, IntervalId, PhaseId, Version
 from siafu.runtime.simulated.agenda import Agenda
 from siafu.runtime.simulated.costs import LambdaKind, Work, compute_seconds
-from siafu.runtime.simulated.resources import Link, Urgency, carry_over
+from siafu.runtime.simulated.resources import Cores, Link, Urgency, carry_over
 
 _SHARE_TO_KEEP = 0.5  # of a Lambda's memory: what it may keep of rows that never change
 
@@ -62,6 +63,7 @@ class Fleet:
     servers_each:  how many servers this one stands for
     to_all, from_all: the server's network, which all share
     weights_out:   the weight server's, which weights come from
+    cores:         what Lambdas compute on, where they are processes on their server; None: each has its own
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Fleet:
         from_all: Link,
         weights_out: Link,
         servers_each: float,
+        cores: Cores | None = None,
     ) -> None:
         self.kind, self.each = kind, each
         self.invocations = 0
@@ -83,6 +86,7 @@ class Fleet:
         self._agenda = agenda
         self._to_all, self._from_all, self._weights_out = to_all, from_all, weights_out
         self._servers_each = servers_each
+        self._cores = cores
         self._lambdas = [_Lambda(Link(kind.bytes_s), Link(kind.bytes_s), Link(1.0)) for _ in range(count)]
         self._waiting: list[tuple[Urgency, int, TensorTask]] = []
         self._submitted = 0
@@ -127,18 +131,19 @@ class Fleet:
         rows_at = max(
             self._to_all.carry(ready, work.received * self.each), to.down.carry(ready, work.received)
         )
-        arrived = max(rows_at, self._weights_at(to, task, ready)) + 2 * kind.latency_s
+        arrived = max(rows_at + kind.latency_s, self._weights_at(to, task, ready + kind.latency_s))
         self._agenda.after(arrived - now, self._compute, to, task, work)
 
-    def _weights_at(self, to: _Lambda, task: TensorTask, ready: float) -> float:
-        """When the Lambda has the weights: a version of a phase's is fetched once."""
+    def _weights_at(self, to: _Lambda, task: TensorTask, offered: float) -> float:
+        """When the Lambda has the weights: it asks for a version of a phase's once, when the task is offered."""
         phase, size = task.block[0], task.work.weights
         if to.versions.get(phase) == task.version:
-            return ready
+            return offered
         to.versions[phase] = task.version
         self.bytes_weights += size * self.each
-        shared = self._weights_out.carry(ready, size * self.each * self._servers_each)
-        return max(shared, to.down.carry(ready, size))
+        asked = offered + self.kind.latency_s
+        shared = self._weights_out.carry(asked, size * self.each * self._servers_each)
+        return max(shared, to.down.carry(asked, size)) + self.kind.latency_s
 
     def _invoked(self, to: _Lambda, now: float) -> float:
         """When the Lambda can ask for rows."""
@@ -147,7 +152,8 @@ class Fleet:
         first = to.served == 0
         to.began = now
         self.invocations += 1
-        return now + (self.kind.cold_start_s if first else self.kind.invoke_s)
+        # Invoked, it asks for tasks.
+        return now + (self.kind.cold_start_s if first else self.kind.invoke_s) + self.kind.latency_s
 
     def _work(self, to: _Lambda, task: TensorTask) -> Work:
         """What the task takes there, given what the Lambda has kept."""
@@ -169,7 +175,10 @@ class Fleet:
         self.computing += seconds * self.each
         if not task.back:
             on.forward[task.block] = task.epoch
-        self._agenda.after(on.computes.carry(now, seconds) - now, self._send, on, task, work)
+        if self._cores is None:
+            self._agenda.after(on.computes.carry(now, seconds) - now, self._send, on, task, work)
+        else:
+            self._cores.add(task.urgency, "lambda", seconds, partial(self._send, on, task, work))
 
     def _send(self, by: _Lambda, task: TensorTask, work: Work) -> None:
         now = self._agenda.now

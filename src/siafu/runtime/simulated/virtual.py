@@ -73,6 +73,7 @@ def simulate(
     lambda_count: int = 0,
     epochs: int = 5,
     policy: str = "stash",
+    lambdas_on_cores: bool = False,
     most_servers: int = 4,
     most_intervals: int = 64,
 ) -> Simulated:
@@ -80,6 +81,7 @@ def simulate(
 
     intervals:      of each server; None: as `siafu train` chooses, and with Lambdas at least one each
     lambda_count:   of each graph server; 0: tensor tasks run on the servers' cores
+    lambdas_on_cores: Lambdas are processes on their server's own cores, as `--lambdas local` has it
     most_servers, most_intervals: how many servers, and intervals of a server, to simulate at most; where there are more,
                     those that are simulated stand for the others, which are like them
     """
@@ -108,7 +110,14 @@ def simulate(
         policy_named(policy),
         staleness,
     )
-    run = VirtualRun(setup, StageCosts(workload, shape, machine, sample), epochs, kind, near=servers == 1)
+    run = VirtualRun(
+        setup,
+        StageCosts(workload, shape, machine, sample),
+        epochs,
+        kind,
+        near=servers == 1,
+        lambdas_on_cores=lambdas_on_cores,
+    )
     run.run()
     return _outcome(run, sample, machine)
 

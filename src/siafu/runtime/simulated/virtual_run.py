@@ -42,9 +42,20 @@ class VirtualRun:
     """
 
     def __init__(
-        self, setup: Setup, costs: StageCosts, epochs: int, lambdas: LambdaKind | None, *, near: bool
+        self,
+        setup: Setup,
+        costs: StageCosts,
+        epochs: int,
+        lambdas: LambdaKind | None,
+        *,
+        near: bool,
+        lambdas_on_cores: bool = False,
     ) -> None:
-        """near: weight servers and graph servers are one process, and nothing travels between them"""
+        """near: weight servers and graph servers are one process, and nothing travels between them
+
+        lambdas_on_cores: Lambdas are processes on their server's cores
+        """
+        self._lambdas_on_cores = lambdas_on_cores
         self.agenda = Agenda()
         self.ended: list[float] = []
         self.events = 0
@@ -102,6 +113,7 @@ class VirtualRun:
             self.in_links[server],
             self.weight_out[server % len(self.weight_out)],
             sample.servers_each,
+            self.cores[server] if self._lambdas_on_cores else None,
         )
 
     def _deliver(self, to: Address, event: Event) -> None:
