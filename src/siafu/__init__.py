@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from siafu.errors import SiafuError as SiafuError
     from siafu.graph import Graph as Graph
     from siafu.graph.datasets import load as load
+    from siafu.planning.plan import plan as plan
     from siafu.training import Run as Run
     from siafu.training import train as train
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
-__all__ = ["Graph", "Run", "SiafuError", "load", "nn", "train"]
+__all__ = ["Graph", "Run", "SiafuError", "load", "nn", "plan", "train"]
 
 _HOMES = {
     "Graph": "siafu.graph",
@@ -28,6 +29,7 @@ _HOMES = {
     "SiafuError": "siafu.errors",
     "load": "siafu.graph.datasets",
     "nn": "siafu.nn",
+    "plan": "siafu.planning.plan",
     "train": "siafu.training",
 }
 

@@ -20,6 +20,7 @@ from siafu.cli import (
     import_,
     lambda_,
     partition,
+    plan,
     predict,
     train,
 )
@@ -41,6 +42,7 @@ app.command("partition")(partition.partition)
 app.command("dashboard")(dashboard.dashboard)
 app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)
+app.command("plan")(plan.plan)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(bench.app, name="bench")
 app.add_typer(lambda_.app, name="lambda")

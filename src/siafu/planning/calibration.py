@@ -7,10 +7,10 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from siafu import __version__
 from siafu.cost.lambda_prices import Architecture
 from siafu.errors import BadInput
 from siafu.files import cache_directory, replacing
@@ -35,6 +35,7 @@ class Calibration:
     processor:    as its maker calls it
     cpu_id:       how price books know it: vendor/family/model, or on arm64 implementer/architecture/part
     seconds:      what measuring took
+    start_seconds: from starting a process to its having a compiled model
     machine:      its cores, memory and network; between servers on this machine the network is the loopback
     local_lambda: a Lambda of `--lambdas local` on one of its cores
     """
@@ -46,6 +47,7 @@ class Calibration:
     cpu_id: str
     architecture: Architecture
     seconds: float
+    start_seconds: float
     machine: Machine
     local_lambda: LambdaKind
 
@@ -110,6 +112,8 @@ def calibrate(told: Told = lambda _: None) -> Calibration:
         edges = probes.edge_costs(cores)
         told("attention")
         attention = probes.attention_seconds(cores)
+    told("how long a process takes to start")
+    start_seconds = task_probes.start_seconds()
     told("tasks on threads")
     task_seconds = task_probes.task_seconds(core.call_seconds)
     told("tasks on local Lambdas")
@@ -130,11 +134,12 @@ def calibrate(told: Told = lambda _: None) -> Calibration:
     return Calibration(
         platform.node(),
         time.strftime("%Y-%m-%d"),
-        __version__,
+        version("siafu"),
         processor_name(),
         cpu_id(),
         architecture(),
         time.perf_counter() - began,
+        start_seconds,
         machine,
         local,
     )
@@ -163,16 +168,15 @@ def describe(found: Calibration) -> list[str]:
     """What was measured, for people."""
     machine, local = found.machine, found.local_lambda
     rows = machine.edges
-    largest, smallest = rows.tables[-1], rows.tables[0]
 
-    def gathered(table: float) -> str:
-        return f"{256 / rows.seconds(256, table, dense=False) / 1e9:.1f} GB/s from {_size(table)}"
+    def gathered(number: int) -> str:
+        return f"{256 / rows.sparse[number].at(256) / 1e9:.1f} GB/s from {_size(rows.tables[number])}"
 
     return [
         f"machine    {found}",
         f"products   {machine.core.products.at(128) / 1e9:.1f} GFLOP/s a core at width 128, "
         f"{machine.core.products.at(8) / 1e9:.1f} at width 8",
-        f"gathers    {gathered(smallest)}, {gathered(largest)}, {256 / rows.dense.at(256) / 1e9:.1f} block by block "
+        f"gathers    {gathered(0)}, {gathered(-1)}, {256 / rows.dense.at(256) / 1e9:.1f} block by block "
         "(a core, rows of 256 bytes)",
         f"attention  {machine.attention[0] * 1e9:.1f} ns an edge and head, {machine.attention[1] * 1e9:.1f} ns back",
         f"dropout    {machine.core.draws / 1e6:,.0f} M numbers/s a core",
@@ -181,6 +185,7 @@ def describe(found: Calibration) -> list[str]:
         f"{local.cold_start_s * 1e3:,.0f} ms when new; a task {local.task_seconds * 1e6:,.0f} µs, and "
         f"{local.server_task_seconds * 1e6:,.0f} µs of the server",
         f"loopback   {local.latency_s * 1e6:.0f} µs one way, {local.bytes_s / 1e9:.1f} GB/s",
+        f"a start    {found.start_seconds:.1f} s until a process has a compiled model",
         f"measured in {found.seconds:.0f} s on {os.cpu_count()} cores",
     ]
 

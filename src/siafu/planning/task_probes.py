@@ -14,9 +14,9 @@ import numpy as np
 import torch
 import zmq
 
-from siafu import nn
 from siafu.errors import SiafuError
 from siafu.graph import Graph
+from siafu.nn import GCN
 from siafu.options import Options
 from siafu.placement import choose_partition
 from siafu.report.metrics import EpochMetrics
@@ -35,6 +35,7 @@ _VERTICES = 8  # of an interval: their work is nothing beside the task
 _EPOCHS = 8
 _WIDE, _MANY = 128, 2048  # rows that a Lambda's answers are full of
 _COLD, _WARM = 2, 5
+_STARTS = 2
 _NUMPY_SECONDS = 0.15
 _MESSAGE = 4 << 20
 _WAIT_SECONDS = 60.0
@@ -91,6 +92,22 @@ def local_lambda(server_task_seconds: float, memory_mb: int = 1769) -> LambdaKin
         server_task_seconds=handing,
         server_bytes_s=large.lambda_bytes / max(more, 1e-6),
     )
+
+
+def start_seconds() -> float:
+    """From nothing to a process that has its libraries and a compiled model."""
+    code = (
+        "from siafu.runtime.simulated.graph_shape import GraphShape\n"
+        "from siafu.runtime.simulated.workload import ModelShape, workload_of\n"
+        "workload_of(ModelShape(), GraphShape(16, 16, 16, 4))"
+    )
+    found = []
+    for _ in range(_STARTS):
+        began = time.perf_counter()
+        if subprocess.run([sys.executable, "-c", code], check=False).returncode:
+            raise SiafuError("a process that measures how long one takes to start has failed: see above")
+        found.append(time.perf_counter() - began)
+    return min(found)
 
 
 def numpy_rates() -> Processor:
@@ -194,7 +211,7 @@ def _train(vertices: int, width: int, lambdas: int | None) -> Measured:
     intervals = _INTERVALS if lambdas is None or vertices == _VERTICES else 8
     graph = _ring(vertices * intervals, width)
     torch.manual_seed(0)
-    model = nn.GCN(width, width, 2, 2, dropout=0.0)
+    model = GCN(width, width, 2, 2, dropout=0.0)
     trainer = Trainer(
         graph,
         model,

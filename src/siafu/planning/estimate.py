@@ -1,0 +1,174 @@
+"""Estimates of one setup: what it takes at least, in no time; and what it takes, simulated."""
+
+import math
+
+from siafu.cost.fleet import Fleet
+from siafu.cost.instances import Instance
+from siafu.cost.prices import PriceBook
+from siafu.planning.calibration import Calibration
+from siafu.planning.machines import VCPU_MB, aws_lambda, machine_of, processor_of, ratios
+from siafu.planning.offer import Bound, Offer, Setup
+from siafu.planning.request import Request
+from siafu.runtime.simulated.costs import LambdaKind, Machine, compute_seconds, task_seconds
+from siafu.runtime.simulated.sampling import Sample
+from siafu.runtime.simulated.stage_costs import StageCosts
+from siafu.runtime.simulated.virtual import Simulated, simulate
+from siafu.runtime.simulated.workload import Workload, workload_of
+
+ASYNCHRONOUS_EPOCHS = 1.1
+"""How many asynchronous epochs, S = 0, stand for an exact one: docs/convergence.md measured 0.91 to 1.09, the paper 1.00 to 1.14."""
+
+_SIMULATED_EPOCHS = 3
+_SIMULATED_SERVERS, _SIMULATED_INTERVALS = 3, 24  # at most: each stands for as many alike
+_MB_PER_GB = 1024
+_NUMBER = 4  # bytes of a feature, and of an edge's source
+
+
+class Estimates:
+    """Of all setups of one request."""
+
+    def __init__(self, request: Request, measured: Calibration, book: PriceBook) -> None:
+        self.request, self.measured, self.book = request, measured, book
+        self.workload: Workload = workload_of(request.model, request.shape)
+        self.lambda_gb = VCPU_MB / _MB_PER_GB
+        self.lambda_prices = book.lambda_prices(book.region, "x86_64")
+        self._machines: dict[str, Machine] = {}
+        self._simulated: dict[tuple[str, int, str, int], Simulated] = {}
+
+    @property
+    def simulations(self) -> int:
+        """How many there were."""
+        return len(self._simulated)
+
+    def machine(self, instance: Instance) -> Machine:
+        if instance.name not in self._machines:
+            self._machines[instance.name] = machine_of(instance, self.measured, self.book)
+        return self._machines[instance.name]
+
+    def server_bytes(self, servers: int) -> float:
+        return self.workload.server_bytes(self.request.shape, servers)
+
+    def start_seconds(self, fleet: Fleet) -> float:
+        """Until the first epoch: a process and its model, and the server's part of the store over its network.
+
+        A server reads the edges into its vertices, and the features of its vertices and of its ghosts.
+        """
+        shape, servers, instance = self.request.shape, fleet.servers, fleet.rental.instance
+        rows = shape.vertices / servers + shape.ghosts_of_server(servers)
+        size = _NUMBER * (rows * shape.features + shape.edges / servers)
+        return self._process_seconds(instance) + size / self.machine(instance).network_bytes_s
+
+    def epochs(self, setup: Setup) -> int:
+        wanted = self.request.epochs
+        return wanted if setup.mode != "async" else math.ceil(round(wanted * ASYNCHRONOUS_EPOCHS, 6))
+
+    def bound(self, setup: Setup) -> Bound:
+        """All cores, links and Lambdas busy all of the time."""
+        fleet, epochs = setup.fleet, self.epochs(setup)
+        epoch, lambda_seconds = self._epoch_at_least(setup)
+        seconds = self.start_seconds(fleet) + self._with_evaluations(epoch, epochs, fleet)
+        usd = self._usd_servers(fleet, seconds) + self._usd_lambdas(lambda_seconds * epochs, 0)
+        return Bound(seconds, usd)
+
+    def offer(self, setup: Setup) -> Offer:
+        """What it takes and costs, by the pipeline's own machines in virtual time."""
+        fleet, epochs = setup.fleet, self.epochs(setup)
+        found = self.simulated(setup)
+        start = self.start_seconds(fleet)
+        seconds = start + self._with_evaluations(found.seconds_per_epoch, epochs, fleet)
+        share = epochs / _SIMULATED_EPOCHS
+        billed = found.lambda_billed_seconds * share
+        requests = math.ceil(found.lambda_invocations * share)
+        return Offer(
+            setup,
+            found.seconds_per_epoch,
+            epochs,
+            start,
+            seconds,
+            self.server_bytes(fleet.servers),
+            found.utilisation,
+            billed * VCPU_MB / _MB_PER_GB,
+            requests,
+            self._usd_servers(fleet, seconds),
+            self._usd_lambdas(billed, requests),
+        )
+
+    def simulated(self, setup: Setup) -> Simulated:
+        """Once for each setup; what a machine costs does not matter to it."""
+        instance, servers = setup.fleet.rental.instance, setup.fleet.servers
+        key = instance.name, servers, setup.mode, setup.lambda_count
+        if key not in self._simulated:
+            self._simulated[key] = simulate(
+                self.request.shape,
+                self.workload,
+                self.machine(instance),
+                servers=servers,
+                mode=setup.mode,
+                lambdas=self._lambda_kind(setup),
+                lambda_count=setup.lambda_count,
+                epochs=_SIMULATED_EPOCHS,
+                most_servers=_SIMULATED_SERVERS,
+                most_intervals=_SIMULATED_INTERVALS,
+            )
+        return self._simulated[key]
+
+    def tensor_seconds(self, setup: Setup) -> tuple[float, float]:
+        """What the tensor tasks of an epoch take cores of the servers, and threads of Lambdas."""
+        machine = self.machine(setup.fleet.rental.instance)
+        kind = aws_lambda(self.measured, max(1, setup.lambda_count))
+        work = [
+            self.workload.work["train", stage.id]
+            for stage in self.workload.training.stages
+            if stage.kind == "tensor"
+        ]
+        return (
+            sum(compute_seconds(each, machine.core) for each in work),
+            sum(compute_seconds(each, kind.thread) for each in work),
+        )
+
+    def _lambda_kind(self, setup: Setup) -> LambdaKind | None:
+        return aws_lambda(self.measured, setup.lambda_count) if setup.lambda_count else None
+
+    def _epoch_at_least(self, setup: Setup) -> tuple[float, float]:
+        """Seconds of an epoch, and of all Lambdas in it."""
+        fleet, kind = setup.fleet, self._lambda_kind(setup)
+        machine = self.machine(fleet.rental.instance)
+        sample = Sample.of(fleet.servers, machine.cores, 1, 0, most_servers=4, most_intervals=64)
+        costs = StageCosts(self.workload, self.request.shape, machine, sample)
+        cores, sent = 0.0, 0.0
+        for stage in self.workload.training.stages:
+            cost = costs.of("train", stage.id)
+            assert cost is not None, "an epoch has no stage of an evaluation"
+            if kind is None or stage.kind == "gather":
+                cores += cost.seconds * sample.simulated_intervals
+            sent += cost.sent * sample.simulated_intervals * (sample.simulated_servers - 1)
+        epoch = max(cores / machine.cores, sent / machine.network_bytes_s)
+        if kind is None:
+            return epoch, 0.0
+        _, thread_seconds = self.tensor_seconds(setup)
+        return max(epoch, thread_seconds / (fleet.servers * setup.lambda_count)), thread_seconds
+
+    def _with_evaluations(self, epoch: float, epochs: int, fleet: Fleet) -> float:
+        """An evaluation takes as much of an epoch as its work is of an epoch's."""
+        share = self._evaluation_share(fleet.rental.instance)
+        return epoch * (epochs + share * math.ceil(epochs / self.request.evaluate_every))
+
+    def _evaluation_share(self, instance: Instance) -> float:
+        machine = self.machine(instance)
+
+        def all_of(lane: str) -> float:
+            return sum(
+                task_seconds(work, machine) for (of, _), work in self.workload.work.items() if of == lane
+            )
+
+        return all_of("evaluate") / all_of("train")
+
+    def _process_seconds(self, instance: Instance) -> float:
+        there = ratios(instance.processor, processor_of(self.measured, self.book))
+        return self.measured.start_seconds / there.pace
+
+    def _usd_servers(self, fleet: Fleet, seconds: float) -> float:
+        return fleet.usd(seconds, self.book.billing)
+
+    def _usd_lambdas(self, seconds: float, requests: int) -> float:
+        return self.lambda_prices.usd(seconds * VCPU_MB / _MB_PER_GB, requests) if seconds else 0.0

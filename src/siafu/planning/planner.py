@@ -1,0 +1,273 @@
+"""The planner: which machines, how many, with or without Lambdas, in which mode, train a graph best for the money.
+
+What does not fit into memory is never offered. What cannot be better than something that was simulated already,
+however well it goes, is not simulated. The rest runs in virtual time.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from siafu.cost.fleet import Fleet
+from siafu.cost.instances import Instance, Rental
+from siafu.cost.prices import PriceBook, price_book
+from siafu.errors import BadInput
+from siafu.planning.calibration import Calibration, calibration
+from siafu.planning.estimate import Estimates
+from siafu.planning.machines import MOST_LAMBDAS, room_for_data
+from siafu.planning.offer import Bound, Offer, Setup, pareto
+from siafu.planning.request import Request
+
+_MORE_SERVERS = (1, 1.5, 2, 3, 4, 6, 8, 16)  # times as many as the graph needs
+_LAMBDA_COUNTS = (8, 32, 128)  # of each server
+_MOST_SIMULATIONS = 40
+_WORTH_IT = 1.05  # what may be so many times as fast or as cheap as all others is simulated
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was found.
+
+    offers:   all that were simulated, those that meet the request first, the best first
+    chosen:   the best of them
+    naive:    the dearest machine, as few of it as hold the graph, on demand, without Lambdas: what one takes without a plan
+    threads, lambdas: the chosen machines without Lambdas, and with as many as are worth most; None: Lambdas were not to be
+              considered, or an account does not allow so many
+    own:      whether it was made with figures of this machine
+    setups:   how many there were to choose from; simulations: how many were simulated
+    """
+
+    request: Request
+    offers: tuple[Offer, ...]
+    chosen: Offer
+    naive: Offer | None
+    threads: Offer
+    lambdas: Offer | None
+    measured: Calibration
+    own: bool
+    book: PriceBook
+    estimates: Estimates = field(repr=False)
+    setups: int
+    simulations: int
+
+    @property
+    def front(self) -> list[Offer]:
+        """Those to which no other is both faster and cheaper, the fastest first."""
+        return pareto(list(self.offers))
+
+
+def make_plan(
+    request: Request,
+    *,
+    prices: PriceBook | None = None,
+    measured: Calibration | None = None,
+) -> Plan:
+    """Find the best way to do what is requested.
+
+    prices:   None: the user's, or those that come with Siafu
+    measured: None: this machine's, or where it was never measured, the reference
+    """
+    book = prices or price_book()
+    own = measured is not None
+    if measured is None:
+        measured, own = calibration()
+    estimates = Estimates(request, measured, book)
+    fleets = _fleets(request, estimates, book)
+    setups = {setup: estimates.bound(setup) for fleet in fleets for setup in _setups(fleet, request)}
+    search = _Search(request, estimates)
+    naive_fleet = _naive(request, estimates, book)
+    naive = None if naive_fleet is None else search.simulate(Setup(naive_fleet))
+    search.run(setups)
+    chosen = search.choose()
+    threads, lambdas = _both_ways(chosen.setup, search)
+    return Plan(
+        request,
+        tuple(search.ranked()),
+        chosen,
+        naive,
+        threads,
+        lambdas,
+        measured,
+        own,
+        book,
+        estimates,
+        len(setups),
+        estimates.simulations,
+    )
+
+
+def fewest_servers(estimates: Estimates, instance: Instance, most: int) -> int | None:
+    """How many of a machine hold the graph; None: more than `most`."""
+    room = room_for_data(instance)
+    if estimates.server_bytes(most) > room:
+        return None
+    few, enough = 0, most
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        if estimates.server_bytes(middle) <= room:
+            enough = middle
+        else:
+            few = middle
+    return enough
+
+
+class _Search:
+    """Simulates what may be best, in an order in which the best come early."""
+
+    def __init__(self, request: Request, estimates: Estimates) -> None:
+        self._request, self._estimates = request, estimates
+        self._offers: dict[Setup, Offer] = {}
+
+    def simulate(self, setup: Setup) -> Offer:
+        if setup not in self._offers:
+            self._offers[setup] = self._estimates.offer(setup)
+        return self._offers[setup]
+
+    def run(self, setups: dict[Setup, Bound]) -> None:
+        """All that can be on the front of the fastest and the cheapest."""
+        for setup, bound in sorted(setups.items(), key=lambda each: -each[1].value):
+            if self._estimates.simulations >= _MOST_SIMULATIONS:
+                return
+            if not any(
+                offer.dominates(_WORTH_IT * bound.seconds, _WORTH_IT * bound.usd)
+                for offer in self._offers.values()
+            ):
+                self.simulate(setup)
+
+    def choose(self) -> Offer:
+        """The best that meets the request; if none does, what would be needed is said in one line."""
+        best = self.ranked()[0]
+        if self._meets(best):
+            return best
+        raise _impossible(self._request, list(self._offers.values()))
+
+    def ranked(self) -> list[Offer]:
+        """Those that meet the request first, the best first.
+
+        With a deadline alone the cheapest is best; with a budget alone the fastest; else the one worth most.
+        """
+        request = self._request
+
+        def merit(offer: Offer) -> tuple[bool, float]:
+            if request.deadline_s is not None and request.budget_usd is None:
+                return not self._meets(offer), offer.usd
+            if request.budget_usd is not None and request.deadline_s is None:
+                return not self._meets(offer), offer.seconds
+            return not self._meets(offer), -offer.value
+
+        return sorted(self._offers.values(), key=merit)
+
+    def _meets(self, offer: Offer) -> bool:
+        request = self._request
+        in_time = request.deadline_s is None or offer.seconds <= request.deadline_s
+        return in_time and (request.budget_usd is None or offer.usd <= request.budget_usd)
+
+
+def _fleets(request: Request, estimates: Estimates, book: PriceBook) -> list[Fleet]:
+    """Every machine that may be rented, in every number that holds the graph and may be worth its price."""
+    instances = _instances(request, book)
+    fewest = {each: fewest_servers(estimates, each, request.most_servers) for each in instances}
+    if not any(fewest.values()):
+        raise _fits_nowhere(request, estimates, instances)
+    return [
+        Fleet(rental, servers)
+        for instance, least in fewest.items()
+        if least is not None
+        for rental in _rentals(instance, request)
+        for servers in _counts(least, request.most_servers)
+    ]
+
+
+def _instances(request: Request, book: PriceBook) -> list[Instance]:
+    if not request.instances:
+        return [each for each in book.instances.values() if each.accelerator is None]
+    found = [book.instance(name) for name in request.instances]
+    for each in found:
+        if each.accelerator is not None:
+            raise BadInput(f"{each.name} has a GPU, and Siafu computes on CPUs: choose a type without one")
+    return found
+
+
+def _rentals(instance: Instance, request: Request) -> Iterator[Rental]:
+    if not request.spot:
+        yield Rental(instance)
+    elif instance.spot_high_usd_h is not None:
+        yield Rental(instance, spot=True)
+
+
+def _counts(least: int, most: int) -> list[int]:
+    return sorted({count for each in _MORE_SERVERS if (count := math.ceil(least * each)) <= most})
+
+
+def _setups(fleet: Fleet, request: Request) -> Iterator[Setup]:
+    yield Setup(fleet)
+    if fleet.servers > 1:
+        yield Setup(fleet, "async")
+    if request.lambdas:
+        for count in _lambda_counts(fleet):
+            yield Setup(fleet, "pipe", count)
+            yield Setup(fleet, "async", count)
+
+
+def _lambda_counts(fleet: Fleet) -> list[int]:
+    """Of each server; an account has so many at a time and no more."""
+    return [count for count in _LAMBDA_COUNTS if count * fleet.servers <= MOST_LAMBDAS]
+
+
+def _naive(request: Request, estimates: Estimates, book: PriceBook) -> Fleet | None:
+    for instance in sorted(_instances(request, book), key=lambda each: -each.on_demand_usd_h):
+        least = fewest_servers(estimates, instance, request.most_servers)
+        if least is not None:
+            return Fleet(Rental(instance), least)
+    return None
+
+
+def _both_ways(setup: Setup, search: _Search) -> tuple[Offer, Offer | None]:
+    """The same machines without Lambdas, and with as many as are worth most."""
+    without = search.simulate(Setup(setup.fleet, setup.mode if setup.fleet.servers > 1 else "pipe"))
+    counts = _lambda_counts(setup.fleet)
+    if setup.lambda_count:
+        return without, search.simulate(setup)
+    if not counts:
+        return without, None
+    tried = [search.simulate(Setup(setup.fleet, setup.mode, count)) for count in counts]
+    return without, max(tried, key=lambda each: each.value)
+
+
+def _fits_nowhere(request: Request, estimates: Estimates, instances: list[Instance]) -> BadInput:
+    largest = max(instances, key=lambda each: each.memory_gib)
+    needed = estimates.server_bytes(request.most_servers)
+    return BadInput(
+        f"{request.name} fits on no machine: on {request.most_servers:,} servers each would hold {_gib(needed)} of data, and "
+        f"{largest.name} has room for {_gib(room_for_data(largest))}: allow more servers (--most-servers), or add a "
+        "larger machine to the price book (--prices)"
+    )
+
+
+def _impossible(request: Request, offers: list[Offer]) -> BadInput:
+    fastest = min(offers, key=lambda each: each.seconds)
+    cheapest = min(offers, key=lambda each: each.usd)
+    deadline, budget = request.deadline_s, request.budget_usd
+    if deadline is not None and fastest.seconds > deadline:
+        return BadInput(
+            f"no plan trains {request.name} in {deadline:,.0f} s: the fastest takes {fastest.seconds:,.0f} s ({fastest.setup}, "
+            f"${fastest.usd:,.2f}); give a deadline of at least that, or fewer epochs than {request.epochs}"
+        )
+    if budget is not None and cheapest.usd > budget:
+        return BadInput(
+            f"no plan trains {request.name} for ${budget:,.2f}: the cheapest costs ${cheapest.usd:,.2f} ({cheapest.setup}, "
+            f"{cheapest.seconds:,.0f} s); give a budget of at least that, or fewer epochs than {request.epochs}"
+        )
+    assert deadline is not None and budget is not None, (
+        "one limit alone is met by the fastest or the cheapest"
+    )
+    in_time = min((each for each in offers if each.seconds <= deadline), key=lambda each: each.usd)
+    return BadInput(
+        f"no plan trains {request.name} in {deadline:,.0f} s for ${budget:,.2f}: in that time the cheapest costs "
+        f"${in_time.usd:,.2f} ({in_time.setup}), for that money the fastest takes "
+        f"{min(each.seconds for each in offers if each.usd <= budget):,.0f} s; give more of either"
+    )
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB"

@@ -1,0 +1,118 @@
+"""The offers of a plan as SVG: time against dollars, and the front of those that nothing beats in both."""
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from siafu.cost.money import dollars
+from siafu.planning.offer import Offer
+from siafu.planning.planner import Plan
+from siafu.report.progress import duration
+
+_WIDTH, _HEIGHT = 720, 440
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 46, 58
+_COLOURS = {False: "#1b7fc4", True: "#e07b00"}  # without and with Lambdas
+_LABELS = 7
+_ROOM = 1.15  # of the axes, beyond the outermost points
+
+
+def plot(plan: Plan) -> str:
+    """Both axes logarithmic: a straight line down to the right has the same value everywhere."""
+    area = _Area(plan.offers)
+    title = f"{plan.request.name}: {plan.request.model.name}, {plan.request.epochs} epochs"
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
+            'font-family="sans-serif" font-size="12">',
+            f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+            _text(_WIDTH / 2, 20, title, "middle", 'font-weight="bold"'),
+            *area.axes(),
+            *area.front(plan.front),
+            *area.points(plan),
+            *_legend(),
+            "</svg>\n",
+        ]
+    )
+
+
+class _Area:
+    """Where a time and a price are on the page."""
+
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        self._seconds = _range([each.seconds for each in offers])
+        self._usd = _range([each.usd for each in offers])
+
+    def x(self, seconds: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * _share(seconds, self._seconds)
+
+    def y(self, usd: float) -> float:
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * _share(usd, self._usd)
+
+    def axes(self) -> Iterator[str]:
+        bottom = _HEIGHT - _BOTTOM
+        yield f'<path d="M{_LEFT} {_TOP}V{bottom}H{_WIDTH - _RIGHT}" fill="none" stroke="#999"/>'
+        for seconds in _ticks(self._seconds):
+            x = self.x(seconds)
+            yield f'<path d="M{x:.1f} {_TOP}V{bottom}" stroke="#eee"/>'
+            yield _text(x, bottom + 16, duration(seconds), "middle")
+        for usd in _ticks(self._usd):
+            y = self.y(usd)
+            yield f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}" stroke="#eee"/>'
+            yield _text(_LEFT - 6, y + 4, dollars(usd), "end")
+        yield _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 24, "time of the training", "middle")
+
+    def front(self, offers: Sequence[Offer]) -> Iterator[str]:
+        points = " ".join(f"{self.x(each.seconds):.1f},{self.y(each.usd):.1f}" for each in offers)
+        yield f'<polyline points="{points}" fill="none" stroke="#2a9d4a" stroke-width="1.5"/>'
+
+    def points(self, plan: Plan) -> Iterator[str]:
+        labelled = {plan.chosen.setup: "chosen: "}
+        if plan.naive is not None:
+            labelled.setdefault(plan.naive.setup, "naive: ")
+        named = plan.front[:: max(1, -(-len(plan.front) // _LABELS))]
+        for offer in plan.offers:
+            x, y = self.x(offer.seconds), self.y(offer.usd)
+            colour = _COLOURS[bool(offer.setup.lambda_count)]
+            size = 6 if offer.setup == plan.chosen.setup else 3.5
+            tip = f"{offer.setup}: {duration(offer.seconds)}, {dollars(offer.usd)}"
+            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" fill="{colour}"><title>{escape(tip)}</title></circle>'
+            if offer.setup in labelled or offer in named:
+                yield self._label(x, y, labelled.get(offer.setup, "") + str(offer.setup))
+
+    def _label(self, x: float, y: float, text: str) -> str:
+        to_the_left = x > _WIDTH * 0.6
+        return _text(
+            x + (-8 if to_the_left else 8), y - 7, text, "end" if to_the_left else "start", 'font-size="10"'
+        )
+
+
+def _legend() -> Iterator[str]:
+    y, x = _HEIGHT - 8, _LEFT
+    for colour, name in (
+        (_COLOURS[False], "without Lambdas"),
+        (_COLOURS[True], "with Lambdas"),
+        ("#2a9d4a", "the front"),
+    ):
+        yield f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{colour}"/>'
+        yield _text(x + 9, y, name, "start")
+        x += 140
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    return min(values) / _ROOM, max(values) * _ROOM
+
+
+def _share(value: float, span: tuple[float, float]) -> float:
+    return math.log(value / span[0]) / math.log(span[1] / span[0])
+
+
+def _ticks(span: tuple[float, float]) -> list[float]:
+    """1, 2, 5, 10, 20, …: those within, and fewer of them where there are many."""
+    first, last = math.floor(math.log10(span[0])), math.ceil(math.log10(span[1]))
+    found = [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
+    within = [each for each in found if span[0] <= each <= span[1]]
+    return within if len(within) <= 9 else [each for each in within if math.log10(each) % 1 < 1e-9]
+
+
+def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#333" {more}>{escape(text)}</text>'

@@ -1,0 +1,57 @@
+"""Request: what a plan is asked for."""
+
+import math
+from dataclasses import dataclass
+
+from siafu.errors import BadInput
+from siafu.runtime.simulated.graph_shape import GraphShape
+from siafu.runtime.simulated.workload import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to train, and what must hold.
+
+    name:           of the graph, as `siafu train` takes it
+    epochs:         exact ones; asynchronous ones count a little less each
+    evaluate_every: epochs from one evaluation to the next
+    deadline_s, budget_usd: the most that the training may take and cost; None: no matter
+    spot:           whether machines may be taken away, at the price of those
+    instances:      types to choose from; none: all that have no GPU
+    most_servers:   how many machines may be rented
+    lambdas:        whether tensor tasks may run on Lambdas
+    """
+
+    name: str
+    shape: GraphShape
+    model: ModelShape
+    epochs: int = 200
+    evaluate_every: int = 10
+    deadline_s: float | None = None
+    budget_usd: float | None = None
+    spot: bool = False
+    instances: tuple[str, ...] = ()
+    most_servers: int = 64
+    lambdas: bool = True
+
+    def __post_init__(self) -> None:
+        sizes = {
+            "vertices": self.shape.vertices,
+            "features": self.shape.features,
+            "classes": self.shape.classes,
+            "epochs": self.epochs,
+            "evaluate_every": self.evaluate_every,
+            "most_servers": self.most_servers,
+        }
+        for what, count in sizes.items():
+            if count < 1:
+                raise BadInput(f"{what} is {count}: give a whole number from 1 up")
+        if self.shape.edges < 0:
+            raise BadInput(f"edges is {self.shape.edges}: give a whole number from 0 up")
+        if not (0 <= self.shape.locality <= 1 and 0 < self.shape.train <= 1):
+            raise BadInput(
+                f"train is {self.shape.train} and locality {self.shape.locality}: give shares from 0 to 1"
+            )
+        for what, limit in (("deadline", self.deadline_s), ("budget", self.budget_usd)):
+            if limit is not None and not 0 < limit < math.inf:
+                raise BadInput(f"{what} is {limit}: give a number above 0")

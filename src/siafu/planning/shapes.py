@@ -1,0 +1,93 @@
+"""What is to be trained, as numbers: of a graph that is there, of one that is only known by name, and of a model."""
+
+from pathlib import Path
+
+from torch import nn
+
+from siafu.errors import BadInput
+from siafu.graph import Graph
+from siafu.graph.datasets import CATALOGUE, listings, load
+from siafu.graph.generate import SHAPES
+from siafu.graph.partition import measure, read_partition
+from siafu.graph.partition.quality import PartitionQuality
+from siafu.graph.remote import is_address, partitions_directory
+from siafu.graph.store import is_store
+from siafu.runtime.simulated.graph_shape import GraphShape
+from siafu.runtime.simulated.workload import ModelShape
+
+_MEASURED_EDGES = 300_000_000  # partitions of larger graphs are not counted: a plan is to be there in seconds
+
+
+def shape_of(graph: Graph | GraphShape | str | Path) -> tuple[str, GraphShape]:
+    """A name and the sizes of a graph. One that is known, but not on this disk, is neither fetched nor generated."""
+    if isinstance(graph, GraphShape):
+        return "GRAPH", graph
+    if isinstance(graph, Graph):
+        return graph.source or graph.name, GraphShape.of(graph, _partitions(graph))
+    name = str(graph)
+    if not (is_address(name) or is_store(Path(name))):
+        ready = any(each.name == name and each.ready for each in listings())
+        if name in SHAPES and not ready:
+            return name, _of_generated(name)
+        if name in CATALOGUE and not ready:
+            known = CATALOGUE[name]
+            return name, GraphShape(
+                known.num_vertices, known.num_edges, known.num_features, known.num_classes
+            )
+    found = load(name, verify=False)
+    return name, GraphShape.of(found, _partitions(found))
+
+
+def model_shape(
+    model: str | nn.Module, *, hidden: int = 64, layers: int = 2, heads: int = 8, dropout: float = 0.5
+) -> ModelShape:
+    """By name, with these sizes; or that of one of Siafu's own models, with its sizes."""
+    from siafu.nn import MODELS
+
+    if isinstance(model, str):
+        if model not in MODELS:
+            raise BadInput(f"unknown model {model!r}: choose one of {', '.join(MODELS)}")
+        for what, count in (("hidden", hidden), ("layers", layers), ("heads", heads)):
+            if count < 1:
+                raise BadInput(f"{what} is {count}: give a whole number from 1 up")
+        return ModelShape(model, hidden, layers, dropout, heads)
+    for name, kind in MODELS.items():
+        if type(model) is kind:
+            config = model.config()
+            return ModelShape(
+                name,
+                config["hidden_channels"],
+                config["num_layers"],
+                config["dropout"],
+                config.get("heads", heads),
+            )
+    raise BadInput(
+        f"a plan is made for one of siafu's models ({', '.join(MODELS)}), not {type(model).__name__}: name the nearest"
+    )
+
+
+def _of_generated(name: str) -> GraphShape:
+    shape = SHAPES[name]
+    # METIS keeps on one server about the share of the edges that is within communities: docs/partition.md.
+    return GraphShape(
+        shape.num_vertices,
+        shape.num_edges,
+        shape.num_features,
+        shape.num_classes,
+        train=shape.train,
+        locality=shape.inside,
+    )
+
+
+def _partitions(graph: Graph) -> dict[int, PartitionQuality]:
+    """What a store's own partitions come to, by their number of servers."""
+    source = graph.source
+    if (
+        source is None
+        or not (is_address(source) or is_store(Path(source)))
+        or graph.num_edges > _MEASURED_EDGES
+    ):
+        return {}
+    saved = sorted(path for path in partitions_directory(source).glob("*-*-*") if path.is_dir())
+    partitions = [read_partition(path, graph) for path in saved]
+    return {each.parts: measure(graph, each) for each in partitions if each.parts > 1}

@@ -1,0 +1,124 @@
+"""A plan in words: a table, the reason for the choice, what Lambdas would do, and the commands that do it."""
+
+import shlex
+from collections.abc import Iterator
+
+from siafu.cost.money import dollars
+from siafu.planning.offer import Offer
+from siafu.planning.planner import Plan
+from siafu.report.progress import duration
+
+HEADERS = ("machines", "Lambdas", "mode", "memory", "an epoch", "in all", "dollars", "value")
+SHOWN = 10
+
+
+def row(offer: Offer) -> tuple[str, ...]:
+    """An offer as a line of a table, under `HEADERS`."""
+    fleet = offer.setup.fleet
+    share = offer.server_bytes / fleet.rental.instance.memory_bytes
+    return (
+        str(fleet),
+        str(fleet.servers * offer.setup.lambda_count) if offer.setup.lambda_count else "-",
+        offer.setup.mode,
+        f"{offer.server_bytes / 2**30:.1f} GiB, {100 * share:.0f} %",
+        duration(offer.seconds_per_epoch),
+        duration(offer.seconds),
+        dollars(offer.usd),
+        f"{offer.value:.3g}",
+    )
+
+
+def shown(plan: Plan) -> list[Offer]:
+    """The offers that a table has room for: the best, and the naive choice."""
+    best = list(plan.offers[:SHOWN])
+    return best if plan.naive is None or plan.naive in best else [*best, plan.naive]
+
+
+def reason(plan: Plan) -> str:
+    """Why the chosen one, in a sentence."""
+    chosen, naive, request = plan.chosen, plan.naive, plan.request
+    if request.deadline_s is not None and request.budget_usd is None:
+        why = f"the cheapest that ends within {duration(request.deadline_s)}"
+    elif request.budget_usd is not None and request.deadline_s is None:
+        why = f"the fastest for at most {dollars(request.budget_usd)}"
+    elif request.deadline_s is not None:
+        why = f"worth most of those that end within {duration(request.deadline_s)} for at most {dollars(request.budget_usd or 0)}"
+    else:
+        why = "worth most, 1 / (time × dollars)"
+    said = f"{chosen.setup}: {why}: {duration(chosen.seconds)} and {dollars(chosen.usd)}"
+    if naive is None or naive.setup == chosen.setup:
+        return f"{said}."
+    return (
+        f"{said}, {chosen.value / naive.value:.2f} times the value of {naive.setup.fleet} without Lambdas "
+        f"({duration(naive.seconds)}, {dollars(naive.usd)})."
+    )
+
+
+def about_lambdas(plan: Plan) -> str | None:
+    """Whether Lambdas pay on the chosen machines, with the arithmetic."""
+    threads, lambdas = plan.threads, plan.lambdas
+    if lambdas is None:
+        return None
+    setup = lambdas.setup
+    instance = setup.fleet.rental.instance
+    on_cores, on_lambdas = plan.estimates.tensor_seconds(setup)
+    core_second = setup.fleet.rental.usd_h / 3600 / instance.vcpu
+    lambda_second = plan.estimates.lambda_prices.usd_per_gb_second * plan.estimates.lambda_gb
+    epochs = lambdas.epochs
+    billed = lambdas.lambda_gb_seconds / plan.estimates.lambda_gb / epochs
+    verdict = "pay" if lambdas.value > threads.value else "do not pay"
+    return (
+        f"Lambdas {verdict} here: the tensor tasks of an epoch take {_count(on_cores)} core-seconds, which cost "
+        f"{dollars(on_cores * core_second)} on {setup.fleet.rental} ({dollars(core_second)} each); on {setup.fleet.servers * setup.lambda_count} "
+        f"Lambdas they take {_count(on_lambdas)} s of computing and {_count(billed)} s billed, waiting for rows included, "
+        f"which cost {dollars(billed * lambda_second)} ({dollars(lambda_second)} each), and the epoch takes "
+        f"{duration(lambdas.seconds_per_epoch)} instead of {duration(threads.seconds_per_epoch)}: in all {dollars(lambdas.usd)} and "
+        f"{duration(lambdas.seconds)} instead of {dollars(threads.usd)} and {duration(threads.seconds)}."
+    )
+
+
+def commands(plan: Plan) -> list[str]:
+    """What to type to do it."""
+    setup, request = plan.chosen.setup, plan.request
+    fleet, model = setup.fleet, request.model
+    words = ["siafu", "train", request.name, "--model", model.name, "--hidden", str(model.hidden)]
+    words += ["--layers", str(model.layers), "--epochs", str(plan.chosen.epochs)]
+    words += ["--evaluate-every", str(request.evaluate_every), "--mode", setup.mode]
+    if model.name == "gat":
+        words += ["--heads", str(model.heads)]
+    if fleet.servers > 1:
+        words += ["--servers", str(fleet.servers), "--cluster", "auto"]
+    if setup.lambda_count:
+        words += ["--lambdas", "aws", "--lambda-count", str(setup.lambda_count)]
+    train = shlex.join([*words, "--instance", str(fleet.rental)])
+    if fleet.servers == 1:
+        return [train]
+    on = "aws-spot" if fleet.rental.spot else "aws"
+    up = [
+        "siafu",
+        "cluster",
+        "up",
+        "--on",
+        on,
+        "--machines",
+        str(fleet.servers),
+        "--instance",
+        fleet.rental.instance.name,
+    ]
+    return [shlex.join(up), train]
+
+
+def basis(plan: Plan) -> Iterator[str]:
+    """What the figures rest on."""
+    yield (
+        f"{plan.book.name}; times simulated with what was measured on {plan.measured}"
+        + ("" if plan.own else "; run 'siafu calibrate' to plan with this machine's figures")
+    )
+    yield (
+        f"{plan.simulations} of {plan.setups} ways were simulated; the others cannot be 5 % better; machines that the graph does not "
+        "fit on are left out"
+    )
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.2g}"

@@ -1,0 +1,110 @@
+"""`siafu plan` and `siafu calibrate`, as people call them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from siafu.planning import calibration
+from tests.cli.command import Siafu
+from tests.planning.plans import reference
+
+SIZES = {"vertices": 200_000, "edges": 4_000_000, "features": 64, "classes": 8}
+FEW = ("--instance", "c5.2xlarge", "--instance", "c7g.2xlarge", "--most-servers", "2")
+
+
+@pytest.fixture(autouse=True)
+def never_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Plans of tests are made with the reference, whatever this machine's own calibration says."""
+    monkeypatch.setattr(calibration, "calibration_path", lambda: tmp_path / "calibration.json")
+
+
+def test_a_plan_shows_a_table_a_reason_and_a_command(siafu: Siafu) -> None:
+    ended = siafu("plan", *FEW, **SIZES, epochs=20)
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert lines[1].split()[:3] == ["machines", "Lambdas", "mode"]
+    assert any(line.startswith("→") and "2xlarge" in line for line in lines)
+    assert any(line.startswith("choice: ") and "worth most" in line for line in lines)
+    assert any(line.startswith("Lambdas do not pay here") for line in lines)
+    assert any(line.strip().startswith("siafu train STORE --model gcn") for line in lines)
+    assert "run 'siafu calibrate'" in ended.out
+
+
+def test_a_plan_as_json_has_every_offer(siafu: Siafu) -> None:
+    found = siafu("plan", *FEW, **SIZES, epochs=20, spot=True, json=True).json()
+    assert found["chosen"] == found["offers"][0]
+    assert found["chosen"]["spot"] is True
+    assert found["chosen"]["value"] == pytest.approx(
+        1 / (found["chosen"]["seconds"] * found["chosen"]["usd"])
+    )
+    assert found["chosen"]["usd"] == pytest.approx(
+        found["chosen"]["usd_servers"] + found["chosen"]["usd_lambdas"]
+    )
+    assert all(0 <= number < len(found["offers"]) for number in found["front"])
+    assert found["calibration"]["own"] is False
+    assert found["simulations"] <= found["setups"] + 4
+    assert {"reason", "about_lambdas", "commands", "naive", "lambdas", "prices"} <= set(found)
+
+
+def test_a_store_is_planned_for_and_drawn(siafu: Siafu, store: Path, tmp_path: Path) -> None:
+    ended = siafu("plan", store, *FEW, "-o", tmp_path / "plan.svg", epochs=10)
+    assert ended.code == 0
+    assert (tmp_path / "plan.svg").read_text().startswith("<svg")
+    assert f"siafu train {store}" in ended.out
+
+
+def test_prices_of_ones_own_change_the_plan(siafu: Siafu, tmp_path: Path) -> None:
+    prices = {"format": "siafu prices", "version": 1, "instances": {"c5.2xlarge": {"on_demand_usd_h": 0.001}}}
+    (tmp_path / "mine.json").write_text(json.dumps(prices))
+    found = siafu("plan", *FEW, **SIZES, epochs=20, prices=tmp_path / "mine.json", json=True).json()
+    assert found["chosen"]["instance"] == "c5.2xlarge"
+    assert "mine.json" in found["prices"]
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "says"),
+    [
+        ((), {}, "nothing to plan for"),
+        ((), {"vertices": 10}, "missing: --edges"),
+        (("cora",), {"vertices": 10}, "has its own sizes"),
+        ((), {**SIZES, "instance": "c5.9xlarge"}, "nearest known"),
+        ((), {**SIZES, "deadline": "soon"}, "is not a time"),
+        ((), {**SIZES, "deadline": "1s", "instance": "c5.2xlarge"}, "the fastest takes"),
+        ((), {**SIZES, "budget": 0.000001, "instance": "c5.2xlarge"}, "the cheapest costs"),
+        ((), {**SIZES, "edges": 10**13, "most_servers": 2}, "fits on no machine"),
+        ((), {**SIZES, "model": "gpt"}, "unknown model"),
+        ((), {**SIZES, "output": "plan.png"}, ".svg"),
+        ((), {**SIZES, "prices": "none.json"}, "cannot read prices"),
+        ((), {**SIZES, "locality": 2}, "shares from 0 to 1"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_in_one_line(
+    siafu: Siafu, words: tuple[str, ...], options: dict[str, object], says: str
+) -> None:
+    assert says in siafu.refused("plan", *words, **options)
+
+
+def test_siafu_plan_is_a_function() -> None:
+    import siafu
+    from siafu.runtime.simulated.graph_shape import GraphShape
+
+    shape = GraphShape(**SIZES)
+    found = siafu.plan(shape, "gcn", epochs=20, deadline="1h", instances=["c5.2xlarge"], most_servers=1)
+    assert found.chosen.setup.fleet.rental.instance.name == "c5.2xlarge"
+
+
+def test_calibrating_writes_where_plans_look(
+    siafu: Siafu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(told: Callable[[str], None]) -> calibration.Calibration:
+        told("something")
+        return reference()
+
+    monkeypatch.setattr(calibration, "calibrate", measured)
+    ended = siafu("calibrate")
+    assert ended.code == 0
+    assert "measuring something" in ended.err
+    assert calibration.calibration() == (reference(), True)
+    assert siafu("calibrate", "-o", tmp_path / "other.json", json=True).json()["host"] == reference().host
