@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from siafu.graph import Graph
 from siafu.nn import Softmax
+from siafu.pipeline.ids import Lane
 from siafu.pipeline.schedule import Schedule, Stage
 from siafu.program.headline import describe_gather
 from siafu.program.program import GatherStep, Program, TensorPhase
@@ -75,11 +76,14 @@ class Explanation:
         return found
 
 
-def explain(graph: Graph, model: nn.Module) -> Explanation:
-    """Compile `model` for `graph`, as `siafu.train` would, and say what came of it."""
+def explain(graph: Graph, model: nn.Module, programs: dict[Lane, Program] | None = None) -> Explanation:
+    """Compile `model` for `graph`, as `siafu.train` would, and say what came of it.
+
+    programs: what it was compiled to before; None: it is compiled here
+    """
     splits = rows_of(graph)
     learnt = splits.get("train", torch.arange(graph.num_vertices))
-    programs = compile_programs(graph, model, learnt)
+    programs = programs or compile_programs(graph, model, learnt)
     train, evaluate = programs["train"], programs["evaluate"]
     trained = _Costs(graph, model, train, _mask(graph, [learnt]), training=True)
     evaluated = _Costs(graph, model, evaluate, _mask(graph, [*splits.values()] or [learnt]), training=False)

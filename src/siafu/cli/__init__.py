@@ -11,6 +11,7 @@ from siafu.cli import (
     bench,
     calibrate,
     cluster,
+    compare,
     dashboard,
     datasets,
     doctor,
@@ -22,6 +23,7 @@ from siafu.cli import (
     partition,
     plan,
     predict,
+    report,
     train,
 )
 from siafu.errors import SiafuError
@@ -36,6 +38,8 @@ app.command("train")(train.train)
 app.command("explain")(explain.explain)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("import")(import_.import_)
 app.command("generate")(generate.generate)
 app.command("partition")(partition.partition)

@@ -141,11 +141,15 @@ _FIELDS = tuple(each.name for each in fields(EpochMetrics))
 _MEASURED = _FIELDS[: _FIELDS.index("time")]
 
 
-def _line(metrics: EpochMetrics) -> bytes:
+def as_line(metrics: EpochMetrics) -> dict[str, Any]:
+    """A line's fields, in their order."""
     values = {name: getattr(metrics, name) for name in _FIELDS}
     measured = {name: values.pop(name) for name in _MEASURED}
-    line = {**measured, "v": VERSION, **values}
-    return json.dumps(line, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+    return {**measured, "v": VERSION, **values}
+
+
+def _line(metrics: EpochMetrics) -> bytes:
+    return json.dumps(as_line(metrics), allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
 def _parse(line: bytes) -> EpochMetrics | None:

@@ -1,6 +1,7 @@
 """A run's directory: what is in it, and who may write there.
 
 RUN/config.json             what was asked for: data, model, options; never what came of it
+RUN/facts.json              what was found when it began: the machine, what a stage costs, how even the partition is
 RUN/metrics.jsonl           one line an epoch
 RUN/trace.json              tasks as spans, of some epochs, for Perfetto
 RUN/checkpoint.safetensors  where to go on from: weights, the best weights, optimizer and random state
@@ -24,8 +25,10 @@ VERSION = 1
 _FORMAT = "siafu run"
 _FILES = (
     "config.json",
+    "facts.json",
     "metrics.jsonl",
     "trace.json",
+    "report.html",
     "checkpoint.safetensors",
     "model.safetensors",
     "summary.json",
@@ -46,6 +49,7 @@ class RunDirectory:
         self.trace_path = path / "trace.json"
         self.stop_file = StopFile(path)
         self._config = path / "config.json"
+        self._facts = path / "facts.json"
         self._summary = path / "summary.json"
         self._metrics: MetricsFile | None = None
 
@@ -59,7 +63,8 @@ class RunDirectory:
         run._metrics = MetricsFile(run.metrics_path)
         # The lock is held: nobody else writes here now. The summary goes first, so that a run which is being
         # replaced never counts as finished.
-        for stale in (run._summary, run._config, run.checkpoint, run.model, run.trace_path):
+        stale_files = (run._summary, run._config, run._facts, run.checkpoint, run.model, run.trace_path)
+        for stale in stale_files:
             stale.unlink(missing_ok=True)
         run.stop_file.clear()
         run._metrics.keep_until(0)
@@ -124,6 +129,16 @@ class RunDirectory:
                 f"{self.path} has not finished: go on with 'siafu train … --out {self.path} --resume'"
             )
         return _read_json(self._summary)
+
+    def facts(self) -> dict[str, Any]:
+        """What was found when the run began; {}: nothing is known, or the file is no longer readable."""
+        try:
+            return _read_json(self._facts)
+        except (OSError, BadInput):
+            return {}
+
+    def write_facts(self, facts: dict[str, Any]) -> None:
+        write_json(self._facts, facts)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Mark the run as finished, with what came of it."""

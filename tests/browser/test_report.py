@@ -1,0 +1,64 @@
+"""Reports in a real browser, from disk, with the network off."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+import siafu
+from siafu.report.comparison import comparison_page
+from siafu.report.run_record import read_run
+from siafu.report.run_report import run_report
+from tests.sessions import gcn
+from tests.toys import toy_graph
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "<b>bold & <i>"
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=20, servers=2, intervals=4, out=path)
+    return path
+
+
+def opened(page: Page, text: str, path: Path) -> None:
+    path.write_text(text)
+    page.context.set_offline(True)
+    page.goto(path.as_uri())
+    page.wait_for_selector("body[data-drawn]")
+
+
+def test_a_report_opens_with_its_charts_and_its_pipeline(page: Page, run: Path, tmp_path: Path) -> None:
+    opened(page, run_report(read_run(run)), tmp_path / "report.html")
+    assert page.locator("h1").inner_text() == "<b>bold & <i>"
+    assert page.locator("#curves figure").count() >= 4
+    assert page.locator("#curves canvas").count() >= 4
+    chart = page.locator("canvas.gantt")
+    assert "Epoch 20" in (chart.get_attribute("aria-label") or "")
+    page.get_by_label("Epoch", exact=True).select_option(label="3")
+    assert "Epoch 3" in (chart.get_attribute("aria-label") or "")
+
+
+def test_the_pipeline_is_walked_with_the_keys_and_read_out(page: Page, run: Path, tmp_path: Path) -> None:
+    opened(page, run_report(read_run(run)), tmp_path / "report.html")
+    page.locator("canvas.gantt").focus()
+    told = page.locator("#gantt .told")
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "End", "+"):
+        page.keyboard.press(key)
+        seen.append(told.inner_text())
+    assert all("graph server" in each or "weight server" in each for each in seen)
+    assert len(set(seen)) >= 3
+
+
+def test_behind_the_pipeline_is_a_table(page: Page, run: Path, tmp_path: Path) -> None:
+    opened(page, run_report(read_run(run)), tmp_path / "report.html")
+    page.locator("#gantt summary").click()
+    page.wait_for_selector("#gantt table")
+    assert "train T0" in page.locator("#gantt table").inner_text()
+
+
+def test_a_comparison_draws_a_line_for_each_run(page: Page, run: Path, tmp_path: Path) -> None:
+    record = read_run(run)
+    opened(page, comparison_page([record, record]), tmp_path / "compare.html")
+    assert page.locator("#curves figure").count() >= 4
