@@ -20,6 +20,7 @@ from siafu.options import Options
 from siafu.placement import choose_partition
 from siafu.report.machine import peak_rss_bytes
 from siafu.report.metrics import EpochMetrics
+from siafu.runtime.lambdas import Lambdas
 from siafu.threads import thread_count
 from siafu.trainer import Trainer
 
@@ -53,9 +54,19 @@ def two_layers(graph: Graph, model: str, hidden: int, precision: str) -> nn.GNN:
 
 
 def make_trainer(
-    graph: Graph, model: str, hidden: int, precision: str, intervals: int | None, *, epochs: int
+    graph: Graph,
+    model: str,
+    hidden: int,
+    precision: str,
+    intervals: int | None,
+    *,
+    epochs: int,
+    lambdas: Lambdas | None = None,
 ) -> Trainer:
-    """Trained in mode pipe, and evaluated after the last epoch only."""
+    """Trained in mode pipe, and evaluated after the last epoch only.
+
+    lambdas: what computes tensor tasks; None: threads
+    """
     network = two_layers(graph, model, hidden, precision)
     options = Options(
         epochs=epochs,
@@ -77,7 +88,7 @@ def make_trainer(
         update_every=None,
         exact_above=None,
     )
-    return Trainer(graph, network, options, choose_partition(graph, 1, "auto"))
+    return Trainer(graph, network, options, choose_partition(graph, 1, "auto"), lambdas=lambdas)
 
 
 def run(trainer: Trainer) -> dict[str, Any]:

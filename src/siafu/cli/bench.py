@@ -179,6 +179,38 @@ def lambdas(
         typer.echo(bench.as_json(shown))
 
 
+@app.command("predict")
+def predict(
+    datasets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Datasets or stores. [default: cora, pubmed, and generated amazon-x0.01, reddit-small-x0.25]"
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(help="What `siafu calibrate` measured. [default: measure now, which takes a minute]"),
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="Local Lambdas.")] = 4,
+    latency_ms: Annotated[float, typer.Option(min=0, help="Of a message between Lambda and server.")] = 20,
+    mbps: Annotated[float, typer.Option(min=1, help="Megabits a second of a Lambda, each way.")] = 400,
+    json: Json = False,
+) -> None:
+    """How well virtual time foretells epochs: GCN and GAT, on threads and on Lambdas, predicted and measured."""
+    from siafu.bench import predict as bench
+    from siafu.planning.calibration import Calibration, calibrate
+
+    def told(line: str) -> None:
+        typer.echo(line, err=True)
+
+    found = Calibration.read(calibration) if calibration is not None else calibrate(told)
+    far = bench.Far(count, latency_ms, mbps)
+    predictions = bench.predict(found, datasets or bench.GRAPHS, far, told)
+    typer.echo(bench.table(predictions))
+    if json:
+        typer.echo(bench.as_json(found, predictions))
+
+
 def _graph(dataset: str) -> "tuple[Graph, Path]":
     from siafu.errors import BadInput
     from siafu.graph import is_store, read_store

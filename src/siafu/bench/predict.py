@@ -1,0 +1,194 @@
+"""Predicted against measured: epochs in virtual time, with this machine's calibration, and the same epochs trained."""
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from siafu.bench.own_epoch import make_trainer
+from siafu.graph import Graph, read_store
+from siafu.graph.datasets import load
+from siafu.graph.generate import generate, shape_named
+from siafu.planning.calibration import Calibration
+from siafu.report.metrics import EpochMetrics
+from siafu.runtime.lambdas import Lambdas
+from siafu.runtime.simulated.costs import LambdaKind
+from siafu.runtime.simulated.graph_shape import GraphShape
+from siafu.runtime.simulated.virtual import Simulated, simulate
+from siafu.runtime.simulated.workload import ModelShape
+from siafu.serverless.invokers.environment import Limits
+from siafu.serverless.platform import LocalPlatform
+
+GENERATED = {"amazon-x0.01": ("amazon", 0.01), "reddit-small-x0.25": ("reddit-small", 0.25)}
+GRAPHS = ("cora", "pubmed", *GENERATED)
+MODELS = {"gcn": 128, "gat": 64}
+"""Models, and how wide their hidden layer is."""
+
+_LIKELY_SECONDS = 6.0  # that a training's epochs take together
+_FEWEST, _MOST = 4, 40  # epochs that count
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """Local Lambdas that are made to seem far away."""
+
+    count: int = 4
+    latency_ms: float = 20.0
+    mbps: float = 400.0
+
+    def __str__(self) -> str:
+        return f"{self.count} Lambdas, {self.latency_ms:g} ms, {self.mbps:g} Mbit/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One training, foretold and done.
+
+    where:     what computes its tensor tasks
+    predicted: seconds of an epoch in virtual time
+    measured:  seconds of each epoch that counts
+    """
+
+    graph: str
+    model: str
+    where: str
+    intervals: int
+    predicted: float
+    measured: list[float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.measured)
+
+    @property
+    def ratio(self) -> float:
+        return self.predicted / self.median
+
+
+def predict(
+    found: Calibration, graphs: Sequence[str], far: Far, told: Told = lambda _: None
+) -> list[Prediction]:
+    """Every model on every graph, on threads and on Lambdas."""
+    predictions = []
+    for name in graphs:
+        with _graph(name) as graph:
+            for model, hidden in MODELS.items():
+                for where in (None, far):
+                    one = _one(found, name, graph, model, hidden, where)
+                    told(
+                        f"{name}, {model}, {one.where}: {one.predicted:.4f} s foretold, {one.median:.4f} s measured"
+                    )
+                    predictions.append(one)
+    return predictions
+
+
+def _one(found: Calibration, name: str, graph: Graph, model: str, hidden: int, far: Far | None) -> Prediction:
+    intervals = None if far is None else 4 * far.count
+    foretold = _foretell(found, graph, model, hidden, intervals, far)
+    epochs = round(min(_MOST, max(_FEWEST, _LIKELY_SECONDS / foretold.seconds_per_epoch)))
+    lambdas = None if far is None else _lambdas(far)
+    # The first epoch warms up and the last is evaluated: neither counts.
+    trainer = make_trainer(graph, model, hidden, "fp32", intervals, epochs=epochs + 2, lambdas=lambdas)
+    trainer.prepare()
+    seconds = [event.seconds for event in trainer.run() if isinstance(event, EpochMetrics)]
+    return Prediction(
+        name,
+        model,
+        "threads" if far is None else str(far),
+        foretold.intervals,
+        foretold.seconds_per_epoch,
+        seconds[1:-1],
+    )
+
+
+def _foretell(
+    found: Calibration, graph: Graph, model: str, hidden: int, intervals: int | None, far: Far | None
+) -> Simulated:
+    return simulate(
+        GraphShape.of(graph),
+        ModelShape(model, hidden=hidden, dropout=0.0),
+        found.machine,
+        intervals=intervals,
+        lambdas=None if far is None else _kind(found.local_lambda, far),
+        lambda_count=0 if far is None else far.count,
+        lambdas_on_cores=True,
+        epochs=4,
+    )
+
+
+def _lambdas(far: Far) -> Lambdas:
+    return Lambdas(far.count, LocalPlatform(Limits(latency_ms=far.latency_ms, mbps=far.mbps)))
+
+
+def _kind(near: LambdaKind, far: Far) -> LambdaKind:
+    """A Lambda of this machine with a network between."""
+    return replace(
+        near,
+        latency_s=near.latency_s + far.latency_ms / 1000,
+        bytes_s=min(near.bytes_s, far.mbps * 1e6 / 8),
+        prefetch=Lambdas(far.count).places - 1,
+    )
+
+
+@contextmanager
+def _graph(name: str) -> Iterator[Graph]:
+    if name not in GENERATED:
+        yield _split(load(name))
+        return
+    shape, scale = GENERATED[name]
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "graph")
+        generate(shape_named(shape).scaled(scale), path)
+        yield read_store(path, verify=False)
+
+
+def _split(graph: Graph) -> Graph:
+    """With a training split: six of ten vertices that have a label, where the graph has none."""
+    if graph.train is not None:
+        return graph
+    draw = np.random.default_rng(0).random(graph.num_vertices)
+    return Graph.from_csr(
+        graph.indptr,
+        graph.indices,
+        edge_weight=graph.edge_weight,
+        x=graph.x,
+        y=graph.y,
+        train=draw < 0.6,
+        val=(draw >= 0.6) & (draw < 0.8),
+        test=draw >= 0.8,
+        num_classes=graph.num_classes,
+        name=graph.name,
+    )
+
+
+def table(predictions: Sequence[Prediction]) -> str:
+    """In Markdown."""
+    head = "| graph | model | tensor tasks on | intervals | predicted s | measured s, median | best | predicted : measured |"
+    rows = [
+        f"| {each.graph} | {each.model} | {each.where} | {each.intervals} | {each.predicted:.4f} | {each.median:.4f} "
+        f"| {min(each.measured):.4f} | {each.ratio:.2f} |"
+        for each in predictions
+    ]
+    within = sum(abs(each.ratio - 1) <= 0.2 for each in predictions)
+    return "\n".join(
+        [
+            head,
+            "|" + "---|" * 8,
+            *rows,
+            "",
+            f"{within} of {len(predictions)} within 20 % of the median.",
+        ]
+    )
+
+
+def as_json(found: Calibration, predictions: Sequence[Prediction]) -> str:
+    """One line: everything that was measured and foretold."""
+    rows = [asdict(each) | {"median": each.median, "ratio": each.ratio} for each in predictions]
+    return json.dumps({"bench": "predict", "calibration": str(found), "predictions": rows})
