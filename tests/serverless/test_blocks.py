@@ -158,7 +158,7 @@ def test_a_task_goes_to_the_lambda_that_has_its_rows() -> None:
     assert queue(small, 3, 8, (1, 1)) == [(1, 3)]
 
 
-def test_a_task_goes_to_the_lambda_that_had_its_rows_last() -> None:
+def test_a_task_waits_for_the_lambda_that_has_its_rows_although_another_idles() -> None:
     small = Small(count=2)
     queue(small, 0, 7, (0, 0))
     queue(small, 1, 8, (0, 1))
@@ -166,25 +166,59 @@ def test_a_task_goes_to_the_lambda_that_had_its_rows_last() -> None:
     small.ask(1)
     small.result(1, 1)
     small.ask(1)
-    assert queue(small, 2, 7, (1, 0)) == [(1, 2)]  # the first is busy
-    small.result(1, 2)
-    small.ask(1)
+    assert queue(small, 2, 7, (1, 0)) == []
     small.result(0, 0)
-    small.ask(0)
-    assert queue(small, 3, 7, (2, 0)) == [(1, 3)]
-
-
-def test_of_tasks_of_equal_rank_a_lambda_gets_the_one_whose_rows_it_has() -> None:
-    small = Small(count=1)
-    queue(small, 0, 9, (0, 9))
-    small.ask(0)
-    small.result(0, 0)
-    queue(small, 1, 7, (1, 7))
-    queue(small, 2, 9, (1, 9))
     assert offered(small.ask(0)) == [(0, 2)]
 
 
-def test_an_earlier_epoch_goes_first_wherever_its_rows_are() -> None:
+def test_but_not_for_one_that_is_late() -> None:
+    small = Small(count=2)
+    queue(small, 0, 7, (0, 0))
+    queue(small, 1, 8, (0, 1))
+    small.ask(0)
+    small.ask(1)
+    small.result(1, 1)
+    small.ask(1)
+    assert queue(small, 2, 7, (1, 0)) == []
+    assert offered(small.at(1.0)) == [(1, 0)]
+    # It has the rows now.
+    small.result(1, 0)
+    assert offered(small.ask(1)) == [(1, 2)]
+
+
+def test_who_has_less_to_do_is_given_some_of_it() -> None:
+    small = Small(count=1)
+    for task in range(4):
+        queue(small, task, task, (0, task))
+        small.ask(0)
+        small.result(0, task)
+    small.ask(0)
+    small.change_count(2)
+    for task in range(4):
+        queue(small, 10 + task, task, (1, task))
+    given = []
+    for _ in range(3):
+        given += (found := offered(small.ask(1)))
+        for _, task in found:
+            small.result(1, task)
+    assert given == [(1, 11), (1, 12)], "then both have two"
+    small.result(0, 10)
+    assert offered(small.ask(0)) == [(0, 13)]
+
+
+def test_a_lambda_gets_the_task_whose_rows_it_has() -> None:
+    small = Small(count=2)
+    queue(small, 0, 8, (0, 8))
+    queue(small, 1, 9, (0, 9))
+    small.ask(0)
+    small.ask(1)
+    queue(small, 2, 8, (1, 8))
+    queue(small, 3, 9, (1, 9))
+    small.result(1, 1)
+    assert offered(small.ask(1)) == [(1, 3)]
+
+
+def test_an_earlier_epoch_goes_first_of_those_whose_rows_it_has() -> None:
     small = Small(count=1)
     queue(small, 0, 9, (0, 9))
     small.ask(0)

@@ -200,6 +200,8 @@ class LambdaTasks:
             job.constants,
             _shortcut(job.leaves, tag),
             _shortcut(job.finds, tag),
+            # All phases of an interval at one Lambda: who has as many intervals as others has as much to do in each.
+            home=task.interval,
         )
 
     def _block(self, errand: _Errand) -> int:

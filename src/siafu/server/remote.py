@@ -29,7 +29,7 @@ class Habits:
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """Another program for a task: `names` are what it makes besides in a forward pass, or reads in the backward pass."""
+    """Another program for a task: `names` are what it makes or reads in a forward pass, and reads in the backward pass."""
 
     program: TensorProgram
     names: tuple[str, ...]
@@ -87,7 +87,7 @@ class RemotePhases:
             if name in read
         }
         stashing = training and phase != self._last and habits.rematerialise and habits.fused and habits.stash
-        detour = _detour(lane.program.phases[phase].programs, stage) if stashing else None
+        detour = _detour(lane.program.phases[phase].programs, stage, constants) if stashing else None
         leaves, finds = (detour, None) if stage.direction == "forward" else (None, detour)
         return TensorJob(programs, len(given["vertices"]), inputs, tuple(sorted(constants)), leaves, finds)
 
@@ -142,12 +142,14 @@ def _backward(programs: PhasePrograms, habits: Habits) -> tuple[TensorProgram, .
     return (None if habits.fused else split_backward(whole)) or (whole,)
 
 
-def _detour(programs: PhasePrograms, stage: Stage) -> Detour | None:
+def _detour(programs: PhasePrograms, stage: Stage, constants: set[str]) -> Detour | None:
     """None: a backward pass has nothing to gain from its forward pass."""
     if programs.backward is None or programs.backward_kept is None:
         return None
-    read, made = programs.backward_kept.input_names, set(programs.forward_keeping.output_names)
-    names = tuple(name for name in read if name in made)
+    keeping = programs.forward_keeping
+    came = {name for name in keeping.input_names if name.startswith("rows/")} - constants
+    there = came | set(keeping.output_names)
+    names = tuple(name for name in programs.backward_kept.input_names if name in there)
     forward = stage.direction == "forward"
     return Detour(programs.forward_keeping if forward else programs.backward_kept, names) if names else None
 

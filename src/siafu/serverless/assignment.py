@@ -12,7 +12,7 @@ class Shortcut:
     """How the two tasks of a pass over some rows may share what the first makes, if one Lambda does both.
 
     program: does what the task's own does; besides, it makes what is left for the second, or reads it
-    names:   what is left: outputs of the first's program, inputs of the second's
+    names:   what is left: rows that the first's program makes or reads, and the second's reads
     tag:     of which pass, in one number: what another one left is never used
     """
 
@@ -31,6 +31,7 @@ class Assignment:
     version:   of the weights
     inputs:    every input of the program but the weights; must not change while the task is out
     block:     a number for the rows that it is about: a Lambda may keep things for other tasks on the same block
+    home:      tasks of one home are best done by one Lambda; None: any will do
     constants: inputs with rows that never change, and may be kept
     leaves:    how to do it where something may be left for a later task
     finds:     how to do it where that was left
@@ -47,8 +48,9 @@ class Assignment:
     constants: tuple[str, ...] = ()
     leaves: Shortcut | None = None
     finds: Shortcut | None = None
+    home: int | None = None
 
     @property
     def has_home(self) -> bool:
         """Whether it matters which Lambda does it."""
-        return bool(self.constants or self.leaves or self.finds)
+        return self.home is not None and bool(self.constants or self.leaves or self.finds)

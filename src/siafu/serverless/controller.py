@@ -408,20 +408,24 @@ class Controller:
     # Tasks
 
     def _offer_tasks(self, out: list[Instruction]) -> None:
-        while (task := self._tasks.first()) is not None:
+        if not self._fleet.has_asking:
+            return
+        for task in self._tasks.waiting():
             member = self._taker(task)
-            if member is None:
-                return
-            if task.home is not None:
-                task = self._tasks.nearest(task, member.homes, self._fleet.homes_of_others(member))
-            self._offer(member, task, out)
+            if member is not None:
+                self._offer(member, task, out)
 
     def _taker(self, task: TaskState) -> Lambda | None:
-        """Who has its rows; else who is idle; else, for a task that no Lambda to come will take, the least busy that asks."""
-        at_home = None if self._is_surplus else self._fleet.asking_at(task.home)
-        found = at_home or self._fleet.last_idle
-        if found is not None:
-            return found
+        """Who should do it now. None: it waits for one that is busy, or that is still to come."""
+        owner, idle = self._fleet.owner(task.home), self._fleet.poorest_idle
+        if owner is not None and not self._is_surplus:
+            if owner.asks:
+                return owner
+            # Elsewhere, rows would have to travel anew: only to who has less to do in every epoch.
+            evens_out = idle is not None and len(idle.homes) + 2 <= len(owner.homes)
+            return idle if evens_out else None
+        if idle is not None:
+            return idle
         coming = self._fleet.num_starting + (0 if self._held else max(0, self._room))
         wanted = self._tasks.num_waiting > coming and not self._is_surplus
         return self._fleet.least_busy if wanted else None

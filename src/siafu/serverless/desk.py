@@ -322,11 +322,12 @@ class TaskDesk:
             return None
         held, keep = self._constants(session, task, spec)
         kept.drop_stash(task.block)
-        left = spec.each_bytes({name: spec.row_outputs[name] for name in way.names}, task.rows)
+        rows = spec.row_inputs | spec.row_outputs
+        left = spec.each_bytes({name: rows[name] for name in way.names}, task.rows)
         if kept.bytes + sum(keep.values()) + sum(left.values()) > kept.most:
             self._forget_stash(session, task.block)
             return Terms(plain, held, keep)
-        unsent = frozenset(left) - plain.row_outputs.keys()
+        unsent = frozenset(left) & spec.row_outputs.keys() - plain.row_outputs.keys()
         return Terms(spec, held, keep, left, unsent, way.tag)
 
     def _constants(

@@ -129,7 +129,7 @@ class Dispatch:
             task = TaskId(self._next)
             made = assignment(task)
             self._tasks[task] = _Waiting(made, kind, done)
-            home = made.block if made.has_home and self._keep_bytes else None
+            home = made.home if made.has_home and self._keep_bytes else None
             self._handle(happens.TaskQueued(_now(), task, kind, priority, home))
 
         self._loop.call(queue)

@@ -52,6 +52,7 @@ class Fleet:
         self.made = 0
         self._alive: dict[InvocationId, Lambda] = {}
         self._idle: dict[InvocationId, Lambda] = {}
+        self._owners: dict[int, Lambda] = {}
 
     def __len__(self) -> int:
         return len(self._alive)
@@ -74,6 +75,8 @@ class Fleet:
     def remove(self, member: Lambda) -> None:
         del self._alive[member.id]
         self._idle.pop(member.id, None)
+        for home in member.homes:
+            del self._owners[home]
 
     def rest(self, member: Lambda) -> None:
         """It asked, and has nothing to do."""
@@ -84,20 +87,18 @@ class Fleet:
         self._idle.pop(member.id, None)
 
     @property
-    def last_idle(self) -> Lambda | None:
-        """Of the idle, the one that worked last: the others have the more time to leave, and stop costing."""
-        return next(reversed(self._idle.values()), None)
-
-    def asking_at(self, home: int | None) -> Lambda | None:
-        """One that knows `home` and asks, idle or not."""
-        if home is None:
-            return None
-        return next((each for each in self._asking if home in each.homes), None)
+    def poorest_idle(self) -> Lambda | None:
+        """Of the idle one with the fewest homes; of those the one that worked last: the others may leave, and stop costing."""
+        return min(reversed(self._idle.values()), key=lambda each: len(each.homes), default=None)
 
     @property
     def least_busy(self) -> Lambda | None:
-        """Of those that ask, the one with the fewest tasks in hand."""
-        return min(self._asking, key=lambda each: (len(each.tasks), each.turn), default=None)
+        """Of those that ask, the one with the fewest tasks in hand, and then the fewest homes."""
+        return min(self._asking, key=lambda each: (len(each.tasks), len(each.homes), each.turn), default=None)
+
+    @property
+    def has_asking(self) -> bool:
+        return any(True for _ in self._asking)
 
     @property
     def _asking(self) -> Iterator[Lambda]:
@@ -105,12 +106,16 @@ class Fleet:
 
     def settle(self, member: Lambda, home: int) -> None:
         """It has what is known at `home` last: the next task there is best done by it, not by who was there before."""
-        for each in self._alive.values():
-            each.homes.discard(home)
+        before = self._owners.get(home)
+        if before is not None:
+            before.homes.discard(home)
+        self._owners[home] = member
         member.homes.add(home)
 
-    def homes_of_others(self, member: Lambda) -> set[int]:
-        return {home for each in self._alive.values() if each is not member for home in each.homes}
+    def owner(self, home: int | None) -> Lambda | None:
+        """Who has what is known at `home`, if it may be given tasks."""
+        found = None if home is None else self._owners.get(home)
+        return found if found is not None and found.standing is Standing.TRUSTED else None
 
     @property
     def first_idle(self) -> Lambda | None:

@@ -19,7 +19,7 @@ class Terms:
     spec:   of the program that it runs
     held:   inputs that it has
     keep:   inputs that never change, and that it keeps
-    leave:  outputs that it keeps for a later task of the same pass
+    leave:  outputs and inputs that it keeps for a later task of the same pass
     unsent: those of them that do not travel
     tag:    the pass that `leave` is of, and what of `held` was left by an earlier task
     """

@@ -45,7 +45,7 @@ class Payload:
     graph: Endpoint
     weights: tuple[Endpoint, ...]
     keys: Keys
-    idle_ms: int = 2_000
+    idle_ms: int = 10_000
     margin_ms: int = 2_000
     stall_ms: int = 30_000
     tasks: int = 0

@@ -189,7 +189,7 @@ class Visit:
             found = program.run(constant | tensors, rows)
             outputs = dict(zip(spec.program.output_names, found, strict=True))
             for name, arrays in left.items():
-                arrays.append(outputs[name])
+                arrays.append(outputs[name] if name in outputs else tensors[name])
             sums = {name: outputs[name] + sums[name] if name in sums else outputs[name] for name in spec.sums}
             self._computing += time.perf_counter() - began
             if arriving:
@@ -223,8 +223,12 @@ class Visit:
         named = (*offer.held, *offer.keep)
         if len(set(named)) != len(named) or not set(named) <= set(spec.row_inputs):
             raise Refusal("unexpected", "an offer that wants to keep what its program does not read")
-        if not set(offer.unsent) <= set(offer.leave) <= set(spec.row_outputs):
-            raise Refusal("unexpected", "an offer that wants to leave what its program does not make")
+        if not set(offer.leave) <= {*spec.row_outputs, *spec.row_inputs}:
+            raise Refusal(
+                "unexpected", "an offer that wants to leave what its program neither makes nor reads"
+            )
+        if not set(offer.unsent) <= set(offer.leave) & set(spec.row_outputs):
+            raise Refusal("unexpected", "an offer that wants to be spared what its program does not leave")
         if offer.parts > 1 and not spec.can_be_cut:
             raise Refusal("unexpected", "an offer in parts of what cannot be cut")
 

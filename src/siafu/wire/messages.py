@@ -85,7 +85,7 @@ class Offer:
                If there are no others, no parts come at all
     keep:      inputs that come, and are to be kept in it once the task is done
     tag:       of which pass the stash is, that is to be used or made
-    leave:     outputs that are to be the block's stash once the task is done; the one before it may go at once
+    leave:     outputs and inputs that are to be the block's stash once the task is done; the one before it may go at once
     unsent:    those of them that are not sent
     tensors:   the inputs that are neither rows nor weights
     """

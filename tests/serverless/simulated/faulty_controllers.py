@@ -297,7 +297,7 @@ class LeavesTheIdleIdle(Controller):
     """a task that comes back waits although a Lambda is idle"""
 
     def _offer_tasks(self, out):
-        task = self._tasks.first()
+        task = next(iter(self._tasks.waiting()), None)
         if task is None or not task.attempts or len(out) == 0 or self._fleet.made % 3:
             super()._offer_tasks(out)
 
@@ -327,7 +327,7 @@ class ServesTheEnded(Controller):
     """a Lambda that has ended is given a task"""
 
     def _asked(self, event, out):
-        task = self._tasks.first()
+        task = next(iter(self._tasks.waiting()), None)
         if self._fleet.get(event.invocation) is None and task is not None:
             self._tasks.give(task, event.invocation, self._clock.now)
             out.append(OfferTask(event.invocation, event.peer, task.id))
