@@ -63,7 +63,9 @@ def test_where_they_are_paid_for_the_run_says_what_they_cost() -> None:
     model = model_of("gcn", torch.float32)
     asked = {"epochs": 1, "intervals": 2, "lambda_count": 1}
     summary = siafu.train(graph, model, lambdas=Paid(), **asked).summary()
-    assert summary["cost_usd"] == summary["lambda"]["usd"] > 0
+    cost = summary["cost"]
+    assert cost["lambda_compute_usd"] + cost["lambda_requests_usd"] == pytest.approx(summary["lambda"]["usd"])
+    assert summary["cost_usd"] == pytest.approx(cost["graph_servers_usd"] + summary["lambda"]["usd"])
 
 
 def test_with_a_count_that_is_found_the_result_is_the_oracles() -> None:

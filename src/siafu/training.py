@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from siafu import __version__
+from siafu.cost.prices import price_book
+from siafu.cost.run_prices import RunPrices
 from siafu.errors import BadInput, Interrupted
 from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
@@ -25,9 +27,10 @@ from siafu.placement import choose_partition, describe_partition
 from siafu.program.record import mode as mode_of
 from siafu.report.checkpoint import load_tensors, save_tensors
 from siafu.report.journal import Journal
-from siafu.report.machine import peak_rss_bytes
+from siafu.report.machine import architecture, memory_bytes, peak_rss_bytes
 from siafu.report.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.progress import Progress
+from siafu.report.run_cost import RunCost
 from siafu.report.run_directory import RunDirectory
 from siafu.report.sampling import Sampling, TraceMode, trace_mode
 from siafu.report.score import Target, classes, probabilities
@@ -36,6 +39,7 @@ from siafu.report.trace_file import TraceFile
 from siafu.runtime.happenings import Rewound
 from siafu.server.plan import model_input, rows_of
 from siafu.serverless.platform import AwsPlatform, LocalPlatform, Platform
+from siafu.threads import thread_count
 from siafu.trainer import Checkpoint, Trainer, lambdas_on
 
 # What the pipeline counts, as it stands in a summary.
@@ -107,6 +111,8 @@ def train(
     checkpoint_every: float = 10.0,
     trace: str = "sampled",
     dataset: str | None = None,
+    instance: str | None = None,
+    prices: str | Path | None = None,
     progress: Progress | None = None,
 ) -> "Run":
     """Train `model` on the whole of `graph`, in place; it ends with the weights of its best epoch.
@@ -148,6 +154,9 @@ def train(
                         that fit; "off", none
     dataset:            what `siafu.load` takes to get `graph` again, kept for `siafu evaluate` and `predict`; None:
                         what it was loaded from
+    instance:           what it runs on, so that its cost is known: "c5.2xlarge", or "c5.2xlarge:spot"; None: it is told what it
+                        would cost on the type most like this machine
+    prices:             a price file (docs/cost.md); None: $SIAFU_PRICES, and the prices that come with Siafu
     progress:           told of every epoch
 
     With `out`, SIGINT and SIGTERM save a checkpoint at the end of an epoch, at most two later, and raise `Interrupted`;
@@ -192,6 +201,13 @@ def train(
     listener = progress or Progress()
     given = choose_partition(graph, servers, partition)
     platform = _platform(lambdas)
+    run_prices = RunPrices.of(
+        price_book(prices),
+        instance,
+        1 if cluster is None else servers,
+        like=(thread_count(), memory_bytes()[0], architecture()),
+        lambdas=platform.prices if platform is not None and platform.paid else None,
+    )
     trainer = Trainer(
         graph,
         model,
@@ -203,14 +219,14 @@ def train(
     )
     config = _config(graph, model, trainer, dataset)
     if path is None:
-        return _in_memory(trainer, config, listener)
+        return _in_memory(trainer, config, listener, run_prices)
     config["graph"]["fingerprint"] = fingerprint(graph)
     if resume:
         directory = RunDirectory.resume(path, config)
     else:
         directory = RunDirectory.start(path, config, overwrite=overwrite)
     try:
-        return _saved(trainer, config, listener, directory, checkpoint_every, tracing)
+        return _saved(trainer, config, listener, directory, checkpoint_every, tracing, run_prices)
     finally:
         directory.close()
 
@@ -226,6 +242,7 @@ class Run:
     seconds_total:  from start to end, evaluations included, pauses between sessions left out
     peak_rss_bytes: the most memory the process held
     path:           the run's directory; None: it was not saved
+    cost:           its bill, and what it would have cost elsewhere: see docs/cost.md; None: of a run of an older Siafu
     """
 
     model: nn.Module
@@ -235,6 +252,7 @@ class Run:
     seconds_total: float
     peak_rss_bytes: int
     path: Path | None = None
+    cost: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
         scores = self.summary()
@@ -268,6 +286,7 @@ class Run:
             summary["seconds_total"],
             summary["peak_rss_bytes"],
             directory.path,
+            summary["cost"] if isinstance(summary.get("cost"), dict) else None,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -295,15 +314,11 @@ class Run:
             "peak_rss_bytes": self.peak_rss_bytes,
             **self.counters,
             "lambda": self.counters.get("lambda", _NO_LAMBDAS),
-            "cost_usd": self._cost_usd(),
-            "value": None,
+            "cost_usd": None if self.cost is None else self.cost.get("usd"),
+            "value": None if self.cost is None else self.cost.get("value"),
+            "cost": self.cost,
             "path": None if self.path is None else str(self.path),
         }
-
-    def _cost_usd(self) -> float | None:
-        """What its Lambdas cost on AWS; None: it had none there, and what its servers cost is not known."""
-        on_aws = self.config["training"].get("lambdas") == "aws"
-        return self.counters["lambda"]["usd"] if on_aws and "lambda" in self.counters else None
 
     def predict(self, graph: Graph) -> Tensor:
         """[V] the likeliest class of each vertex, or [V, C] booleans where a vertex may have several labels."""
@@ -370,15 +385,16 @@ def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str
     return cluster
 
 
-def _in_memory(trainer: Trainer, config: dict[str, Any], progress: Progress) -> Run:
-    began = time.perf_counter()
+def _in_memory(trainer: Trainer, config: dict[str, Any], progress: Progress, prices: RunPrices) -> Run:
+    cost = RunCost(prices, trainer.history)
     progress.prepared(*trainer.prepare())
+    progress.priced(cost.told)
     for event in trainer.run():
         if isinstance(event, EpochMetrics):
-            progress.epoch_ended(event)
+            progress.epoch_ended(cost.note())
         elif isinstance(event, Rewound):
             progress.rewound(event.epochs, event.lost)
-    return _finished(trainer, config, time.perf_counter() - began, peak_rss_bytes(), None)
+    return _finished(trainer, config, cost.seconds, peak_rss_bytes(), None, cost)
 
 
 def _saved(
@@ -388,18 +404,21 @@ def _saved(
     directory: RunDirectory,
     checkpoint_every: float,
     tracing: TraceMode,
+    prices: RunPrices,
 ) -> Run:
     began = time.perf_counter()
     spent, peak = _restore(trainer, directory)
+    cost = RunCost(prices, trainer.history, spent + time.perf_counter() - began)
     if directory.finished and trainer.done:
         return Run.load(directory.path, trainer.model)
     progress.prepared(*trainer.prepare(checkpoint_every, directory.path / "logs"))
+    progress.priced(cost.told)
 
     def save(checkpoint: Checkpoint) -> None:
         journal.sync()
         state = {
             "epoch": checkpoint.epoch,
-            "seconds": spent + time.perf_counter() - began,
+            "seconds": cost.seconds,
             "peak_rss_bytes": max(peak, peak_rss_bytes()),
             "counters": checkpoint.counters,
         }
@@ -418,8 +437,9 @@ def _saved(
                 journal.keep_until(event.epochs)
                 progress.rewound(event.epochs, event.lost)
             else:
-                journal.add(event, trainer.doings)
-                progress.epoch_ended(event)
+                metrics = cost.note()
+                journal.add(metrics, trainer.doings)
+                progress.epoch_ended(metrics)
                 if directory.stop_file.there:
                     request.act_as(signal.SIGTERM)
         if request.signal is not None and not trainer.done:
@@ -428,8 +448,7 @@ def _saved(
                 "to go on, train again with resume",
                 request.signal,
             )
-        total = spent + time.perf_counter() - began
-        run = _finished(trainer, config, total, max(peak, peak_rss_bytes()), directory.path)
+        run = _finished(trainer, config, cost.seconds, max(peak, peak_rss_bytes()), directory.path, cost)
         save_tensors(directory.model, run.model.state_dict())
         journal.sync()
         directory.write_summary(run.summary())
@@ -463,9 +482,13 @@ def _restore(trainer: Trainer, directory: RunDirectory) -> tuple[float, int]:
     return state["seconds"], state["peak_rss_bytes"]
 
 
-def _finished(trainer: Trainer, config: dict[str, Any], seconds: float, peak: int, path: Path | None) -> Run:
+def _finished(
+    trainer: Trainer, config: dict[str, Any], seconds: float, peak: int, path: Path | None, cost: RunCost
+) -> Run:
     trainer.finish()
-    return Run(trainer.model, trainer.history, config, trainer.counters(), seconds, peak, path)
+    counters = trainer.counters()
+    bill = cost.bill(seconds, peak, counters.get("lambda", _NO_LAMBDAS))
+    return Run(trainer.model, trainer.history, config, counters, seconds, peak, path, bill)
 
 
 def _intervals_before(directory: RunDirectory) -> int | None:

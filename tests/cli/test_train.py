@@ -291,3 +291,23 @@ def test_a_run_that_diverges_says_so_and_ends_with_code_1(siafu: Siafu, store: P
     ended = siafu("train", store, lr=1e30, epochs=20)
     assert ended.code == 1
     assert "learning rate" in ended.err.splitlines()[-1]
+
+
+def test_a_run_says_what_it_cost_on_the_named_machine(siafu: Siafu, store: Path) -> None:
+    ended = siafu("train", store, epochs=2, out="run", instance="c7g.2xlarge:spot", json=True)
+    summary = ended.json()
+    assert summary["cost_usd"] == pytest.approx(60 / 3600 * 0.144)  # a minute at least
+    assert summary["value"] == pytest.approx(1 / (summary["seconds_total"] * summary["cost_usd"]))
+    assert (summary["cost"]["assumed"], summary["cost"]["spot"]) == (False, True)
+    assert "on 1 × c7g.2xlarge:spot: $0.0024" in ended.err
+    assert "the same run on: " in ended.err
+    assert "$0.0024 of $0.0024" in ended.err  # in the line of progress
+    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert [line["usd"] for line in lines] == [pytest.approx(0.0024)] * 2
+    assert json.loads(Path("run/summary.json").read_text())["cost"] == summary["cost"]
+
+
+def test_a_run_on_an_unknown_instance_is_refused_before_it_starts(siafu: Siafu, store: Path) -> None:
+    said = siafu.refused("train", store, epochs=2, out="run", instance="c7g.3xlarge")
+    assert "c7g.2xlarge" in said
+    assert not Path("run").exists()

@@ -75,15 +75,6 @@ def test_a_calibration_that_is_not_there_is_refused(tmp_path: Path) -> None:
         Calibration.read(tmp_path / "none.json")
 
 
-def test_processors_are_known_by_what_the_system_says_of_them(tmp_path: Path) -> None:
-    intel, arm = tmp_path / "intel", tmp_path / "arm"
-    intel.write_text("processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n")
-    arm.write_text("CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd40\n")
-    assert calibration.cpu_id(intel) == "GenuineIntel/6/143"
-    assert calibration.cpu_id(arm) == "0x41/8/0xd40"
-    assert calibration.cpu_id(tmp_path / "none") == "?/?/?"
-
-
 def test_every_rate_of_a_core_is_above_nothing(cores: Cores) -> None:
     found = probes.core_rates(cores)
     assert all(rate > 0 for _, rate in found.products.points)

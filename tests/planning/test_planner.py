@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from siafu.cost.fleet import Fleet
 from siafu.cost.prices import price_book
+from siafu.cost.ratios import ratios
 from siafu.errors import BadInput
 from siafu.planning import words
 from siafu.planning.estimate import Estimates
-from siafu.planning.machines import aws_lambda, lambda_bytes_s, machine_of, ratios, room_for_data
+from siafu.planning.machines import aws_lambda, lambda_bytes_s, machine_of, room_for_data
 from siafu.planning.offer import Offer, Setup, pareto
 from siafu.planning.planner import fewest_servers
 from siafu.planning.plot import plot

@@ -50,3 +50,12 @@ def test_a_field_that_is_not_there_is_unknown(tmp_path: Path) -> None:
 
 def test_the_processor_has_a_name() -> None:
     assert machine.processor_name()
+
+
+def test_processors_are_known_by_what_the_system_says_of_them(tmp_path: Path) -> None:
+    intel, arm = tmp_path / "intel", tmp_path / "arm"
+    intel.write_text("processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n")
+    arm.write_text("CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd40\n")
+    assert machine.cpu_id(intel) == "GenuineIntel/6/143"
+    assert machine.cpu_id(arm) == "0x41/8/0xd40"
+    assert machine.cpu_id(tmp_path / "none") == "?/?/?"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PIPELINE = "How the work is laid out"
 _LAMBDAS = "Lambdas: serverless threads for tensor tasks"
+_COST = "What it costs"
 
 
 def train(
@@ -170,6 +171,20 @@ def train(
             metavar="URL", help="What speaks AWS's protocol in its place.", rich_help_panel=_LAMBDAS
         ),
     ] = None,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE[:spot]",
+            help="What it runs on, such as c5.2xlarge, so that its cost is known. [default: as on the type most like this machine]",
+            rich_help_panel=_COST,
+        ),
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Prices of your own. [default: $SIAFU_PRICES]", rich_help_panel=_COST
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's directory. [default: runs/DATASET-MODEL-DATE]")
     ] = None,
@@ -244,6 +259,8 @@ def train(
         ),
         "lambda_count": _count(lambda_count),
         "cluster": cluster,
+        "instance": instance,
+        "prices": prices,
         "overwrite": overwrite,
         "checkpoint_every": checkpoint_every,
         "trace": trace,
@@ -357,6 +374,7 @@ def _mean_and_deviation(summaries: list[dict[str, Any]], field: str) -> dict[str
 
 
 def _report_one(summary: dict[str, Any]) -> None:
+    from siafu.cost import elsewhere, run_prices
     from siafu.cost.bill import bill
     from siafu.report.progress import duration
 
@@ -365,8 +383,13 @@ def _report_one(summary: dict[str, Any]) -> None:
         f"{_scores(summary)}; best epoch {summary['best_epoch']} of {summary['epochs']}, "
         f"{duration(summary['seconds_total'])}, {duration(summary['seconds_per_epoch'])} an epoch"
     )
+    cost = summary["cost"]
+    paid = cost is not None and cost["lambda_compute_usd"] > 0
+    if cost is not None:
+        _say(run_prices.told(cost, duration(summary["seconds_total"])))
+        _say(elsewhere.told(cost["alternatives"]))
     if summary["lambda"]["invocations"]:
-        _say(bill(summary["lambda"], paid=summary["cost_usd"] is not None))
+        _say(bill(summary["lambda"], paid=paid))
     _say(f"saved in {path}")
     _say(f"next: siafu evaluate {path}")
     _say(f"      siafu predict {path} -o predictions.csv")

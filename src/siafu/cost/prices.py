@@ -64,6 +64,10 @@ class PriceBook:
             )
         return Rental(self.instance(name), spot=kind == "spot")
 
+    def processor(self, cpu_id: str) -> Processor | None:
+        """What is known of a processor that names itself so; None: nothing."""
+        return next((each for each in self.processors.values() if cpu_id in each.cpu_ids), None)
+
     def nearest(self, vcpu: int, memory_bytes: int | None, architecture: Architecture) -> Instance:
         """The type most like a machine of one's own, without a GPU: it may be smaller or larger."""
         alike = [each for each in self.instances.values() if each.accelerator is None]

@@ -16,7 +16,7 @@ from siafu.errors import BadInput
 from siafu.files import cache_directory, replacing
 from siafu.kernels import near_cache_bytes
 from siafu.planning import probes, task_probes
-from siafu.report.machine import memory_bytes, processor_name
+from siafu.report.machine import architecture, cpu_id, memory_bytes, processor_name
 from siafu.runtime.simulated.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
 from siafu.threads import thread_count
 
@@ -143,25 +143,6 @@ def calibrate(told: Told = lambda _: None) -> Calibration:
         machine,
         local,
     )
-
-
-def architecture() -> Architecture:
-    """Of this machine."""
-    return "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
-
-
-def cpu_id(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """How the processor names itself; unknown parts are '?'."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        lines = []
-    said = {
-        name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon
-    }
-    x86, arm = ("vendor_id", "cpu family", "model"), ("CPU implementer", "CPU architecture", "CPU part")
-    names = arm if "CPU part" in said else x86
-    return "/".join(said.get(name, "?") for name in names)
 
 
 def describe(found: Calibration) -> list[str]:

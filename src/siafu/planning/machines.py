@@ -1,15 +1,11 @@
-"""Machines that we do not have: what was measured here, times what public specifications say of the difference.
+"""Machines that we do not have: what was measured here, times what public specifications say of the difference."""
 
-Three ratios carry everything over, each of one hardware thread while all others of its socket are busy:
-  products  by clock × vector units, shared by the threads of a core;
-  memory    by the socket's memory bandwidth, shared by its threads: for tables that no cache holds;
-  pace      by clock, for all else; where two threads share a core, each has 0.65 of it.
-"""
+from dataclasses import replace
 
-from dataclasses import dataclass, replace
-
+from siafu.cost.elsewhere import LAMBDA_MB
 from siafu.cost.instances import Instance, Processor
 from siafu.cost.prices import PriceBook
+from siafu.cost.ratios import Ratios, ratios
 from siafu.planning.calibration import Calibration
 from siafu.runtime.simulated.costs import Curve, EdgeCosts, LambdaKind, Machine
 from siafu.runtime.simulated.costs import Processor as Rates
@@ -25,9 +21,8 @@ _BASE_BYTES = 1.0e9  # a process with PyTorch and Numba in it, before it has any
 _NETWORK_LATENCY_S = 100e-6  # one way between machines of one availability zone; assumed
 _BITS = 8
 
-# A Lambda on AWS. A vCPU comes with 1,769 MB (AWS Lambda Developer Guide); its network was 800 Mbps alone and 200 Mbps
+# A Lambda on AWS. Its network was 800 Mbps alone and 200 Mbps
 # where a server has 100 of them (Dorylus, OSDI'21, section 7); the rest is assumed, on the slow side.
-VCPU_MB = 1769
 MOST_LAMBDAS = 1000
 _MBPS_ALONE, _MBPS_AT_100 = 800.0, 200.0
 _LAMBDA_LATENCY_S = 500e-6
@@ -35,35 +30,9 @@ _INVOKE_S = 0.02
 _AWS_COLD_START_S = 0.3  # besides what was measured here: fetching and unpacking the package
 
 
-@dataclass(frozen=True, slots=True)
-class Ratios:
-    """How many times as fast a thread is as one of the machine that was measured.
-
-    known: whether the price book knows that machine's processor; if not, a thread there is taken to be one of the
-           machine in question, and all ratios are 1
-    """
-
-    products: float
-    memory: float
-    pace: float
-    known: bool
-
-
-def ratios(there: Processor, here: Processor | None) -> Ratios:
-    """From public specifications."""
-    if here is None:
-        return Ratios(1.0, 1.0, 1.0, known=False)
-    return Ratios(
-        there.flops_per_thread / here.flops_per_thread,
-        there.memory_bytes_per_thread / here.memory_bytes_per_thread,
-        _pace(there) / _pace(here),
-        known=True,
-    )
-
-
 def processor_of(measured: Calibration, book: PriceBook) -> Processor | None:
     """What the price book knows of the machine that was measured; None: nothing."""
-    return next((each for each in book.processors.values() if measured.cpu_id in each.cpu_ids), None)
+    return book.processor(measured.cpu_id)
 
 
 def machine_of(instance: Instance, measured: Calibration, book: PriceBook) -> Machine:
@@ -89,9 +58,9 @@ def room_for_data(instance: Instance) -> float:
     return instance.memory_bytes * _LEFT_TO_THE_SYSTEM - _BASE_BYTES
 
 
-def aws_lambda(measured: Calibration, count: int, memory_mb: int = VCPU_MB) -> LambdaKind:
+def aws_lambda(measured: Calibration, count: int, memory_mb: int = LAMBDA_MB) -> LambdaKind:
     """A Lambda on AWS where a server has so many: our NumPy rates on a share of one vCPU, and AWS's network."""
-    share = min(1.0, memory_mb / VCPU_MB)
+    share = min(1.0, memory_mb / LAMBDA_MB)
     local = measured.local_lambda
     return replace(
         local,
@@ -109,10 +78,6 @@ def lambda_bytes_s(count: int) -> float:
     """Of each Lambda's network, falling as they get more: a straight line in logarithms between 1 and 100."""
     falling = Curve(((1.0, _MBPS_ALONE), (100.0, _MBPS_AT_100)))
     return falling.at(max(1, count)) * 1e6 / _BITS
-
-
-def _pace(processor: Processor) -> float:
-    return processor.clock_ghz * (_SHARED_CORE if processor.threads_per_core > 1 else 1.0)
 
 
 def _rates(here: Rates, ratio: Ratios) -> Rates:

@@ -5,7 +5,7 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,25 @@ def processor_name() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def architecture() -> Literal["x86_64", "arm64"]:
+    """Of this machine."""
+    return "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
+
+
+def cpu_id(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """How the processor names itself; unknown parts are '?'."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        lines = []
+    said = {
+        name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon
+    }
+    x86, arm = ("vendor_id", "cpu family", "model"), ("CPU implementer", "CPU architecture", "CPU part")
+    names = arm if "CPU part" in said else x86
+    return "/".join(said.get(name, "?") for name in names)
 
 
 def simd_features() -> list[str]:

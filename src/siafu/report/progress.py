@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -20,6 +21,9 @@ class Progress:
 
     def prepared(self, lines: list[str], reasons: list[str]) -> None:
         """What will run and what it needs, and why it was decided so."""
+
+    def priced(self, told: Callable[[float], str]) -> None:
+        """It is known what the run costs; told: by the share that is done, dollars so far and at the end, in words."""
 
     def epoch_ended(self, metrics: EpochMetrics) -> None:
         """An epoch is over, and this is what it measured."""
@@ -46,6 +50,7 @@ class ProgressLine(Progress):
         self._metric = metric.replace("_", "-")
         self._told = time.monotonic()
         self._best = 0.0
+        self._price: Callable[[float], str] | None = None
         self._live = None
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             self._live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
@@ -53,6 +58,9 @@ class ProgressLine(Progress):
     def prepared(self, lines: list[str], reasons: list[str]) -> None:
         for line in [*lines, *(reasons if self._verbose else [])]:
             self._print(line)
+
+    def priced(self, told: Callable[[float], str]) -> None:
+        self._price = told
 
     def epoch_ended(self, metrics: EpochMetrics) -> None:
         self._best = max(self._best, metrics.val_accuracy or 0.0)
@@ -101,6 +109,8 @@ class ProgressLine(Progress):
             line.append(f"  training {self._metric} {100 * metrics.train_accuracy:.2f} %", style="green")
         spent = metrics.seconds + (metrics.evaluate_seconds or 0.0)
         line.append(f"  {duration(spent)}", style="dim")
+        if self._price is not None:
+            line.append(f"  {self._price(metrics.epoch / max(self._epochs, metrics.epoch))}", style="dim")
         return line
 
 
