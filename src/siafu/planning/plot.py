@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from siafu.cost.money import dollars
@@ -12,7 +13,7 @@ from siafu.report.progress import duration
 _WIDTH, _HEIGHT = 720, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 46, 58
 _COLOURS = {False: "#1b7fc4", True: "#e07b00"}  # without and with Lambdas
-_LABELS = 7
+_LABEL_SIZE = 10
 _ROOM = 1.15  # of the axes, beyond the outermost points
 
 
@@ -29,6 +30,7 @@ def plot(plan: Plan) -> str:
             *area.axes(),
             *area.front(plan.front),
             *area.points(plan),
+            *area.labels(plan),
             *_legend(),
             "</svg>\n",
         ]
@@ -66,24 +68,51 @@ class _Area:
         yield f'<polyline points="{points}" fill="none" stroke="#2a9d4a" stroke-width="1.5"/>'
 
     def points(self, plan: Plan) -> Iterator[str]:
-        labelled = {plan.chosen.setup: "chosen: "}
-        if plan.naive is not None:
-            labelled.setdefault(plan.naive.setup, "naive: ")
-        named = plan.front[:: max(1, -(-len(plan.front) // _LABELS))]
         for offer in plan.offers:
-            x, y = self.x(offer.seconds), self.y(offer.usd)
             colour = _COLOURS[bool(offer.setup.lambda_count)]
             size = 6 if offer.setup == plan.chosen.setup else 3.5
             tip = f"{offer.setup}: {duration(offer.seconds)}, {dollars(offer.usd)}"
-            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" fill="{colour}"><title>{escape(tip)}</title></circle>'
-            if offer.setup in labelled or offer in named:
-                yield self._label(x, y, labelled.get(offer.setup, "") + str(offer.setup))
+            place = f'cx="{self.x(offer.seconds):.1f}" cy="{self.y(offer.usd):.1f}"'
+            yield f'<circle {place} r="{size}" fill="{colour}"><title>{escape(tip)}</title></circle>'
 
-    def _label(self, x: float, y: float, text: str) -> str:
-        to_the_left = x > _WIDTH * 0.6
-        return _text(
-            x + (-8 if to_the_left else 8), y - 7, text, "end" if to_the_left else "start", 'font-size="10"'
-        )
+    def labels(self, plan: Plan) -> Iterator[str]:
+        """The chosen offer, the naive one and as many of the front as find room."""
+        taken: list[_Box] = []
+        named = [(plan.chosen, f"chosen: {plan.chosen.setup}")]
+        if plan.naive is not None and plan.naive.setup != plan.chosen.setup:
+            named.append((plan.naive, f"naive: {plan.naive.setup}"))
+        named += [(each, str(each.setup)) for each in plan.front if each not in (plan.chosen, plan.naive)]
+        for offer, text in named:
+            boxes = list(_around(self.x(offer.seconds), self.y(offer.usd), text))
+            free = next((box for box in boxes if box.inside and not any(map(box.meets, taken))), None)
+            if free is not None:
+                taken.append(free)
+                yield _text(free.left, free.bottom - 3, text, "start", f'font-size="{_LABEL_SIZE}"')
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """The place of a label."""
+
+    left: float
+    bottom: float
+    width: float
+
+    @property
+    def inside(self) -> bool:
+        return _LEFT < self.left < _WIDTH - self.width and _TOP < self.bottom < _HEIGHT - _BOTTOM
+
+    def meets(self, other: "_Box") -> bool:
+        beside = self.left + self.width < other.left or other.left + other.width < self.left
+        return not beside and abs(self.bottom - other.bottom) < _LABEL_SIZE + 3
+
+
+def _around(x: float, y: float, text: str) -> Iterator[_Box]:
+    """Where the label of a point may be, the best place first."""
+    width = 0.55 * _LABEL_SIZE * len(text)
+    for lower in (-6, 18, -22, 34, -38, 50):
+        for left in (x + 6, x - width - 6, x - width / 2):
+            yield _Box(left, y + lower, width)
 
 
 def _legend() -> Iterator[str]:

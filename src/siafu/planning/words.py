@@ -89,7 +89,7 @@ def commands(plan: Plan) -> list[str]:
     if fleet.servers > 1:
         words += ["--servers", str(fleet.servers), "--cluster", "auto"]
     if setup.lambda_count:
-        words += ["--lambdas", "aws", "--lambda-count", str(setup.lambda_count)]
+        words += ["--lambdas", "aws", "--lambda-count", str(fleet.servers * setup.lambda_count)]
     train = shlex.join([*words, "--instance", str(fleet.rental)])
     if fleet.servers == 1:
         return [train]
