@@ -22,7 +22,10 @@ from siafu.dashboard.pages import assets, page
 from siafu.dashboard.rows import EpochFeed
 from siafu.dashboard.run_state import RunState, read_object
 from siafu.dashboard.shelf import Shelf
+from siafu.dashboard.trace import drawn_trace
 from siafu.errors import BadInput
+from siafu.report.run_record import read_run
+from siafu.report.run_report import run_report
 from siafu.report.stop_file import StopFile
 
 _LOOK_SECONDS = 1.0
@@ -37,6 +40,7 @@ class Dashboard:
         self.shelf = Shelf(directory, look_seconds / 2)
         self.access = access
         self.streams = Streams()
+        self._heavy = asyncio.Lock()  # reading a whole trace takes memory: one at a time
         self._look_seconds = look_seconds
 
     def app(self) -> Starlette:
@@ -44,10 +48,12 @@ class Dashboard:
         routes = [
             Route("/", self._runs_page),
             Route("/runs/{id:str}", self._run_page),
+            Route("/runs/{id:str}/report.html", self._report),
             Route("/assets/{name:str}", _asset),
             Route("/login", self._login, methods=["POST"]),
             Route("/api/runs", self._runs),
             Route("/api/runs/{id:str}", self._run),
+            Route("/api/runs/{id:str}/trace", self._trace),
             Route("/api/runs/{id:str}/stop", self._stop, methods=["POST"]),
             Route("/events", self._run_events),
             Route("/events/{id:str}", self._epoch_events),
@@ -98,6 +104,26 @@ class Dashboard:
             lambda: (read_object(path / "config.json"), read_object(path / "summary.json"))
         )
         return JSONResponse({"run": run.as_json(), "config": config, "summary": summary})
+
+    async def _trace(self, request: Request) -> Response:
+        """Some epochs of the trace, as the report has them."""
+        path = self._path(await self._known(request)) / "trace.json"
+        async with self._heavy:
+            drawn = await asyncio.to_thread(drawn_trace, path)
+        if drawn is None:
+            raise HTTPException(404, "the run has no trace that can be shown here")
+        return Response(drawn, media_type="application/json")
+
+    async def _report(self, request: Request) -> Response:
+        """The run's report, to keep: a file of its own, whose scripts never run as a page of ours."""
+        path = self._path(await self._known(request))
+        try:
+            async with self._heavy:
+                report = await asyncio.to_thread(lambda: run_report(read_run(path)))
+        except BadInput as error:
+            raise HTTPException(409, str(error)) from error
+        headers = {"content-disposition": 'attachment; filename="report.html"'}
+        return Response(report.encode("utf-8", "replace"), media_type="text/html", headers=headers)
 
     async def _stop(self, request: Request) -> Response:
         run = await self._known(request)

@@ -4,12 +4,14 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from siafu.activity import Span, Taken
 from siafu.files import replacing
 from siafu.report.sampling import Sampling
-from siafu.runtime.happenings import Doings
+
+if TYPE_CHECKING:
+    from siafu.runtime.happenings import Doings
 
 VERSION = 1
 MOST_BYTES = 48 << 20
@@ -42,7 +44,7 @@ class TraceFile:
         self._last: tuple[int, Doings] | None = None
         self._open(keep_until)
 
-    def add(self, epoch: int, doings: Doings) -> None:
+    def add(self, epoch: int, doings: "Doings") -> None:
         """An epoch, counted from 1, has ended: its spans are written, or kept in case it was the last."""
         if self._sampling.wants(epoch):
             self._write_epoch(epoch, doings)
@@ -50,7 +52,7 @@ class TraceFile:
         else:
             self._last = (epoch, doings)
 
-    def drop(self, epoch: int, doings: Doings) -> None:
+    def drop(self, epoch: int, doings: "Doings") -> None:
         """An epoch's spans are not written, since there is no time for it."""
         self._dropped += _count(doings)
 
@@ -96,7 +98,7 @@ class TraceFile:
             track = _Track(named[pid], event["tid"], str(args.get("name")).startswith("Lambda"))
             self._tracks[track] = (pid, event["tid"])
 
-    def _write_epoch(self, epoch: int, doings: Doings) -> None:
+    def _write_epoch(self, epoch: int, doings: "Doings") -> None:
         lines = [*self._lines(doings.threads, False), *self._lines(doings.lambdas, True)]
         dropped = sum(taken.dropped for taken in (*doings.threads, *doings.lambdas))
         self._dropped += dropped
@@ -194,7 +196,7 @@ def _zero(event: dict[str, Any]) -> float | None:
     return found if isinstance(found, float) else None
 
 
-def _count(doings: Doings) -> int:
+def _count(doings: "Doings") -> int:
     return sum(len(taken.spans) for taken in (*doings.threads, *doings.lambdas))
 
 

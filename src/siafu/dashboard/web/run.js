@@ -91,6 +91,21 @@
     }
   });
 
+  document.getElementById("show-trace").addEventListener("click", async ({ currentTarget: button }) => {
+    const told = document.getElementById("trace-told");
+    button.disabled = true;
+    told.textContent = "Reading the trace …";
+    const answer = await fetch(`/api/runs/${id}/trace`).catch(() => null);
+    button.disabled = false;
+    const said = (await answer?.json().catch(() => null)) ?? { error: "the dashboard does not answer" };
+    told.textContent = answer?.ok ? "" : said.error;
+    if (!answer?.ok) return;
+    button.textContent = "Show it anew";
+    const host = document.getElementById("gantt");
+    host.replaceChildren();
+    new siafuGantt.Gantt(host, said);
+  });
+
   listen(`/events/${id}`, {
     run: show,
     epochs: (news) => {

@@ -1,0 +1,21 @@
+"""A run's trace, as a browser can draw it."""
+
+import json
+import stat
+from pathlib import Path
+
+from siafu.report.trace_view import trace_view
+
+_MOST_BYTES = 64 << 20  # of a sampled trace, and a little more; `siafu report` takes larger ones
+
+
+def drawn_trace(path: Path) -> str | None:
+    """Some epochs of the trace at `path`, as JSON; None: there is none, or none that we could show."""
+    try:
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
+            return None
+        view = trace_view(path)
+        return None if view is None else json.dumps(view, allow_nan=False)
+    except (OSError, ValueError):
+        return None
