@@ -92,3 +92,34 @@ def test_a_run_without_a_trace_is_the_same_run(tmp_path: Path) -> None:
 def test_a_trace_mode_that_is_none_is_refused() -> None:
     with pytest.raises(BadInput, match="choose one of off, sampled, full"):
         siafu.train(toy_graph(), gcn(toy_graph()), trace="some")
+
+
+def test_lambdas_are_in_the_metrics_and_in_the_trace(tmp_path: Path) -> None:
+    graph = toy_graph()
+    run = siafu.train(
+        graph,
+        gcn(graph),
+        epochs=4,
+        intervals=3,
+        lambdas="local",
+        lambda_count=2,
+        out=tmp_path / "run",
+        trace="full",
+    )
+    found = checked_events((tmp_path / "run/trace.json").read_text())
+    lambdas = {event["pid"] for event in found if event["args"].get("name") == "Lambdas of graph server 0"}
+    spans = [event for event in found if event["ph"] == "X" and event["pid"] in lambdas]
+    for epoch in run.history:
+        did = epoch.lambdas
+        assert did is not None
+        mine = [span for span in spans if span["args"]["epoch"] == epoch.epoch]
+        sums: dict[str, float] = {}
+        for span in mine:
+            sums[span["name"]] = sums.get(span["name"], 0.0) + 1e-6 * span["dur"]
+        assert sums == pytest.approx(did["busy_seconds"], rel=0.01)
+        assert did["count"] == 2
+        assert did["latency_ms"]["p50"] <= did["latency_ms"]["p99"] <= did["latency_ms"]["max"]
+        assert all(span["args"]["bytes"] > 0 for span in mine)
+    used = run.summary()["lambda"]
+    tasks = sum(kind["tasks"] for kind in used["kinds"].values())
+    assert sum(epoch.lambdas["tasks"] for epoch in run.history if epoch.lambdas) == tasks == len(spans)

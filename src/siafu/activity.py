@@ -63,6 +63,7 @@ class Activity:
     """Any thread may tell of work, and any may take what was told.
 
     busy_seconds: of all work so far, by kind
+    zero:         what to add to times for seconds since 1970
     """
 
     def __init__(self, spans_kept: int = 0) -> None:
@@ -72,7 +73,7 @@ class Activity:
         self._spans: dict[str, deque[Span]] = {}
         self._dropped = 0
         self._lock = threading.Lock()
-        self._zero = time.time() - time.perf_counter()
+        self.zero = time.time() - time.perf_counter()
 
     def keep_spans(self, most: int = SPANS_KEPT) -> None:
         """From now on, spans are kept too: of each server the last so many; 0: none."""
@@ -104,7 +105,24 @@ class Activity:
                 rest = (span for span in kept if span.about.epoch > epoch)
                 self._spans[server] = deque(rest, maxlen=self._kept)
             dropped, self._dropped = self._dropped, 0
-        return Taken(busy, tuple(spans), dropped, self._zero)
+        return Taken(busy, tuple(spans), dropped, self.zero)
+
+    def drain(self) -> dict[int, dict[str, float]]:
+        """Seconds of all that was not taken yet, by epoch and kind. The spans of the same are left for `take`."""
+        with self._lock:
+            busy = dict(self._busy)
+            self._busy.clear()
+        return busy
+
+    def fill(self, busy: Mapping[int, Mapping[str, float]], spans: Iterable[Span], dropped: int) -> None:
+        """What another process told of its own."""
+        with self._lock:
+            for epoch, kinds in busy.items():
+                add_seconds(self._busy[epoch], kinds)
+                add_seconds(self.busy_seconds, kinds)
+            for span in spans:
+                self._keep(span)
+            self._dropped += dropped
 
     def forget(self) -> None:
         """What was told so far is void: the run begins anew."""

@@ -181,7 +181,15 @@ class Trainer:
 
         assert self._cluster is not None
         crew = RayCrew(self._cluster, self.plan, self.model, self._lambdas)
-        runtime = ClusterRuntime(self.plan, crew, self._run_machine, self._start, log=log, checkpoint_due=due)
+        runtime = ClusterRuntime(
+            self.plan,
+            crew,
+            self._run_machine,
+            self._start,
+            log=log,
+            checkpoint_due=due,
+            traced=self._traced,
+        )
         shares = runtime.prepare()
         self._runtime = runtime
         lines = describe(shares, runtime.servers)

@@ -16,6 +16,7 @@ from siafu import __version__
 from siafu.cost.prices import price_book
 from siafu.cost.run_prices import RunPrices
 from siafu.errors import BadInput, Interrupted
+from siafu.facts import facts_of
 from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition
@@ -428,6 +429,7 @@ def _saved(
         progress.stopping(number)
         trainer.stop_soon()
 
+    directory.write_facts(facts_of(trainer))
     directory.reopen()
     with StopRequest(stop) as request, _journal(trainer, directory, tracing, progress) as journal:
         for event in trainer.run():

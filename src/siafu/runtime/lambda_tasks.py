@@ -21,6 +21,7 @@ from siafu.server.worker import GraphWorker, Result
 from siafu.serverless.assignment import Assignment, Shortcut
 from siafu.serverless.dispatch import Dispatch
 from siafu.serverless.ids import TaskId
+from siafu.serverless.task_times import LambdaDoings
 
 Arrays = Mapping[str, NDArray[Any]]
 Soon = Callable[[str, Job, About], None]
@@ -114,6 +115,14 @@ class LambdaTasks:
         """An epoch has ended: there may be more Lambdas from now on, or fewer."""
         self._dispatch.end_epoch()
 
+    def keep_spans(self) -> None:
+        """From now on, `doings` tell of every task."""
+        self._dispatch.times.activity.keep_spans()
+
+    def doings(self, epoch: int) -> LambdaDoings:
+        """What Lambdas did for an epoch, and counted since this was last called."""
+        return self._dispatch.doings(epoch)
+
     def usage(self) -> dict[str, Any]:
         """What the Lambdas did and what it costs, for the run's summary."""
         return added(self._earlier, self._dispatch.usage())
@@ -165,6 +174,7 @@ class LambdaTasks:
             errand.kind(step),
             errand.priority,
             lambda outputs: self._came(errand, {**known, **outputs}, {**made, **outputs}, step),
+            errand.about,
         )
 
     def _came(self, errand: _Errand, known: Arrays, made: Arrays, step: int) -> None:

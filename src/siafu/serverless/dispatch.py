@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from siafu.activity import About
 from siafu.cost.meter import Meter
 from siafu.cost.prices import LambdaPrices
 from siafu.errors import BadInput, SiafuError
@@ -22,6 +23,7 @@ from siafu.serverless.desk_loop import DeskLoop
 from siafu.serverless.ids import InvocationId, Priority, SlotId, TaskId
 from siafu.serverless.invoker import Failed, Invocation, Invoker, Outcome
 from siafu.serverless.payload import Endpoint, Payload
+from siafu.serverless.task_times import LambdaDoings, TaskTimes
 from siafu.serverless.tuning import Tuning
 from siafu.serverless.weight_desk import WeightDesk
 from siafu.wire.keys import Keys, make_keys
@@ -37,6 +39,7 @@ class _Waiting:
     assignment: Assignment
     kind: str
     done: Done
+    about: About | None
 
 
 class Dispatch:
@@ -70,6 +73,7 @@ class Dispatch:
         keep_bytes: int = 0,
     ) -> None:
         self.meter = Meter(prices)
+        self.times = TaskTimes()
         self.tuning = tuning
         self._invoker, self._failed = invoker, failed
         self._tasks_per_invocation, self._streaming = tasks_per_invocation, streaming
@@ -120,15 +124,23 @@ class Dispatch:
             self._near.remove()
 
     def submit(
-        self, assignment: Callable[[TaskId], Assignment], kind: str, priority: Priority, done: Done
+        self,
+        assignment: Callable[[TaskId], Assignment],
+        kind: str,
+        priority: Priority,
+        done: Done,
+        about: About | None = None,
     ) -> None:
-        """Have a task computed; `done` hears its outputs, once, in the loop's thread. From any thread."""
+        """Have a task computed; `done` hears its outputs, once, in the loop's thread. From any thread.
+
+        about: what it is part of, for the trace
+        """
 
         def queue() -> None:
             self._next += 1
             task = TaskId(self._next)
             made = assignment(task)
-            self._tasks[task] = _Waiting(made, kind, done)
+            self._tasks[task] = _Waiting(made, kind, done, about)
             home = made.home if made.has_home and self._keep_bytes else None
             self._handle(happens.TaskQueued(_now(), task, kind, priority, home))
 
@@ -139,6 +151,17 @@ class Dispatch:
         if self.tuning is not None:
             count = self.tuning.end_epoch()
             self._loop.call(lambda: self._handle(happens.CountChanged(_now(), count)))
+
+    def doings(self, epoch: int) -> LambdaDoings:
+        """What was done for an epoch, and counted since this was last called. From any thread."""
+        counts = self._controller.counts
+        counted = {
+            "invocations": counts.invocations,
+            "relaunched": counts.relaunched,
+            "retried": counts.retried,
+            "gb_seconds": self.meter.gb_seconds,
+        }
+        return self.times.take(epoch, counted, self._controller.count)
 
     def usage(self) -> dict[str, Any]:
         """What the Lambdas did and what it costs, for the run's summary. From any thread."""
@@ -180,6 +203,7 @@ class Dispatch:
                 self._desk.forget(what.invocation)
                 self._invoker.cancel(what.invocation)
             case does.OfferTask():
+                self.times.offered(what.invocation, what.task)
                 if not self._desk.offer(what.peer, self._tasks[what.task].assignment):
                     gone = happens.TaskReturned(_now(), what.invocation, what.task, "its Lambda is gone")
                     self._handle(gone)
@@ -199,6 +223,7 @@ class Dispatch:
         keys = self._slot_keys.setdefault(slot, make_keys())
         self._listener.admit(keys.public)
         self._running.add(invocation)
+        self.times.invoked(invocation, slot)
         self._desk.expect(invocation, keys.public if self._near is None else "")
         payload = Payload(
             self._run,
@@ -221,6 +246,7 @@ class Dispatch:
         self._count(outcome)
         self._desk.forget(outcome.number)
         self._running.discard(outcome.number)
+        self.times.ended(outcome.number)
         failure = outcome.failure if isinstance(outcome, Failed) else None
         self._handle(happens.InvocationEnded(_now(), outcome.number, failure))
         self._note_empty()
@@ -234,7 +260,10 @@ class Dispatch:
     def _meter_task(self, event: Finished) -> None:
         waiting = self._tasks.get(event.task)
         if waiting is not None:
-            self.meter.count_task(waiting.kind, event.bytes_sent, _size(event.outputs))
+            came = _size(event.outputs)
+            self.meter.count_task(waiting.kind, event.bytes_sent, came)
+            moved = event.bytes_sent + came
+            self.times.came_back(event.invocation, event.task, waiting.kind, waiting.about, moved)
 
     def _note_empty(self) -> None:
         if not self._running:

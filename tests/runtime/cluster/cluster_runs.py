@@ -70,6 +70,7 @@ class CrewTrainer(Trainer):
             log=log,
             checkpoint_due=due,
             lost_after=self._lost_after,
+            traced=True,
         )
         shares = self.runtime.prepare()
         self._runtime = self.runtime

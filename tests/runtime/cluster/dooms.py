@@ -10,6 +10,7 @@ from typing import Any
 from siafu.pipeline.instructions import Instruction, RunTask, Send
 from siafu.runtime.cluster.graph_host import GraphHost
 from siafu.runtime.cluster.weight_host import WeightHost
+from siafu.runtime.local.pool import After
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,14 @@ class DoomedGraphHost(_Doomed, GraphHost):
         self.come_to("reads")
         return super().reads(bounds)
 
-    def _run(self, what: RunTask) -> None:
+    def _run(self, what: RunTask) -> After | None:
         stage = what.task.stage
         self.come_to(f"{what.task.lane} {stage.direction} {stage.kind}")
-        super()._run(what)
+        return super()._run(what)
 
-    def _send_rows(self, to: Any, message: Any) -> None:
+    def _send_rows(self, to: Any, message: Any) -> After:
         self.come_to("scatter")
-        super()._send_rows(to, message)
+        return super()._send_rows(to, message)
 
 
 class DoomedWeightHost(_Doomed, WeightHost):

@@ -27,17 +27,18 @@ from siafu.pipeline.events import (
     WeightsGranted,
 )
 from siafu.pipeline.graph_server import Counts, GraphServer
-from siafu.pipeline.ids import Address, Epoch, Incarnation, IntervalId, PhaseId, ServerId, Version
+from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, IntervalId, PhaseId, ServerId, Version
 from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, RunTask, Send
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Priority, Task, entry_priority
+from siafu.runtime.cluster.doings import ServerDoings
 from siafu.runtime.cluster.host import Host, arrays, tensors_of
 from siafu.runtime.cluster.letters import Letter
 from siafu.runtime.cluster.member import Member
-from siafu.runtime.cluster.requests import ReportWanted, WeightsSent, WeightsWanted
+from siafu.runtime.cluster.requests import Did, ReportWanted, TraceWanted, WeightsSent, WeightsWanted
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.lambdas import Lambdas
-from siafu.runtime.local.pool import Job, Pool, Urgency
+from siafu.runtime.local.pool import After, Job, Pool, Urgency
 from siafu.server.edges import ServerEdges
 from siafu.server.plan import Plan
 from siafu.server.share import constants_of_share
@@ -108,6 +109,7 @@ class GraphHost(Host):
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self._fresh = plan.options.mode == "async"
         self._bytes_scattered = 0
+        self._doings = ServerDoings(self._pool.activity, self._lambdas)
         self._aside: deque[tuple[Address, Letter]] | None = None
         self._turn = threading.Lock()
 
@@ -187,10 +189,14 @@ class GraphHost(Host):
             self._weights.clear()
             self._users.clear()
             self._held_up.clear()
+            self._doings.forget()
         super()._begin(begin, letter)
         self._pool.resume()
 
     def _heard(self, sender: Address, event: Event, letter: Letter) -> None:
+        if isinstance(event, TraceWanted):
+            self._doings.keep_spans()
+            return
         if event.incarnation != self.incarnation:
             return
         match event:
@@ -210,7 +216,7 @@ class GraphHost(Host):
                 del self._weights[old]
             self._weights[version] = tensors_of(letter.tensors)
             for ready in self._held_up.pop(version, []):
-                self._pool.add(ready.urgency, ready.kind, lambda ready=ready: self._run(ready.task))  # type: ignore[misc]
+                self._add(ready)
 
     # What the machine says
 
@@ -231,27 +237,35 @@ class GraphHost(Host):
         to, message = send.to, send.message
         match message:
             case RowsArrived():
-                self._pool.add(_FIRST, "scatter", lambda: self._send_rows(to, message))
+                about = self._about(message.epoch, message.interval)
+                self._pool.add(_FIRST, "scatter", lambda: self._send_rows(to, message), about)
             case GradientArrived():
                 gradients = self._gradients.pop((message.epoch, message.phase, message.interval))
                 self.send(to, message, arrays(gradients))
             case WeightsAsked() if message.interval is not None and message.version is None:
                 turn = entry_priority(message.epoch, message.interval)
-                self._pool.add((0, *turn), "enter", lambda: self.send(to, message))
-            case EpochFinished(lane="train"):
-                if self._lambdas is not None:
+                about = self._about(message.epoch, message.interval)
+                self._pool.add((0, *turn), "enter", lambda: self.send(to, message), about)
+            case EpochFinished():
+                if self._lambdas is not None and message.lane == "train":
                     self._lambdas.end_epoch()
+                self._tell_doings(message.epoch)
                 self.send(to, message)
             case _:
                 self.send(to, message)
 
-    def _send_rows(self, to: Address, message: RowsArrived) -> None:
+    def _tell_doings(self, epoch: Epoch) -> None:
+        told, tensors = self._doings.told(epoch, self._server.counts.staleness, self._bytes_scattered)
+        self.send(RUN, Did(self.incarnation, self.address, told), tensors)
+
+    def _send_rows(self, to: Address, message: RowsArrived) -> After:
         stage = self._stages(message.lane)[message.stage]
         pieces = self._worker.pack_rows(to.index, message.lane, stage, message.interval)
         tensors = {str(place): piece.rows for place, piece in enumerate(pieces)}
+        sent = sum(piece.rows.nbytes for piece in pieces)
         with self._lock:
-            self._bytes_scattered += sum(piece.rows.nbytes for piece in pieces)
-        self.send(to, message, tensors, *(piece.first for piece in pieces))
+            self._bytes_scattered += sent
+        return After(lambda: self.send(to, message, tensors, *(piece.first for piece in pieces)), sent)
 
     def _keep_rows(self, keep: KeepRows, came: Letter) -> None:
         stage = self._stages(keep.lane)[keep.stage]
@@ -276,24 +290,33 @@ class GraphHost(Host):
         ready = _Ready((rank, *self._priority(task)), f"{task.lane} {task.stage}", what)
         self._users[version] += 1
         if version in self._weights:
-            self._pool.add(ready.urgency, ready.kind, lambda: self._run(what))
+            self._add(ready)
             return
         if version not in self._held_up:
             wanted = WeightsWanted(self.incarnation, self.address, version)
             self.send(Address("weight", what.weights), wanted)
         self._held_up[version].append(ready)
 
-    def _run(self, what: RunTask) -> None:
+    def _add(self, ready: _Ready) -> None:
+        task = ready.task.task
+        about = self._about(task.epoch, task.interval)
+        self._pool.add(ready.urgency, ready.kind, lambda: self._run(ready.task), about)
+
+    def _about(self, epoch: Epoch, interval: IntervalId | None) -> About:
+        return About(str(self.address), epoch, interval)
+
+    def _run(self, what: RunTask) -> After | None:
         task, incarnation, weights = what.task, self.incarnation, self._weights[what.version]
         if self._lambdas is not None and task.stage.kind == "tensor":
             priority = self._priority(task)
             self._lambdas.hand_over(
                 self._worker, what, weights, priority, lambda done: self._done(incarnation, what, done)
             )
-            return
+            return None
         if task.stage.reads:
             self.deliver(TaskStarted(incarnation, task))
-        self._done(incarnation, what, self._worker.run(task, weights))
+        done = self._worker.run(task, weights)
+        return After(lambda: self._done(incarnation, what, done))
 
     def _done(self, incarnation: Incarnation, what: RunTask, done: Result) -> None:
         task = what.task

@@ -45,6 +45,22 @@ class Report(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TraceWanted(Event):
+    """Driver → graph server: tell of every task from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Did(Event):
+    """Graph server → driver, before it says that an epoch is finished: what it did since it last told.
+
+    told: as JSON; the tensors come with it: see `siafu.runtime.cluster.doings`
+    """
+
+    sender: Address
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
 class Alive(Event):
     """Driver → server, and back by being acknowledged: I am there."""
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
+from siafu.activity import SPANS_KEPT
 from siafu.errors import BadInput, SiafuError
 from siafu.graph.partition.reads import Reads
 from siafu.pipeline.events import (
@@ -39,6 +40,7 @@ from siafu.pipeline.run import RunMachine
 from siafu.pipeline.setup import Setup
 from siafu.runtime.cluster.bills import Bills
 from siafu.runtime.cluster.crew import Crew, Loss, Server, ServerLost
+from siafu.runtime.cluster.doings import DoingsOfAll
 from siafu.runtime.cluster.graph_host import Share
 from siafu.runtime.cluster.host import arrays, tensors_of
 from siafu.runtime.cluster.letters import Letter
@@ -48,12 +50,14 @@ from siafu.runtime.cluster.member import Member
 from siafu.runtime.cluster.post import Post
 from siafu.runtime.cluster.requests import (
     Alive,
+    Did,
     Failed,
     Leaving,
     LogLine,
     Replaced,
     Report,
     ReportWanted,
+    TraceWanted,
     Unreachable,
 )
 from siafu.runtime.cluster.weight_host import STATE, WEIGHT
@@ -93,6 +97,7 @@ class ClusterRuntime:
     start:     the weights and the optimizer's state to start from
     log:       a directory for the servers' logs; None: they are not kept
     checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
+    traced:    whether records tell of every task of the graph servers
     """
 
     def __init__(
@@ -105,6 +110,7 @@ class ClusterRuntime:
         log: Path | None = None,
         checkpoint_due: Callable[[], bool] = lambda: False,
         lost_after: float = LOST_AFTER_SECONDS,
+        traced: bool = False,
     ) -> None:
         self.servers: dict[Address, Server] = {}
         self._plan, self._crew, self._make_machine = plan, crew, machine
@@ -122,6 +128,7 @@ class ClusterRuntime:
         self._stop_wanted = self._over = False
         self._losses, self._bills = Losses(), Bills()
         self._leaving: dict[Address, str] = {}
+        self._traced, self._doings = traced, DoingsOfAll(SPANS_KEPT if traced else 0)
         self._final_counters: dict[str, Any] = {}
         self._recorded = Epoch(start.epochs)
         self._post = Post(RUN, _NO_LIFE, crew.machine, self._hear, self._happened.put)
@@ -235,6 +242,8 @@ class ClusterRuntime:
             case Send():
                 if isinstance(what.message, Proceed):
                     self._note_recovered()
+                if isinstance(what.message, Begin) and what.to.role == "graph" and self._traced:
+                    self._post.send(what.to, Letter(TraceWanted(Incarnation(-1))))
                 self._post.send(what.to, Letter(what.message, self._beside(what)))
             case RecordEpoch():
                 self._record(what)
@@ -264,7 +273,15 @@ class ClusterRuntime:
         self._recorded = Epoch(what.epoch + 1)
         self._losses.epoch_ended()
         self._happened.put(
-            EpochRecord(what.epoch, what.training, what.evaluation, now - self._marked, 0.0, {})
+            EpochRecord(
+                what.epoch,
+                what.training,
+                what.evaluation,
+                now - self._marked,
+                0.0,
+                {},
+                self._doings.take(what.epoch),
+            )
         )
         self._marked = now
         if self._stop_wanted:
@@ -339,6 +356,10 @@ class ClusterRuntime:
         match letter.event:
             case Report() as report:
                 self._reported(report, letter)
+            case Did() as did:
+                with self._lock:
+                    if did.incarnation == self._run.incarnation:
+                        self._doings.hear(did.sender, did.told, letter.tensors)
             case LogLine() as line:
                 self._logs.write(line.sender, line.text)
             case Unreachable() as complaint:
@@ -429,6 +450,7 @@ class ClusterRuntime:
 
     def _rewind(self, epochs: Epoch) -> None:
         self._losses.rewind(self._recorded, epochs)
+        self._doings.forget()
         self._recorded = epochs
         self._counters_at_begin = dict(self._saved_counters)
         self._best = None if self._saved.best is None else dict(self._saved.best)

@@ -115,6 +115,8 @@ class LocalRuntime:
         self._pool = Pool(threads, self._happened.put, watch)
         if traced:
             self._pool.activity.keep_spans()
+            if self._lambdas is not None:
+                self._lambdas.keep_spans()
         self._ended = False
         self._evaluated = 0.0
         self._recorded = start.epochs
@@ -317,10 +319,14 @@ class LocalRuntime:
     def _doings(self, epoch: Epoch) -> Doings:
         staleness, scattered = self._staleness(), self.bytes_scattered
         entered = staleness - self._told_staleness
+        done = None if self._lambdas is None else self._lambdas.doings(epoch)
         doings = Doings(
             (self._pool.activity.take(epoch),),
-            staleness={str(lead): count for lead, count in sorted(entered.items())},
-            bytes_scattered=scattered - self._told_bytes,
+            () if done is None else (done.taken,),
+            {str(lead): count for lead, count in sorted(entered.items())},
+            scattered - self._told_bytes,
+            None if done is None else done.counts,
+            () if done is None else done.latencies,
         )
         self._told_staleness, self._told_bytes = staleness, scattered
         return doings
