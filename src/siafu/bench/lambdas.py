@@ -31,6 +31,7 @@ TRICKS: dict[str, dict[str, Any]] = {
     "nothing computed again": {"rematerialise": False},
     "nothing stashed": {"stash": False},
     "no streaming": {"streaming": False},
+    "one task in hand": {"places": 1},
     "one task an invocation": {"tasks": 1},
     "nothing kept": {"keep_mb": 0},
 }

@@ -30,7 +30,7 @@ class ControllerOptions:
     spares: int
     ratio: float = 4.0
     floor: Seconds = 1.0
-    default: Seconds = 60.0
+    default: Seconds = 30.0
     start: Seconds = 30.0
     lifetime: Seconds = 960.0
     attempts: int = 12
