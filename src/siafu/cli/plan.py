@@ -62,7 +62,9 @@ def plan(
             rich_help_panel=_LIMITS, help="A type to choose from; may be given several times. [default: all]"
         ),
     ] = None,
-    most_servers: Annotated[int, typer.Option(min=1, rich_help_panel=_LIMITS, help="Machines at most.")] = 64,
+    most_servers: Annotated[
+        int, typer.Option(min=1, rich_help_panel=_LIMITS, help="Machines at most.")
+    ] = 100,
     no_lambdas: Annotated[
         bool, typer.Option("--no-lambdas", rich_help_panel=_LIMITS, help="Leave Lambdas out.")
     ] = False,

@@ -10,19 +10,14 @@ from siafu.planning.calibration import Calibration
 from siafu.runtime.simulated.costs import Curve, EdgeCosts, LambdaKind, Machine
 from siafu.runtime.simulated.costs import Processor as Rates
 
-_SHARED_CORE = (
-    0.65  # what each of two threads has of a core: together 1.3 times one, Intel's figure for hyper-threading
-)
 _CACHED_BYTES = 1 << 24  # tables up to this size are taken to stay in a cache
-_LEFT_TO_THE_SYSTEM = (
-    0.9  # of the memory, for a graph server's data; the rest is Python's, PyTorch's and the system's
-)
+_FOR_DATA = 0.75  # of the memory: peaks of real runs were 0.96 to 1.30 times what is estimated (docs/cost.md)
 _BASE_BYTES = 1.0e9  # a process with PyTorch and Numba in it, before it has any data
 _NETWORK_LATENCY_S = 100e-6  # one way between machines of one availability zone; assumed
 _BITS = 8
 
-# A Lambda on AWS. Its network was 800 Mbps alone and 200 Mbps
-# where a server has 100 of them (Dorylus, OSDI'21, section 7); the rest is assumed, on the slow side.
+# A Lambda on AWS. Its network was 800 Mbps alone and 200 Mbps where a server has 100 of them (Dorylus, OSDI'21); the rest
+# is assumed, on the slow side.
 MOST_LAMBDAS = 1000
 _MBPS_ALONE, _MBPS_AT_100 = 800.0, 200.0
 _LAMBDA_LATENCY_S = 500e-6
@@ -55,7 +50,7 @@ def machine_of(instance: Instance, measured: Calibration, book: PriceBook) -> Ma
 
 def room_for_data(instance: Instance) -> float:
     """Bytes of an instance's memory that a graph server's data may take."""
-    return instance.memory_bytes * _LEFT_TO_THE_SYSTEM - _BASE_BYTES
+    return instance.memory_bytes * _FOR_DATA - _BASE_BYTES
 
 
 def aws_lambda(measured: Calibration, count: int, memory_mb: int = LAMBDA_MB) -> LambdaKind:

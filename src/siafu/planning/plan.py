@@ -27,7 +27,7 @@ def plan(
     budget: float | None = None,
     spot: bool = False,
     instances: Sequence[str] = (),
-    most_servers: int = 64,
+    most_servers: int = 100,
     lambdas: bool = True,
     prices: str | Path | None = None,
     name: str | None = None,

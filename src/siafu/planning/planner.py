@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from siafu.cost.fleet import Fleet
 from siafu.cost.instances import Instance, Rental
+from siafu.cost.money import dollars
 from siafu.cost.prices import PriceBook, price_book
 from siafu.errors import BadInput
 from siafu.planning.calibration import Calibration, calibration
@@ -21,6 +22,7 @@ from siafu.planning.request import Request
 _MORE_SERVERS = (1, 1.5, 2, 3, 4, 6, 8, 16)  # times as many as the graph needs
 _LAMBDA_COUNTS = (8, 32, 128)  # of each server
 _MOST_SIMULATIONS = 40
+_UNHEARD_OF = 1_000_000  # servers
 _WORTH_IT = 1.05  # what may be so many times as fast or as cheap as all others is simulated
 
 
@@ -35,6 +37,7 @@ class Plan:
               considered, or an account does not allow so many
     own:      whether it was made with figures of this machine
     setups:   how many there were to choose from; simulations: how many were simulated
+    complete: whether all that may be better was simulated; else the most promising
     """
 
     request: Request
@@ -49,6 +52,7 @@ class Plan:
     estimates: Estimates = field(repr=False)
     setups: int
     simulations: int
+    complete: bool
 
     @property
     def front(self) -> list[Offer]:
@@ -77,7 +81,7 @@ def make_plan(
     search = _Search(request, estimates)
     naive_fleet = _naive(request, estimates, book)
     naive = None if naive_fleet is None else search.simulate(Setup(naive_fleet))
-    search.run(setups)
+    complete = search.run(setups)
     chosen = search.choose()
     threads, lambdas = _both_ways(chosen.setup, search)
     return Plan(
@@ -93,6 +97,7 @@ def make_plan(
         estimates,
         len(setups),
         estimates.simulations,
+        complete,
     )
 
 
@@ -123,16 +128,16 @@ class _Search:
             self._offers[setup] = self._estimates.offer(setup)
         return self._offers[setup]
 
-    def run(self, setups: dict[Setup, Bound]) -> None:
-        """All that can be on the front of the fastest and the cheapest."""
+    def run(self, setups: dict[Setup, Bound]) -> bool:
+        """All that can be on the front of the fastest and the cheapest, unless that takes too long; whether it was all."""
         for setup, bound in sorted(setups.items(), key=lambda each: -each[1].value):
+            seconds, usd = _WORTH_IT * bound.seconds, _WORTH_IT * bound.usd
+            if any(offer.dominates(seconds, usd) for offer in self._offers.values()):
+                continue
             if self._estimates.simulations >= _MOST_SIMULATIONS:
-                return
-            if not any(
-                offer.dominates(_WORTH_IT * bound.seconds, _WORTH_IT * bound.usd)
-                for offer in self._offers.values()
-            ):
-                self.simulate(setup)
+                return False
+            self.simulate(setup)
+        return True
 
     def choose(self) -> Offer:
         """The best that meets the request; if none does, what would be needed is said in one line."""
@@ -237,10 +242,12 @@ def _both_ways(setup: Setup, search: _Search) -> tuple[Offer, Offer | None]:
 def _fits_nowhere(request: Request, estimates: Estimates, instances: list[Instance]) -> BadInput:
     largest = max(instances, key=lambda each: each.memory_gib)
     needed = estimates.server_bytes(request.most_servers)
+    enough = fewest_servers(estimates, largest, _UNHEARD_OF)
+    many = f"{enough:,} of them (--most-servers)" if enough else "a smaller graph or model"
     return BadInput(
         f"{request.name} fits on no machine: on {request.most_servers:,} servers each would hold {_gib(needed)} of data, and "
-        f"{largest.name} has room for {_gib(room_for_data(largest))}: allow more servers (--most-servers), or add a "
-        "larger machine to the price book (--prices)"
+        f"{largest.name} has room for {_gib(room_for_data(largest))}: allow {many}, or add a larger machine to the "
+        "price book (--prices)"
     )
 
 
@@ -251,11 +258,11 @@ def _impossible(request: Request, offers: list[Offer]) -> BadInput:
     if deadline is not None and fastest.seconds > deadline:
         return BadInput(
             f"no plan trains {request.name} in {deadline:,.0f} s: the fastest takes {fastest.seconds:,.0f} s ({fastest.setup}, "
-            f"${fastest.usd:,.2f}); give a deadline of at least that, or fewer epochs than {request.epochs}"
+            f"{dollars(fastest.usd)}); give a deadline of at least that, or fewer epochs than {request.epochs}"
         )
     if budget is not None and cheapest.usd > budget:
         return BadInput(
-            f"no plan trains {request.name} for ${budget:,.2f}: the cheapest costs ${cheapest.usd:,.2f} ({cheapest.setup}, "
+            f"no plan trains {request.name} for {dollars(budget)}: the cheapest costs {dollars(cheapest.usd)} ({cheapest.setup}, "
             f"{cheapest.seconds:,.0f} s); give a budget of at least that, or fewer epochs than {request.epochs}"
         )
     assert deadline is not None and budget is not None, (
@@ -263,8 +270,8 @@ def _impossible(request: Request, offers: list[Offer]) -> BadInput:
     )
     in_time = min((each for each in offers if each.seconds <= deadline), key=lambda each: each.usd)
     return BadInput(
-        f"no plan trains {request.name} in {deadline:,.0f} s for ${budget:,.2f}: in that time the cheapest costs "
-        f"${in_time.usd:,.2f} ({in_time.setup}), for that money the fastest takes "
+        f"no plan trains {request.name} in {deadline:,.0f} s for {dollars(budget)}: in that time the cheapest costs "
+        f"{dollars(in_time.usd)} ({in_time.setup}), for that money the fastest takes "
         f"{min(each.seconds for each in offers if each.usd <= budget):,.0f} s; give more of either"
     )
 

@@ -31,7 +31,7 @@ class Request:
     budget_usd: float | None = None
     spot: bool = False
     instances: tuple[str, ...] = ()
-    most_servers: int = 64
+    most_servers: int = 100
     lambdas: bool = True
 
     def __post_init__(self) -> None:

@@ -114,9 +114,9 @@ def basis(plan: Plan) -> Iterator[str]:
         f"{plan.book.name}; times simulated with what was measured on {plan.measured}"
         + ("" if plan.own else "; run 'siafu calibrate' to plan with this machine's figures")
     )
+    others = "the others cannot be 5 % better" if plan.complete else "those that promise most"
     yield (
-        f"{plan.simulations} of {plan.setups} ways were simulated; the others cannot be 5 % better; machines that the graph does not "
-        "fit on are left out"
+        f"{plan.simulations} of {plan.setups} ways were simulated, {others}; machines that the graph does not fit on are left out"
     )
 
 
