@@ -211,6 +211,27 @@ def predict(
         typer.echo(bench.as_json(found, predictions))
 
 
+@app.command("paper")
+def paper(
+    plot: Annotated[Path | None, typer.Option(help="An SVG file to draw all ratios in.")] = None,
+    json: Json = False,
+) -> None:
+    """The Dorylus paper's tables and figures in virtual time, with its machines and prices, beside what it published."""
+    from siafu.bench.paper.cells import all_cells
+    from siafu.bench.paper.chart import chart
+    from siafu.bench.paper.report import as_json, markdown
+    from siafu.bench.paper.tasks import figure_10
+    from siafu.files import replacing
+
+    cells, tasks = all_cells(), figure_10()
+    typer.echo(markdown(cells, tasks))
+    if plot is not None:
+        with replacing(plot) as file:
+            file.write(chart(cells).encode())
+    if json:
+        typer.echo(as_json(cells, tasks))
+
+
 def _graph(dataset: str) -> "tuple[Graph, Path]":
     from siafu.errors import BadInput
     from siafu.graph import is_store, read_store

@@ -74,6 +74,8 @@ def simulate(
     epochs: int = 5,
     policy: str = "stash",
     lambdas_on_cores: bool = False,
+    weight_machine: Machine | None = None,
+    lambda_network_bytes_s: float | None = None,
     most_servers: int = 4,
     most_intervals: int = 64,
 ) -> Simulated:
@@ -82,6 +84,8 @@ def simulate(
     intervals:      of each server; None: as `siafu train` chooses, and with Lambdas at least one each
     lambda_count:   of each graph server; 0: tensor tasks run on the servers' cores
     lambdas_on_cores: Lambdas are processes on their server's own cores, as `--lambdas local` has it
+    weight_machine: of the weight servers; None: they are like the graph servers
+    lambda_network_bytes_s: what all Lambdas of a server share; None: the server's network, with its other traffic
     most_servers, most_intervals: how many servers, and intervals of a server, to simulate at most; where there are more,
                     those that are simulated stand for the others, which are like them
     """
@@ -115,6 +119,8 @@ def simulate(
         StageCosts(workload, shape, machine, sample),
         epochs,
         kind,
+        weight_machine=weight_machine or machine,
+        lambda_network_bytes_s=lambda_network_bytes_s,
         near=servers == 1,
         lambdas_on_cores=lambdas_on_cores,
     )

@@ -25,7 +25,7 @@ from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import entry_priority
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.simulated.agenda import Agenda
-from siafu.runtime.simulated.costs import LambdaKind
+from siafu.runtime.simulated.costs import LambdaKind, Machine
 from siafu.runtime.simulated.fleet import Fleet, TensorTask
 from siafu.runtime.simulated.resources import FIRST, Cores, Link
 from siafu.runtime.simulated.stage_costs import StageCost, StageCosts
@@ -48,6 +48,8 @@ class VirtualRun:
         epochs: int,
         lambdas: LambdaKind | None,
         *,
+        weight_machine: Machine,
+        lambda_network_bytes_s: float | None = None,
         near: bool,
         lambdas_on_cores: bool = False,
     ) -> None:
@@ -72,9 +74,13 @@ class VirtualRun:
         self.in_links = [Link(rate) for _ in range(graph)]
         # Fewer weight servers than there are stand for all: together they carry as much.
         scale = costs.sample.weight_servers / setup.weight_servers
-        self.weight_out = [Link(rate * scale) for _ in self.weight_machines]
-        self.weight_in = [Link(rate * scale) for _ in self.weight_machines]
-        self.weight_adding = [Link(machine.core.stream * scale) for _ in self.weight_machines]
+        rate = weight_machine.network_bytes_s * scale
+        self.weight_out = [Link(rate) for _ in self.weight_machines]
+        self.weight_in = [Link(rate) for _ in self.weight_machines]
+        self.weight_adding = [Link(weight_machine.core.stream * scale) for _ in self.weight_machines]
+        own = lambda_network_bytes_s
+        self._to_lambdas = self.out_links if own is None else [Link(own) for _ in range(graph)]
+        self._from_lambdas = self.in_links if own is None else [Link(own) for _ in range(graph)]
         self.fleets = [] if lambdas is None else [self._fleet(lambdas, each) for each in range(graph)]
         self._held: list[set[Version]] = [set() for _ in range(graph)]
         self._stopped = False
@@ -109,8 +115,8 @@ class VirtualRun:
             kind,
             sample.simulated_lambdas,
             sample.lambdas / sample.simulated_lambdas,
-            self.out_links[server],
-            self.in_links[server],
+            self._to_lambdas[server],
+            self._from_lambdas[server],
             self.weight_out[server % len(self.weight_out)],
             sample.servers_each,
             self.cores[server] if self._lambdas_on_cores else None,
@@ -144,7 +150,7 @@ class VirtualRun:
             self.agenda.after(0.0, done)
             return
         urgency = (0, *(task.priority if self._setup.exact else task.fresh_priority))
-        if self.fleets and task.stage.kind == "tensor":
+        if self.fleets and task.stage.kind == "tensor" and cost.work.received:
             self._hand_over(at, run, cost, urgency, done)
         else:
             self.cores[at.index].add(urgency, str(task.stage), cost.seconds, done)

@@ -1,0 +1,93 @@
+"""The paper's tables and figures beside what was predicted of them, in Markdown and JSON."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+from siafu.bench.paper.cells import CALIBRATED, CLOSE, Cell, run_of
+from siafu.bench.paper.published import BACKENDS, TABLE_4
+from siafu.bench.paper.tasks import TaskSeconds
+
+
+def markdown(cells: Sequence[Cell], tasks: Sequence[TaskSeconds]) -> str:
+    """Everything, table by table."""
+    parts = ["### An epoch of every row", _epochs()]
+    for where in dict.fromkeys(cell.where for cell in cells):
+        parts += [f"### {where}", _cells([cell for cell in cells if cell.where == where])]
+    parts += ["### Figure 10", _tasks(tasks), summary(cells)]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(cells: Sequence[Cell]) -> str:
+    """How many are close, in a sentence."""
+    listed = [cell for cell in cells if cell.listed]
+    return (
+        f"Within {CLOSE:.0%}: {_share(listed)} of the ratios of Table 4, Figure 6 and Figure 8 from 4 to 16 servers; "
+        f"{_share(cells)} of all."
+    )
+
+
+def as_json(cells: Sequence[Cell], tasks: Sequence[TaskSeconds]) -> str:
+    """One line."""
+    rows = [asdict(cell) | {"ratio": cell.ratio, "close": cell.close} for cell in cells]
+    return json.dumps({"bench": "paper", "cells": rows, "tasks": [asdict(each) for each in tasks]})
+
+
+def _share(cells: Sequence[Cell]) -> str:
+    close = sum(cell.close for cell in cells)
+    return f"{close} of {len(cells)} ({close / len(cells):.0%})"
+
+
+def _epochs() -> str:
+    rows = []
+    for row in TABLE_4:
+        found = [run_of(row, backend) for backend in BACKENDS]
+        epochs = [
+            f"{row.seconds[backend] / each.seconds:.0f}"
+            for backend, each in zip(BACKENDS, found, strict=True)
+        ]
+        star = " *" if _is_calibrated(f"{row.model.upper()} {row.graph}") else ""
+        rows.append(
+            [
+                f"{row}{star}",
+                *(f"{each.seconds:.2f} s, {each.dollars:.4f} $" for each in found),
+                " / ".join(epochs),
+            ]
+        )
+    head = [
+        "row",
+        "Lambdas",
+        "CPU",
+        "GPU",
+        "epochs that the published times would be, if all three had as many",
+    ]
+    return _table(head, rows)
+
+
+def _cells(cells: Sequence[Cell]) -> str:
+    rows = [
+        [
+            f"{cell.row}{' *' if cell.where == 'Table 4' and _is_calibrated(cell.row) else ''}",
+            cell.what,
+            f"{cell.published:.2f}",
+            f"{cell.predicted:.2f}",
+            f"{cell.ratio:.2f}" if cell.close else f"**{cell.ratio:.2f}**",
+        ]
+        for cell in cells
+    ]
+    return _table(["row", "ratio", "published", "predicted", "predicted : published"], rows)
+
+
+def _is_calibrated(row: str) -> bool:
+    return row in CALIBRATED
+
+
+def _tasks(tasks: Sequence[TaskSeconds]) -> str:
+    rows = [
+        [each.task, each.backend.upper(), f"{each.published:.1f}", f"{each.predicted:.2f}"] for each in tasks
+    ]
+    return _table(["task", "on", "published s", "predicted s"], rows)
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
