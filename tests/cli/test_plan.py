@@ -44,6 +44,7 @@ def test_a_plan_as_json_has_every_offer(siafu: Siafu) -> None:
     )
     assert all(0 <= number < len(found["offers"]) for number in found["front"])
     assert found["calibration"]["own"] is False
+    assert found["this_machine"] is None
     assert found["simulations"] <= found["setups"] + 4
     assert {"reason", "about_lambdas", "commands", "naive", "lambdas", "prices"} <= set(found)
 
@@ -84,6 +85,13 @@ def test_what_cannot_be_planned_is_refused_in_one_line(
     siafu: Siafu, words: tuple[str, ...], options: dict[str, object], says: str
 ) -> None:
     assert says in siafu.refused("plan", *words, **options)
+
+
+def test_on_a_machine_that_was_measured_a_plan_says_what_it_would_take_there(siafu: Siafu) -> None:
+    reference().save(calibration.calibration_path())
+    ended = siafu("plan", *FEW, **SIZES, epochs=20)
+    assert "On this machine, with nothing rented: " in ended.out
+    assert "run 'siafu calibrate'" not in ended.out
 
 
 def test_siafu_plan_is_a_function() -> None:

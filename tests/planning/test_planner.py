@@ -139,6 +139,15 @@ def test_spot_machines_are_offered_where_their_price_is_known() -> None:
     assert plan.chosen.usd < small_plan().chosen.usd
 
 
+def test_the_machine_at_hand_takes_longer_with_more_epochs_and_nothing_where_it_is_too_small() -> None:
+    few, many = (small_plan(epochs=epochs).here for epochs in (20, 200))
+    assert few is not None
+    assert many is not None
+    assert few[0] == many[0]
+    assert few[1] < many[1]
+    assert paper_plan("friendster").here is None
+
+
 def test_fewest_servers_is_the_first_number_that_fits() -> None:
     estimates = Estimates(small_request(), reference(), BOOK)
     small = BOOK.instance("c5.2xlarge")

@@ -1,12 +1,15 @@
 """`siafu calibrate`: measure this machine, so that plans are made with its figures."""
 
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+_BUSY = 0.5  # of the cores
 
 
 def calibrate(
@@ -25,6 +28,11 @@ def calibrate(
     from siafu.planning.calibration import calibrate as measured
     from siafu.planning.calibration import calibration_path, describe
 
+    if (load := os.getloadavg()[0]) > _BUSY * (os.cpu_count() or 1):
+        print(
+            f"other work is going on here (load {load:.1f}): measure again when the machine is quiet",
+            file=sys.stderr,
+        )
     found = measured(lambda what: print(f"measuring {what}", file=sys.stderr, flush=True))
     path = out or calibration_path()
     found.save(path)

@@ -161,6 +161,8 @@ def _show(found: "Plan") -> None:
     print(f"choice: {words.reason(found)}")
     if (said := words.about_lambdas(found)) is not None:
         print(said)
+    if (here := words.on_this_machine(found)) is not None:
+        print(here)
     print()
     for command in words.commands(found):
         print(f"  {command}")
@@ -202,6 +204,9 @@ def _summary(found: "Plan") -> dict[str, Any]:
         "reason": words.reason(found),
         "about_lambdas": words.about_lambdas(found),
         "commands": words.commands(found),
+        "this_machine": None
+        if found.here is None
+        else {"seconds_per_epoch": found.here[0], "seconds": found.here[1]},
         "prices": found.book.name,
         "calibration": {"host": found.measured.host, "made": found.measured.made, "own": found.own},
         "setups": found.setups,

@@ -208,8 +208,8 @@ def _curve(found: dict[str, Any]) -> Curve:
 
 
 def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
-    """A dataclass from its fields: none missing, none too many."""
-    wanted = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    if wanted != set(values):
-        raise ValueError(f"{', '.join(sorted(wanted ^ set(values)))}: missing or too much")
+    """A dataclass from its fields: none missing that has no default, none too many."""
+    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    if strangers := set(values) - known:
+        raise ValueError(f"unknown: {', '.join(sorted(strangers))}")
     return kind(**values)

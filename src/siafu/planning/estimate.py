@@ -7,8 +7,9 @@ from siafu.cost.fleet import Fleet
 from siafu.cost.instances import Instance
 from siafu.cost.prices import PriceBook
 from siafu.cost.ratios import ratios
+from siafu.pipeline.ids import Mode
 from siafu.planning.calibration import Calibration
-from siafu.planning.machines import aws_lambda, machine_of, processor_of
+from siafu.planning.machines import aws_lambda, machine_of, processor_of, room_in
 from siafu.planning.offer import Bound, Offer, Setup
 from siafu.planning.request import Request
 from siafu.runtime.simulated.costs import LambdaKind, Machine, compute_seconds, task_seconds
@@ -68,7 +69,9 @@ class Estimates:
         """All cores, links and Lambdas busy all of the time."""
         fleet, epochs = setup.fleet, self.epochs(setup)
         epoch, lambda_seconds = self._epoch_at_least(setup)
-        seconds = self.start_seconds(fleet) + self._with_evaluations(epoch, epochs, fleet)
+        seconds = self.start_seconds(fleet) + self._with_evaluations(
+            epoch, epochs, self.machine(fleet.rental.instance)
+        )
         usd = self._usd_servers(fleet, seconds) + self._usd_lambdas(lambda_seconds * epochs, 0)
         return Bound(seconds, usd)
 
@@ -77,7 +80,9 @@ class Estimates:
         fleet, epochs = setup.fleet, self.epochs(setup)
         found = self.simulated(setup)
         start = self.start_seconds(fleet)
-        seconds = start + self._with_evaluations(found.seconds_per_epoch, epochs, fleet)
+        seconds = start + self._with_evaluations(
+            found.seconds_per_epoch, epochs, self.machine(fleet.rental.instance)
+        )
         share = epochs / _SIMULATED_EPOCHS
         billed = found.lambda_billed_seconds * share
         requests = math.ceil(found.lambda_invocations * share)
@@ -95,24 +100,40 @@ class Estimates:
             self._usd_lambdas(billed, requests),
         )
 
+    def here(self) -> tuple[float, float] | None:
+        """Seconds of an epoch and of the whole training on the machine that was measured; None: it does not fit."""
+        machine, epochs = self.measured.machine, self.request.epochs
+        if self.server_bytes(1) > room_in(machine.memory_bytes):
+            return None
+        epoch = self._simulate(machine, 1, "pipe", 0, None).seconds_per_epoch
+        return epoch, self.measured.start_seconds + self._with_evaluations(epoch, epochs, machine)
+
     def simulated(self, setup: Setup) -> Simulated:
         """Once for each setup; what a machine costs does not matter to it."""
         instance, servers = setup.fleet.rental.instance, setup.fleet.servers
         key = instance.name, servers, setup.mode, setup.lambda_count
         if key not in self._simulated:
-            self._simulated[key] = simulate(
-                self.request.shape,
-                self.workload,
-                self.machine(instance),
-                servers=servers,
-                mode=setup.mode,
-                lambdas=self._lambda_kind(setup),
-                lambda_count=setup.lambda_count,
-                epochs=_SIMULATED_EPOCHS,
-                most_servers=_SIMULATED_SERVERS,
-                most_intervals=_SIMULATED_INTERVALS,
+            kind = self._lambda_kind(setup)
+            self._simulated[key] = self._simulate(
+                self.machine(instance), servers, setup.mode, setup.lambda_count, kind
             )
         return self._simulated[key]
+
+    def _simulate(
+        self, machine: Machine, servers: int, mode: Mode, lambda_count: int, kind: LambdaKind | None
+    ) -> Simulated:
+        return simulate(
+            self.request.shape,
+            self.workload,
+            machine,
+            servers=servers,
+            mode=mode,
+            lambdas=kind,
+            lambda_count=lambda_count,
+            epochs=_SIMULATED_EPOCHS,
+            most_servers=_SIMULATED_SERVERS,
+            most_intervals=_SIMULATED_INTERVALS,
+        )
 
     def tensor_seconds(self, setup: Setup) -> tuple[float, float]:
         """What the tensor tasks of an epoch take cores of the servers, and threads of Lambdas."""
@@ -150,14 +171,12 @@ class Estimates:
         _, thread_seconds = self.tensor_seconds(setup)
         return max(epoch, thread_seconds / (fleet.servers * setup.lambda_count)), thread_seconds
 
-    def _with_evaluations(self, epoch: float, epochs: int, fleet: Fleet) -> float:
+    def _with_evaluations(self, epoch: float, epochs: int, machine: Machine) -> float:
         """An evaluation takes as much of an epoch as its work is of an epoch's."""
-        share = self._evaluation_share(fleet.rental.instance)
+        share = self._evaluation_share(machine)
         return epoch * (epochs + share * math.ceil(epochs / self.request.evaluate_every))
 
-    def _evaluation_share(self, instance: Instance) -> float:
-        machine = self.machine(instance)
-
+    def _evaluation_share(self, machine: Machine) -> float:
         def all_of(lane: str) -> float:
             return sum(
                 task_seconds(work, machine) for (of, _), work in self.workload.work.items() if of == lane

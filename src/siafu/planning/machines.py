@@ -50,7 +50,12 @@ def machine_of(instance: Instance, measured: Calibration, book: PriceBook) -> Ma
 
 def room_for_data(instance: Instance) -> float:
     """Bytes of an instance's memory that a graph server's data may take."""
-    return instance.memory_bytes * _FOR_DATA - _BASE_BYTES
+    return room_in(instance.memory_bytes)
+
+
+def room_in(memory_bytes: float) -> float:
+    """Of so much memory, what a graph server's data may take."""
+    return memory_bytes * _FOR_DATA - _BASE_BYTES
 
 
 def aws_lambda(measured: Calibration, count: int, memory_mb: int = LAMBDA_MB) -> LambdaKind:

@@ -36,6 +36,7 @@ class Plan:
     threads, lambdas: the chosen machines without Lambdas, and with as many as are worth most; None: Lambdas were not to be
               considered, or an account does not allow so many
     own:      whether it was made with figures of this machine
+    here:     seconds of an epoch and of the whole training on this machine; None: it was not measured, or has not the memory
     setups:   how many there were to choose from; simulations: how many were simulated
     complete: whether all that may be better was simulated; else the most promising
     """
@@ -48,6 +49,7 @@ class Plan:
     lambdas: Offer | None
     measured: Calibration
     own: bool
+    here: tuple[float, float] | None
     book: PriceBook
     estimates: Estimates = field(repr=False)
     setups: int
@@ -93,6 +95,7 @@ def make_plan(
         lambdas,
         measured,
         own,
+        estimates.here() if own else None,
         book,
         estimates,
         len(setups),

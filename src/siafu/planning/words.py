@@ -108,6 +108,14 @@ def commands(plan: Plan) -> list[str]:
     return [shlex.join(up), train]
 
 
+def on_this_machine(plan: Plan) -> str | None:
+    """What it would take without renting anything; None: that is not known, or it does not fit."""
+    if plan.here is None:
+        return None
+    epoch, total = plan.here
+    return f"On this machine, with nothing rented: {duration(epoch)} an epoch, {duration(total)} in all."
+
+
 def basis(plan: Plan) -> Iterator[str]:
     """What the figures rest on."""
     yield (
