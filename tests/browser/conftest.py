@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 _FLAGS = [
     "--no-sandbox",
@@ -16,7 +16,10 @@ _FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-_SECONDS = 20
+_SECONDS = 60  # that a busy machine may take; nothing waits longer than it has to
+
+
+expect.set_options(timeout=1000 * _SECONDS)
 
 
 def chromium() -> str | None:

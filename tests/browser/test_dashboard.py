@@ -15,7 +15,8 @@ from siafu.errors import Interrupted
 from tests.browser.gated import training
 from tests.dashboard.runs import add_epochs, epoch, make_run
 from tests.dashboard.served import served
-from tests.sessions import FOREVER
+from tests.sessions import FOREVER, gcn
+from tests.toys import toy_graph
 
 HOSTILE = [
     "<script>document.title = 'taken'</script>",
@@ -190,3 +191,18 @@ def test_the_token_opens_the_page_and_leaves_its_address(page: Page, tmp_path: P
         page.goto(f"{at.url}/?token=a%20token%20of%20some%20length")
         expect(page.get_by_role("link", name="mine")).to_be_visible()
         assert "token" not in page.url
+
+
+def test_what_ran_where_is_shown_when_asked_for(page: Page, tmp_path: Path) -> None:
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=4, out=tmp_path / "traced")
+    make_run(tmp_path / "untraced")
+    with served(tmp_path) as at:
+        page.goto(at.url)
+        page.get_by_role("link", name="untraced").click()
+        expect(page.get_by_role("button", name="Show what ran where")).to_be_enabled()
+        page.goto(at.url)
+        page.get_by_role("link", name="traced", exact=True).click()
+        page.get_by_role("button", name="Show what ran where").click()
+        expect(page.locator("canvas.gantt")).to_be_visible()
+        refuse_barriers(page)

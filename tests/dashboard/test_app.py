@@ -1,9 +1,12 @@
 """The dashboard over HTTP, really served."""
 
 import json
+import os
 import re
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -310,3 +313,49 @@ def test_a_page_that_is_closed_frees_its_stream(tmp_path: Path) -> None:
                 number += 1
                 add_epochs(tmp_path / "one", epoch(number))
                 next(coming)
+
+
+def test_a_trace_is_shown_as_the_report_shows_it(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one")
+    span = {"name": "train T0", "cat": "train", "ph": "X", "ts": 1.0, "dur": 2.0, "pid": 1, "tid": 0}
+    (run / "trace.json").write_text(
+        "[\n" + json.dumps({**span, "args": {"epoch": 1, "interval": 0}}) + ',\n{"cut o'
+    )
+    with served(tmp_path) as at:
+        shown = get(f"{at.url}/api/runs/{ids(at)['one']}/trace").json()
+    assert shown["kinds"] == ["train T0"]
+    assert shown["epochs"][0]["spans"] == [[0, 0, 0.0, 2.0, 0, 0]]
+
+
+def test_a_trace_that_is_missing_elsewhere_or_no_file_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("[\n")
+    (make_run(tmp_path / "runs" / "link") / "trace.json").symlink_to(tmp_path / "secret")
+    os.mkfifo(make_run(tmp_path / "runs" / "pipe") / "trace.json")
+    make_run(tmp_path / "runs" / "none")
+    with served(tmp_path / "runs") as at:
+        for run_id in ids(at).values():
+            assert get(f"{at.url}/api/runs/{run_id}/trace").status_code == 404
+
+
+def test_the_report_is_a_file_to_keep_not_a_page_of_ours(tmp_path: Path) -> None:
+    make_run(tmp_path / HOSTILE.replace("/", ""))
+    with served(tmp_path) as at:
+        (run_id,) = ids(at).values()
+        answer = get(f"{at.url}/runs/{run_id}/report.html")
+    assert answer.status_code == 200
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    assert "<img src=x" not in answer.text
+
+
+def test_a_report_of_a_broken_run_says_what_is_wrong(tmp_path: Path) -> None:
+    (make_run(tmp_path / "one") / "config.json").write_text("{")
+    with served(tmp_path) as at:
+        answer = get(f"{at.url}/runs/{ids(at)['one']}/report.html")
+    assert answer.status_code == 409
+    assert "config.json" in answer.text
+
+
+def test_a_dashboard_needs_no_pytorch() -> None:
+    loaded = "import sys, siafu.dashboard.server; assert not {'torch', 'numba'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", loaded], check=True)

@@ -48,7 +48,8 @@ def facts(items: Iterable[tuple[str, object]]) -> Html:
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
     """The first column names the row; cells that are Html stay as they are."""
-    heads = "".join(f'<th scope="col">{text(each)}</th>' for each in head)
+    # A column without a name has no header: an empty one is read out as nothing.
+    heads = "".join(f'<th scope="col">{text(each)}</th>' if each else "<td></td>" for each in head)
     lines = []
     for first, *others in rows:
         cells = "".join(f"<td>{each if isinstance(each, Cell) else text(each)}</td>" for each in others)
