@@ -80,7 +80,7 @@ def test_training_a_store_just_works(siafu: Siafu, store: Path, tmp_path: Path) 
     assert f"siafu evaluate runs/{run.name}" in ended.err
     assert f"siafu predict runs/{run.name}" in ended.err
     expected = {"checkpoint.safetensors", "config.json", "metrics.jsonl", "model.safetensors", "summary.json"}
-    assert {entry.name for entry in run.iterdir()} == expected | {"trace.json"}
+    assert {entry.name for entry in run.iterdir()} == expected | {"facts.json", "trace.json"}
 
 
 def test_json_is_the_last_line_and_has_what_was_promised(siafu: Siafu, store: Path) -> None:
@@ -311,3 +311,10 @@ def test_a_run_on_an_unknown_instance_is_refused_before_it_starts(siafu: Siafu, 
     said = siafu.refused("train", store, epochs=2, out="run", instance="c7g.3xlarge")
     assert "c7g.2xlarge" in said
     assert not Path("run").exists()
+
+
+def test_a_quiet_run_says_nothing_but_what_was_asked_for(siafu: Siafu, store: Path) -> None:
+    ended = siafu("train", store, epochs=2, out="run", quiet=True, json=True)
+    assert ended.err == ""
+    assert ended.json()["epochs"] == 2
+    assert "holds a finished run" in siafu.refused("train", store, epochs=2, out="run", quiet=True)

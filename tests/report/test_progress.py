@@ -55,3 +55,35 @@ def test_on_a_terminal_one_line_is_redrawn_without_colours_if_asked(
 )
 def test_times_read_well(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def busy(epoch: int) -> EpochMetrics:
+    """Of a run with Lambdas, out of step."""
+    did = {"count": 8, "latency_ms": {"p50": 12.5}}
+    return EpochMetrics(
+        epoch, 0.25, 0.1, 0.75, 0.5, 0.625, 0.01, 0.02, 1.0, {}, {"0": 3, "1": 1}, 0, did, 0.5
+    )
+
+
+def test_staleness_lambdas_and_dollars_are_told_where_there_are_any(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ProgressLine(2) as progress:
+        progress.priced(lambda share: f"$1 of ${1 / share:.0f}")
+        progress.epoch_ended(busy(1))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("30.0 ms  staleness up to 1  8 Lambdas, 12.5 ms a task  $1 of $2")
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_time_left_and_every_split(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with ProgressLine(12) as progress:
+        for epoch in (1, 2):
+            progress.epoch_ended(busy(epoch))
+    shown = capsys.readouterr().err
+    for said in ("2/12", "30.0 ms an epoch, 300.0 ms left", "test 62.50 %", "training 75.00 %", "8 Lambdas"):
+        assert said in shown

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from siafu.cli import recipe as options_of
+from siafu.cli.outcome import report_many, report_one, scores
 from siafu.cli.recipe import Recipe, describe_graph
+from siafu.cli.voice import Voice
 from siafu.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
@@ -203,6 +205,7 @@ def train(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Say also why the model is run as it is.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what is wrong.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object as the last line of stdout.")
     ] = False,
@@ -234,7 +237,8 @@ def train(
     from siafu.graph.store import is_store
 
     graph = siafu.load(dataset)
-    _say(describe_graph(graph))
+    voice = Voice(quiet, verbose)
+    voice.say(describe_graph(graph))
     directory = out or _new_directory(Path("runs"), f"{graph.name}-{model}")
     options = {
         "epochs": epochs,
@@ -268,13 +272,13 @@ def train(
     }
     try:
         if runs == 1:
-            run = _train_once(graph, recipe, directory, seed, options, resume=resume, verbose=verbose)
+            run = _train_once(graph, recipe, directory, seed, options, resume=resume, voice=voice)
             summary = run.summary()
-            _report_one(summary)
+            report_one(summary, voice.say)
         else:
             seeds = range(seed, seed + runs)
-            summary = _train_often(graph, recipe, directory, seeds, options, resume=resume, verbose=verbose)
-            _report_many(summary, directory)
+            summary = _train_often(graph, recipe, directory, seeds, options, resume=resume, voice=voice)
+            report_many(summary, directory, voice.say)
     except Interrupted as stopped:
         raise Interrupted(f"{stopped}: {_command_to_resume(directory)}", stopped.signal) from None
     if as_json:
@@ -310,20 +314,19 @@ def _train_once(
     options: dict[str, Any],
     *,
     resume: bool,
-    verbose: bool,
+    voice: Voice,
 ) -> "Run":
     import siafu
-    from siafu.report.progress import ProgressLine
     from siafu.report.score import Target
 
     metric = Target.of(graph).metric
     model = recipe.build(graph, seed=seed)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    _say(
+    voice.say(
         f"{recipe.name}: {recipe.arguments['num_layers']} layers, {recipe.arguments['hidden_channels']} wide, "
         f"{parameters:,} parameters; up to {options['epochs']} epochs, lr {options['lr']:g}, seed {seed}"
     )
-    with ProgressLine(options["epochs"], metric=metric, verbose=verbose) as progress:
+    with voice.progress(options["epochs"], metric) as progress:
         return siafu.train(
             graph, model, seed=seed, out=directory, resume=resume, progress=progress, **options
         )
@@ -337,7 +340,7 @@ def _train_often(
     options: dict[str, Any],
     *,
     resume: bool,
-    verbose: bool,
+    voice: Voice,
 ) -> dict[str, Any]:
     from siafu.report.run_directory import RunDirectory, write_json
 
@@ -345,8 +348,8 @@ def _train_often(
     for seed in seeds:
         path = directory / f"seed-{seed}"
         begun = resume and RunDirectory(path).exists
-        summary = _train_once(graph, recipe, path, seed, options, resume=begun, verbose=verbose).summary()
-        _say(f"seed {seed}: {_scores(summary)}")
+        summary = _train_once(graph, recipe, path, seed, options, resume=begun, voice=voice).summary()
+        voice.say(f"seed {seed}: {scores(summary)}")
         summaries.append(summary)
     together = {
         "dataset": summaries[0]["dataset"],
@@ -373,49 +376,6 @@ def _mean_and_deviation(summaries: list[dict[str, Any]], field: str) -> dict[str
     return {field: statistics.mean(values), f"{field}_std": statistics.stdev(values)}
 
 
-def _report_one(summary: dict[str, Any]) -> None:
-    from siafu.cost import elsewhere, run_prices
-    from siafu.cost.bill import bill
-    from siafu.report.progress import duration
-
-    path = shlex.quote(summary["path"])
-    _say(
-        f"{_scores(summary)}; best epoch {summary['best_epoch']} of {summary['epochs']}, "
-        f"{duration(summary['seconds_total'])}, {duration(summary['seconds_per_epoch'])} an epoch"
-    )
-    cost = summary["cost"]
-    paid = cost is not None and cost["lambda_compute_usd"] > 0
-    if cost is not None:
-        _say(run_prices.told(cost, duration(summary["seconds_total"])))
-        _say(elsewhere.told(cost["alternatives"]))
-    if summary["lambda"]["invocations"]:
-        _say(bill(summary["lambda"], paid=paid))
-    _say(f"saved in {path}")
-    _say(f"next: siafu evaluate {path}")
-    _say(f"      siafu predict {path} -o predictions.csv")
-
-
-def _report_many(summary: dict[str, Any], directory: Path) -> None:
-    metric = summary["metric"].replace("_", "-")
-    for split in ("test", "val", "train"):
-        mean, deviation = summary[f"{split}_accuracy"], summary[f"{split}_accuracy_std"]
-        if mean is not None:
-            _say(
-                f"{split} {metric} {100 * mean:.2f} ± {100 * deviation:.2f} % over {len(summary['seeds'])} seeds"
-            )
-    _say(f"saved in {shlex.quote(str(directory))}")
-
-
-def _scores(summary: dict[str, Any]) -> str:
-    metric = summary["metric"].replace("_", "-")
-    parts = [
-        f"{split} {100 * summary[f'{split}_accuracy']:.2f} %"
-        for split in ("test", "val", "train")
-        if summary[f"{split}_accuracy"] is not None
-    ]
-    return f"{metric}: {', '.join(parts)}"
-
-
 def _new_directory(parent: Path, stem: str) -> Path:
     """A name that no run has yet."""
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in stem)
@@ -432,7 +392,3 @@ def _command_to_resume(directory: Path) -> str:
     if not any(word == "--out" or word.startswith("--out=") for word in given):
         given += ["--out", str(directory)]
     return shlex.join(["siafu", *given, "--resume"])
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -1,19 +1,23 @@
-"""Showing a run while it lasts: one line that redraws itself on a terminal, plain lines elsewhere."""
+"""Showing a run while it lasts: a few lines that redraw themselves on a terminal, plain ones elsewhere."""
 
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from siafu.report.metrics import EpochMetrics
 
 _PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
+_RECENT = 0.2  # what the latest epoch counts for in the time that epochs are said to take
 
 
 class Progress:
@@ -50,6 +54,8 @@ class ProgressLine(Progress):
         self._metric = metric.replace("_", "-")
         self._told = time.monotonic()
         self._best = 0.0
+        self._pace: float | None = None
+        self._lead = 0
         self._price: Callable[[float], str] | None = None
         self._live = None
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
@@ -64,8 +70,10 @@ class ProgressLine(Progress):
 
     def epoch_ended(self, metrics: EpochMetrics) -> None:
         self._best = max(self._best, metrics.val_accuracy or 0.0)
+        self._lead = max([self._lead, *map(int, metrics.staleness or ())])
+        self._note_pace(metrics)
         if self._live is not None:
-            self._live.update(self._line(metrics))
+            self._live.update(self._block(metrics))
             return
         now = time.monotonic()
         if metrics.epoch == 1 or now - self._told >= _PLAIN_SECONDS:
@@ -98,20 +106,68 @@ class ProgressLine(Progress):
         if self._live is not None:
             self._live.stop()
 
+    def _note_pace(self, metrics: EpochMetrics) -> None:
+        spent = metrics.seconds + (metrics.evaluate_seconds or 0.0)
+        # The first epoch compiles and warms up: the second is the first that says how it will go on.
+        usual = None if metrics.epoch <= 2 else self._pace
+        self._pace = spent if usual is None else (1 - _RECENT) * usual + _RECENT * spent
+
     def _line(self, metrics: EpochMetrics) -> Text:
+        """All in one line."""
         line = Text("epoch ", no_wrap=True, overflow="ellipsis")
         line.append(f"{metrics.epoch}/{self._epochs}", style="bold")
-        line.append(f"  loss {metrics.train_loss:.4f}")
+        line.append("  ").append_text(self._learnt(metrics))
+        spent = metrics.seconds + (metrics.evaluate_seconds or 0.0)
+        line.append(f"  {duration(spent)}", style="dim")
+        for part in self._done(metrics):
+            line.append(f"  {part}", style="dim")
+        return line
+
+    def _block(self, metrics: EpochMetrics) -> Group:
+        """A bar and the time left, what was learnt, what was done and what it costs."""
+        pace = self._pace or 0.0
+        left = max(0, self._epochs - metrics.epoch) * pace
+        bar = Table.grid(padding=(0, 1), expand=True)
+        bar.add_column(no_wrap=True)
+        bar.add_column(ratio=1)
+        bar.add_column(no_wrap=True)
+        bar.add_row(
+            Text.assemble("epoch ", (f"{metrics.epoch}/{self._epochs}", "bold")),
+            ProgressBar(total=self._epochs, completed=metrics.epoch),
+            Text(f"{duration(pace)} an epoch, {duration(left)} left", style="dim"),
+        )
+        learnt = self._learnt(metrics)
+        for split, score in (("training", metrics.train_accuracy), ("test", metrics.test_accuracy)):
+            if metrics.val_accuracy is not None and score is not None:
+                learnt.append(f"  {split} {100 * score:.2f} %", style="dim")
+        done = Text("  ".join(self._done(metrics)), style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(bar, learnt, *([done] if done.plain else []))
+
+    def _learnt(self, metrics: EpochMetrics) -> Text:
+        line = Text(f"loss {metrics.train_loss:.4f}", no_wrap=True, overflow="ellipsis")
         if metrics.val_accuracy is not None:
             line.append(f"  validation {self._metric} {100 * metrics.val_accuracy:.2f} %", style="green")
             line.append(f" (best {100 * self._best:.2f} %)")
         elif metrics.train_accuracy is not None:
             line.append(f"  training {self._metric} {100 * metrics.train_accuracy:.2f} %", style="green")
-        spent = metrics.seconds + (metrics.evaluate_seconds or 0.0)
-        line.append(f"  {duration(spent)}", style="dim")
-        if self._price is not None:
-            line.append(f"  {self._price(metrics.epoch / max(self._epochs, metrics.epoch))}", style="dim")
         return line
+
+    def _done(self, metrics: EpochMetrics) -> list[str]:
+        """Staleness, Lambdas and dollars, where there are any."""
+        found = []
+        if self._lead:
+            found.append(f"staleness up to {self._lead}")
+        if metrics.lambdas is not None:
+            found.append(_lambdas(metrics.lambdas))
+        if self._price is not None:
+            found.append(self._price(metrics.epoch / max(self._epochs, metrics.epoch)))
+        return found
+
+
+def _lambdas(did: Mapping[str, Any]) -> str:
+    many = "1 Lambda" if did["count"] == 1 else f"{did['count']:,} Lambdas"
+    latency = did["latency_ms"].get("p50")
+    return many if latency is None else f"{many}, {duration(latency / 1000)} a task"
 
 
 def duration(seconds: float) -> str:

@@ -1,0 +1,53 @@
+"""What came of a training, in words."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def report_one(summary: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Scores, times, dollars, and what to do next."""
+    from siafu.cost import elsewhere, run_prices
+    from siafu.cost.bill import bill
+    from siafu.report.progress import duration
+
+    path = shlex.quote(summary["path"])
+    say(
+        f"{scores(summary)}; best epoch {summary['best_epoch']} of {summary['epochs']}, "
+        f"{duration(summary['seconds_total'])}, {duration(summary['seconds_per_epoch'])} an epoch"
+    )
+    cost = summary["cost"]
+    paid = cost is not None and cost["lambda_compute_usd"] > 0
+    if cost is not None:
+        say(run_prices.told(cost, duration(summary["seconds_total"])))
+        say(elsewhere.told(cost["alternatives"]))
+    if summary["lambda"]["invocations"]:
+        say(bill(summary["lambda"], paid=paid))
+    say(f"saved in {path}")
+    say(f"next: siafu evaluate {path}")
+    say(f"      siafu predict {path} -o predictions.csv")
+    say(f"      siafu report {path}")
+
+
+def report_many(summary: dict[str, Any], directory: Path, say: Callable[[str], None]) -> None:
+    """Mean and deviation over seeds."""
+    metric = summary["metric"].replace("_", "-")
+    for split in ("test", "val", "train"):
+        mean, deviation = summary[f"{split}_accuracy"], summary[f"{split}_accuracy_std"]
+        if mean is not None:
+            say(
+                f"{split} {metric} {100 * mean:.2f} ± {100 * deviation:.2f} % over {len(summary['seeds'])} seeds"
+            )
+    say(f"saved in {shlex.quote(str(directory))}")
+
+
+def scores(summary: dict[str, Any]) -> str:
+    """How good it is on each split."""
+    metric = summary["metric"].replace("_", "-")
+    parts = [
+        f"{split} {100 * summary[f'{split}_accuracy']:.2f} %"
+        for split in ("test", "val", "train")
+        if summary[f"{split}_accuracy"] is not None
+    ]
+    return f"{metric}: {', '.join(parts)}"
