@@ -92,7 +92,7 @@ class Lane:
     ) -> None:
         self.program, self.bounds, self.gathers = program, bounds, gathers
         self._vertices, self.constants = vertices, constants
-        self._rows = [IntervalRows(last - first) for first, last in bounds]
+        self.begin_anew()
         self._runners = [PhaseRunner(phase, training=training) for phase in program.phases]
         self._lasting = self._lasting_rows()
         self._itemsize = max(4, *(each.element_size() for each in constants.values()))
@@ -109,6 +109,10 @@ class Lane:
         shapes = [self.program.shapes[name] for name in self._lasting]
         shapes += [shape for run in self._runners for shape in run.kept_shapes]
         return tables + len(self._vertices) * self._itemsize * sum(math.prod(shape) for shape in shapes)
+
+    def begin_anew(self) -> None:
+        """Forget what tasks have left for others: gradients of a pass that was broken off would be added to the next's."""
+        self._rows = [IntervalRows(last - first) for first, last in self.bounds]
 
     def forward(self, phase: int, interval: int, weights: Weights, key: Tensor) -> Done:
         """A tensor phase that is not the last: rows come in, rows go out along the edges."""

@@ -88,8 +88,7 @@ class GraphWorker:
         self.server, self.lanes = server, lanes
         self._first_interval, self._bounds, self._groups, self._seed = first_interval, bounds, groups, seed
         self._remote = {name: RemotePhases(lane) for name, lane in lanes.items()}
-        # Gradients of parameters that a later stage gives the rest of.
-        self._partial: list[dict[str, Tensor]] = [{} for _ in bounds]
+        self.begin_anew()
 
     @property
     def activation_bytes(self) -> int:
@@ -101,6 +100,13 @@ class GraphWorker:
         """Memory for rows that never change; lanes share what is equal."""
         found = {id(each): each for lane in self.lanes.values() for each in lane.constants.values()}
         return sum(each.nbytes for each in found.values())
+
+    def begin_anew(self) -> None:
+        """Forget what tasks have left for others: the run goes back to its beginning, or to a checkpoint. None may run."""
+        # Gradients of parameters that a later stage gives the rest of.
+        self._partial: list[dict[str, Tensor]] = [{} for _ in self._bounds]
+        for lane in self.lanes.values():
+            lane.begin_anew()
 
     def run(self, task: Task, weights: Weights) -> Result:
         """Run a task; what it gives besides rows."""

@@ -75,6 +75,7 @@ def machines(count: int) -> Iterator[tuple[str, list[Place]]]:
 
 
 def _plug_in(place: Place, switch: str) -> None:
+    here = f"{place.address.rpartition('.')[0]}.1"
     _ip("netns", "add", place.namespace)
     _ip("link", "add", place.cable, "type", "veth", "peer", "name", "eth0", "netns", place.namespace)
     _ip("link", "set", place.cable, "master", switch, "up")
@@ -82,6 +83,7 @@ def _plug_in(place: Place, switch: str) -> None:
         ["addr", "add", f"{place.address}/24", "dev", "eth0"],
         ["link", "set", "eth0", "up"],
         ["link", "set", "lo", "up"],
+        ["route", "add", "default", "via", here],
     ):
         _ip("-n", place.namespace, *what)
 

@@ -19,7 +19,7 @@ import siafu
 from siafu.graph import Graph
 from siafu.report.metrics import EpochMetrics
 from tests.runtime.cluster.cases import case
-from tests.runtime.cluster.driver import ALONE_AFTER, LAYOUT, Crews
+from tests.runtime.cluster.driver import LAYOUT, Crews
 from tests.sessions import StopAt, epochs_in, losses, same_weights, stopped
 
 LONG = 120.0
@@ -110,9 +110,7 @@ def test_when_its_driver_is_killed_servers_end_and_the_run_goes_on_bit_for_bit(
         assert len(servers) == 4
         wait_until((out / "checkpoint.safetensors").exists)
         driver.kill()
-    killed = time.monotonic()
     wait_until(lambda: not any(map(is_there, servers)))
-    assert time.monotonic() - killed < ALONE_AFTER + 20
     epochs = len(epochs_in(out)) + 5
     resumed = siafu.train(graph, model(), epochs=epochs, out=out, resume=True, **LAYOUT)
     straight = undisturbed(graph, epochs)

@@ -182,6 +182,7 @@ class GraphHost(Host):
         if self._lambdas is not None:
             self._lambdas.abandon()
             self._pool.abandon()  # of what came back until then
+        self._worker.begin_anew()
         with self._lock:
             self._server.counts = Counts()
             self._bytes_scattered = 0

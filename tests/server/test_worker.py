@@ -1,0 +1,48 @@
+"""A graph server's rows when a run is broken off and begins anew."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from siafu import nn
+from siafu.pipeline.ids import Epoch, IntervalId
+from siafu.pipeline.task import Task
+from siafu.placement import choose_partition
+from siafu.server.assembly import assemble
+from siafu.server.plan import Plan, model_input
+from siafu.server.worker import GraphWorker
+from tests.training_runs import options, tangled_graph
+
+MODELS = {"gcn": nn.GCN, "gat": nn.GAT, "sage": nn.GraphSAGE, "gin": nn.GIN}
+INTERVALS = 2
+
+
+def plan_of(name: str) -> Plan:
+    torch.manual_seed(0)
+    graph = tangled_graph()
+    model = MODELS[name](graph.num_features, 4, 3, graph.num_classes, 0.5).double()
+    return Plan.of(graph, model, options(intervals=INTERVALS), choose_partition(graph, 1, "contiguous"))
+
+
+def run_epoch(plan: Plan, worker: GraphWorker, stages: int | None = None) -> list[Tensor]:
+    """The gradients of one epoch, interval by interval; of its first `stages` only, if that is given."""
+    found = []
+    for stage in list(plan.training.stages)[:stages]:
+        for interval in range(INTERVALS):
+            done = worker.run(Task("train", Epoch(0), stage, IntervalId(interval)), plan.weights)
+            found += [each for group in done.gradients.values() for _, each in sorted(group.items())]
+    return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_whatever_was_broken_off_the_next_pass_gives_the_same_gradients(name: str) -> None:
+    plan = plan_of(name)
+    x = model_input(plan.graph, normalize=False).to(plan.dtype)
+    (worker,) = assemble(plan.blueprint(), x, plan.weights).workers
+    straight = run_epoch(plan, worker)
+    assert straight
+    for stages in range(1, len(plan.training.stages)):
+        run_epoch(plan, worker, stages)
+        worker.begin_anew()
+        again = run_epoch(plan, worker)
+        assert all(torch.equal(one, other) for one, other in zip(straight, again, strict=True)), stages
