@@ -78,6 +78,13 @@ def test_only_machines_with_room_for_its_memory_are_alternatives() -> None:
     assert {each["instance"] for each in found} <= {"r5.2xlarge", None}
 
 
+def test_a_run_that_no_other_machine_holds_is_told_so() -> None:
+    spent = Spent(100, 8, 1, 0, 0, held_bytes=1 << 50)
+    assert elsewhere.told(elsewhere.elsewhere(spent, SKYLAKE, BOOK, skip="none")).startswith(
+        "no other machine"
+    )
+
+
 def test_alternatives_are_told_in_a_line() -> None:
     spent = Spent(100, 8, 1, gathers=500, tensors=300, held_bytes=2**30)
     said = elsewhere.told(elsewhere.elsewhere(spent, SKYLAKE, BOOK, skip="c5.2xlarge"))

@@ -1,22 +1,18 @@
 """Measuring this machine, and keeping what was found."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from siafu.cost.prices import price_book
 from siafu.errors import BadInput
 from siafu.planning import calibration, probes, task_probes
 from siafu.planning.calibration import Calibration
-from siafu.planning.probes import Cores
-
-
-@pytest.fixture
-def cores() -> Iterator[Cores]:
-    with probes.all_cores() as found:
-        yield found
+from siafu.planning.planner import make_plan
+from tests.planning.plans import small_request
 
 
 @pytest.fixture
@@ -75,21 +71,9 @@ def test_a_calibration_that_is_not_there_is_refused(tmp_path: Path) -> None:
         Calibration.read(tmp_path / "none.json")
 
 
-def test_every_rate_of_a_core_is_above_nothing(cores: Cores) -> None:
-    found = probes.core_rates(cores)
-    assert all(rate > 0 for _, rate in found.products.points)
-    assert min(found.stream, found.draws, found.call_seconds, found.functions, found.memory) > 0
-
-
-def test_rows_from_memory_take_longer_than_rows_from_a_cache(cores: Cores) -> None:
-    # Wide apart: 1 MiB is a core's own cache, 512 MiB is beyond every cache.
-    near, far = (probes._sparse(cores, 256, table) for table in (1 << 20, 1 << 29))
-    assert near < far
-
-
-def test_a_message_arrives_and_more_bytes_take_longer() -> None:
+def test_a_message_arrives_and_so_do_many_bytes() -> None:
     latency, bytes_s = task_probes.loopback()
-    assert 0 < latency < 1
+    assert latency > 0
     assert bytes_s > 0
 
 
@@ -98,6 +82,41 @@ def test_a_training_of_next_to_nothing_counts_its_tasks() -> None:
     assert found.tensor_tasks == 64 * 3  # T1, the last with its loss, T1's gradient; T0 is folded
     assert found.graph_tasks == 64 * 2
     assert found.lambda_bytes == 0
+
+
+@pytest.mark.slow
+def test_a_machine_is_measured_whole_and_plans_can_be_made_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, few in (
+        ("PRODUCT_WIDTHS", (8, 64)),
+        ("ROW_BYTES", (64, 256)),
+        ("TABLE_BYTES", (1 << 16, 1 << 20)),
+    ):
+        monkeypatch.setattr(probes, name, few)
+    for name, less in (
+        ("_INTERVALS", 4),
+        ("_EPOCHS", 4),
+        ("_COLD", 1),
+        ("_WARM", 1),
+        ("_STARTS", 1),
+        ("_NUMPY_SECONDS", 0.01),
+        ("_MANY", 64),
+    ):
+        monkeypatch.setattr(task_probes, name, less)
+    stages: list[str] = []
+    found = calibration.calibrate(stages.append)
+    assert len(stages) >= 5
+    assert found.machine.cores >= 1
+    assert found.start_seconds > 0
+    assert min(found.local_lambda.cold_start_s, found.local_lambda.invoke_s) > 0
+    core = found.machine.core
+    assert min(core.stream, core.draws, core.call_seconds, core.functions, core.memory) > 0
+    assert found.local_lambda.server_bytes_s > 0
+    found.save(tmp_path / "here.json")
+    assert Calibration.read(tmp_path / "here.json") == found
+    plan = make_plan(small_request(), prices=price_book(), measured=found)
+    assert plan.here is not None
 
 
 def test_what_was_found_is_told_in_lines() -> None:

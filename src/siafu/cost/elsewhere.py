@@ -60,7 +60,9 @@ def elsewhere(spent: Spent, here: Processor | None, book: PriceBook, skip: str) 
 
 
 def told(alternatives: list[Mapping[str, Any]]) -> str:
-    """In a line for people; "": there are none."""
+    """In a line for people."""
+    if not alternatives:
+        return "no other machine of the price book would hold this run"
     machines = [
         f"{each['machines']} × {each['instance']}{':spot' if each['spot'] else ''} {each['seconds']:,.3g} s, {dollars(each['usd'])}"
         for each in alternatives
