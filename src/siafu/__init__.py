@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from siafu.graph import Graph as Graph
     from siafu.graph.datasets import load as load
     from siafu.planning.plan import plan as plan
+    from siafu.report.frames import read_metrics as read_metrics
     from siafu.training import Run as Run
     from siafu.training import train as train
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
-__all__ = ["Graph", "Run", "SiafuError", "load", "nn", "plan", "train"]
+__all__ = ["Graph", "Run", "SiafuError", "load", "nn", "plan", "read_metrics", "train"]
 
 _HOMES = {
     "Graph": "siafu.graph",
@@ -30,6 +31,7 @@ _HOMES = {
     "load": "siafu.graph.datasets",
     "nn": "siafu.nn",
     "plan": "siafu.planning.plan",
+    "read_metrics": "siafu.report.frames",
     "train": "siafu.training",
 }
 

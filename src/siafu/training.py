@@ -30,12 +30,15 @@ from siafu.report.checkpoint import load_tensors, save_tensors
 from siafu.report.journal import Journal
 from siafu.report.machine import architecture, memory_bytes, peak_rss_bytes
 from siafu.report.metrics import EpochMetrics, best_epoch, read_metrics
+from siafu.report.plot import Plot, plot_history
 from siafu.report.progress import Progress
+from siafu.report.run_card import run_card
 from siafu.report.run_cost import RunCost
 from siafu.report.run_directory import RunDirectory
 from siafu.report.sampling import Sampling, TraceMode, trace_mode
 from siafu.report.score import Target, classes, probabilities
 from siafu.report.signals import StopRequest
+from siafu.report.tensorboard import TensorBoardLog
 from siafu.report.trace_file import TraceFile
 from siafu.runtime.happenings import Rewound
 from siafu.server.plan import model_input, rows_of
@@ -111,6 +114,7 @@ def train(
     overwrite: bool = False,
     checkpoint_every: float = 10.0,
     trace: str = "sampled",
+    tensorboard: bool = False,
     dataset: str | None = None,
     instance: str | None = None,
     prices: str | Path | None = None,
@@ -153,6 +157,7 @@ def train(
     checkpoint_every:   seconds from one checkpoint to the next; 0: after every epoch
     trace:              which epochs `out` gets a trace of: "sampled", the first few, some more and the last; "full", all
                         that fit; "off", none
+    tensorboard:        write metrics for TensorBoard, too, in `out`/tensorboard
     dataset:            what `siafu.load` takes to get `graph` again, kept for `siafu evaluate` and `predict`; None:
                         what it was loaded from
     instance:           what it runs on, so that its cost is known: "c5.2xlarge", or "c5.2xlarge:spot"; None: it is told what it
@@ -199,6 +204,10 @@ def train(
     if not checkpoint_every >= 0:
         raise BadInput(f"checkpoint_every is {checkpoint_every}: give seconds, from 0 up")
     tracing = trace_mode(trace)
+    if tensorboard and path is None:
+        raise BadInput(
+            "TensorBoard's files go into the run's directory: name one (out, on the command line --out)"
+        )
     listener = progress or Progress()
     given = choose_partition(graph, servers, partition)
     platform = _platform(lambdas)
@@ -221,14 +230,17 @@ def train(
     config = _config(graph, model, trainer, dataset)
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
+    log = TensorBoardLog(path / "tensorboard", listener) if tensorboard else None
     config["graph"]["fingerprint"] = fingerprint(graph)
     if resume:
         directory = RunDirectory.resume(path, config)
     else:
         directory = RunDirectory.start(path, config, overwrite=overwrite)
     try:
-        return _saved(trainer, config, listener, directory, checkpoint_every, tracing, run_prices)
+        return _saved(trainer, config, log or listener, directory, checkpoint_every, tracing, run_prices)
     finally:
+        if log is not None:
+            log.close()
         directory.close()
 
 
@@ -260,6 +272,13 @@ class Run:
         found = scores["test_accuracy"] if scores["test_accuracy"] is not None else scores["train_accuracy"]
         split = "test" if scores["test_accuracy"] is not None else "train"
         return f"Run({scores['model']} on {scores['dataset']}, {len(self.history)} epochs, {split} {scores['metric']} {found:.4f})"
+
+    def _repr_html_(self) -> str:
+        return run_card(self.summary())
+
+    def plot(self) -> Plot:
+        """Loss and accuracies over the epochs: notebooks show it, and `save` writes an .svg file."""
+        return plot_history(self.history, self.config["graph"]["metric"].replace("_", "-"))
 
     @classmethod
     def load(cls, path: str | Path, model: nn.Module | None = None) -> "Run":

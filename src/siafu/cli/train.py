@@ -202,6 +202,9 @@ def train(
             "full or off."
         ),
     ] = "sampled",
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write metrics for TensorBoard, too.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Say also why the model is run as it is.")
     ] = False,
@@ -268,6 +271,7 @@ def train(
         "overwrite": overwrite,
         "checkpoint_every": checkpoint_every,
         "trace": trace,
+        "tensorboard": tensorboard,
         "dataset": str(Path(dataset).resolve()) if is_store(Path(dataset)) else dataset,
     }
     try:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.card import card
 from siafu.errors import BadInput
 from siafu.graph import check, csr
 from siafu.graph.bf16 import to_bf16
@@ -204,6 +205,23 @@ class Graph:
     @cached_property
     def num_self_loops(self) -> int:
         return csr.count_self_loops(self.in_edges)
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [
+            ("vertices", f"{self.num_vertices:,}"),
+            ("edges", f"{self.num_edges:,}" + (", weighted" if self.edge_weight is not None else "")),
+        ]
+        if self.x is not None:
+            rows.append(
+                ("features", f"{self.num_features:,} ({'bf16' if self.x.dtype == np.uint16 else 'fp32'})")
+            )
+        if self.y is not None:
+            rows.append(("labels" if self.multi_label else "classes", f"{self.num_classes:,}"))
+        splits = {"training": self.train, "validation": self.val, "test": self.test}
+        rows += [(f"{name} rows", f"{len(split):,}") for name, split in splits.items() if split is not None]
+        if self.source is not None:
+            rows.append(("loaded from", self.source))
+        return card(self.name, rows)
 
     def __repr__(self) -> str:
         parts = [f"{self.name!r}", f"{self.num_vertices:,} vertices", f"{self.num_edges:,} edges"]
