@@ -2,7 +2,7 @@
 "use strict";
 
 const siafuDashboard = (() => {
-  const { duration, element, format } = siafuCharts;
+  const { element, format } = siafuCharts;
 
   siafuTheme.addSwitch(document.querySelector("header"));
 
@@ -37,7 +37,9 @@ const siafuDashboard = (() => {
   function ago(seconds) {
     if (seconds === null) return "–";
     const passed = Date.now() / 1000 - seconds;
-    return passed < 2 ? "now" : `${duration(Math.round(passed))} ago`;
+    if (passed < 2) return "now";
+    const [unit, name] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([length]) => passed >= length) ?? [1, "s"];
+    return `${Math.floor(passed / unit)} ${name} ago`;
   }
 
   return { ago, element, epochs, format, listen, post };

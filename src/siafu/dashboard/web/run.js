@@ -9,6 +9,7 @@
   const charts = new siafuCharts.EpochCharts(document.getElementById("charts"));
   let rows = [];
   let drawing = false;
+  let lastTold = null;
 
   function facts(run) {
     const last = run.last ?? {};
@@ -31,6 +32,7 @@
   }
 
   function show(run) {
+    lastTold = run;
     if (status.dataset.status !== run.status) {
       status.dataset.status = run.status;
       status.textContent = run.status;
@@ -74,6 +76,10 @@
     const lines = flat(config ?? {}).map(([key, value]) => element("tr", {}, element("th", { scope: "row", text: key }), element("td", { text: value })));
     document.getElementById("config").replaceChildren(...lines);
   }
+
+  setInterval(() => {
+    if (lastTold !== null) document.getElementById("facts").replaceChildren(...facts(lastTold)); // "… ago" grows by itself
+  }, 5000);
 
   stop.addEventListener("click", () => {
     dialog.returnValue = "";
