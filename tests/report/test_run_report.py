@@ -98,7 +98,7 @@ def test_a_hostile_configuration_stays_text(run: Path) -> None:
         {
             **record.summary,
             "lambda": {"invocations": evil, "kinds": {evil: {"tasks": 1}}},
-            "cost": {evil: evil},
+            "cost": {evil: evil, "alternatives": [{"instance": evil, "machines": evil, "usd": evil}]},
         },
         {"environment": {evil: evil, "threads": evil}, "partition": {"method": evil}},
         record.history,
@@ -106,6 +106,16 @@ def test_a_hostile_configuration_stays_text(run: Path) -> None:
     tags = [tag for tag, _ in Page(run_report(changed)).tags]
     assert "img" not in tags
     assert tags.count("script") == [tag for tag, _ in Page(run_report(record)).tags].count("script")
+
+
+def test_a_report_says_what_the_run_cost_and_would_have_cost_elsewhere(run: Path) -> None:
+    record = read_run(run)
+    text = Page(run_report(record)).text
+    assert record.summary["cost"]["instance"] in text
+    for each in record.summary["cost"]["alternatives"]:
+        if each["instance"] is not None:
+            assert f"the same run on 1 × {each['instance']}" in text
+    assert "{" not in text.split("the same run on")[1].split("Configuration")[0]
 
 
 def test_a_report_asks_no_network_and_runs_no_script_but_its_own(run: Path) -> None:

@@ -215,14 +215,30 @@ def _middle(found: Iterable[Any], rank: str) -> float | None:
 
 def _cost(run: RunRecord) -> Html:
     parts = [run.summary[name] for name in _COST if isinstance(run.summary.get(name), dict)]
-    rows = [(name, _plain(value)) for part in parts for name, value in _flat(part)]
+    rows = [(name, _plain(value)) for part in parts for name, value in _flat(part) if name != "alternatives"]
     total = _number(run.summary.get("cost_usd"))
     if total is not None:
         rows.append(("in all", words.usd(total)))
     value = _number(run.summary.get("value"))
     if value is not None:
         rows.append(("value, 1 / (seconds × dollars)", f"{value:.4g}"))
+    rows += [row for part in parts for row in _elsewhere(part.get("alternatives"))]
     return section("Cost", table("Dollars", ("what", "how much"), rows))
+
+
+def _elsewhere(alternatives: Any) -> list[tuple[str, str]]:
+    """What the same run would have taken and cost on other machines."""
+    found = (
+        [each for each in alternatives if isinstance(each, dict)] if isinstance(alternatives, list) else []
+    )
+    return [
+        (
+            f"the same run on {each.get('machines')} × {each['instance']}{':spot' if each.get('spot') else ''}",
+            f"{words.seconds(_number(each.get('seconds')))}, {words.usd(_number(each.get('usd')))}",
+        )
+        for each in found
+        if each.get("instance")
+    ]
 
 
 def _partition(run: RunRecord) -> Html:
