@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from siafu.bench.paper.cells import CALIBRATED, CLOSE, Cell, run_of
-from siafu.bench.paper.published import BACKENDS, TABLE_4
+from siafu.bench.paper.published import BACKENDS, TABLE_4, Row
 from siafu.bench.paper.tasks import TaskSeconds
 
 
-def markdown(cells: Sequence[Cell], tasks: Sequence[TaskSeconds]) -> str:
-    """Everything, table by table."""
-    parts = ["### An epoch of every row", _epochs()]
+def markdown(cells: Sequence[Cell], tasks: Sequence[TaskSeconds], rows: Sequence[Row] = TABLE_4) -> str:
+    """Everything, table by table; rows: whose epochs to tell."""
+    parts = ["### An epoch of every row", _epochs(rows)]
     for where in dict.fromkeys(cell.where for cell in cells):
         parts += [f"### {where}", _cells([cell for cell in cells if cell.where == where])]
     parts += ["### Figure 10", _tasks(tasks), summary(cells)]
@@ -38,9 +38,9 @@ def _share(cells: Sequence[Cell]) -> str:
     return f"{close} of {len(cells)} ({close / len(cells):.0%})"
 
 
-def _epochs() -> str:
+def _epochs(wanted: Sequence[Row]) -> str:
     rows = []
-    for row in TABLE_4:
+    for row in wanted:
         found = [run_of(row, backend) for backend in BACKENDS]
         epochs = [
             f"{row.seconds[backend] / each.seconds:.0f}"

@@ -89,7 +89,11 @@ def simulate(
     most_servers, most_intervals: how many servers, and intervals of a server, to simulate at most; where there are more,
                     those that are simulated stand for the others, which are like them
     """
-    if min(servers, weight_servers, epochs - 1, intervals or 1) < 1 or lambda_count < 0 or staleness < 0:
+    if (
+        min(servers, weight_servers, epochs - 1, 1 if intervals is None else intervals) < 1
+        or lambda_count < 0
+        or staleness < 0
+    ):
         raise BadInput(
             f"{servers} servers, {intervals} intervals, {weight_servers} weight servers, {epochs} epochs: simulate at "
             "least 1, 1, 1 and 2"

@@ -1,11 +1,13 @@
 """VirtualRun: the machines of a run in virtual time: what they ask for takes as long as it costs."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from siafu.errors import SiafuError
 from siafu.pipeline.events import (
+    EpochFinished,
     Event,
     GradientArrived,
     RowsArrived,
@@ -16,8 +18,8 @@ from siafu.pipeline.events import (
     WeightsMade,
 )
 from siafu.pipeline.graph_server import GraphServer
-from siafu.pipeline.ids import RUN, Address, Incarnation, ServerId, Version
-from siafu.pipeline.instructions import Instruction, RecordEpoch, RunTask, Send, Stop, Update
+from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, ServerId, Version
+from siafu.pipeline.instructions import Instruction, RunTask, Send, Update
 from siafu.pipeline.records import Score
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
@@ -34,9 +36,9 @@ _INCARNATION = Incarnation(0)
 
 
 class VirtualRun:
-    """Drives a run's machines to its end.
+    """Drives a run's machines until the last epoch is trained; its evaluation, after which a run ends, costs nothing here.
 
-    ended:     when each epoch was recorded
+    ended:     when the run heard that all servers had finished each epoch
     events:    how many the machines handled
     scattered: bytes of rows sent between graph servers; weights: of weights and gradients
     """
@@ -83,20 +85,19 @@ class VirtualRun:
         self._from_lambdas = self.in_links if own is None else [Link(own) for _ in range(graph)]
         self.fleets = [] if lambdas is None else [self._fleet(lambdas, each) for each in range(graph)]
         self._held: list[set[Version]] = [set() for _ in range(graph)]
-        self._stopped = False
+        self._epochs = epochs
+        self._finished: Counter[Epoch] = Counter()
         self._obey: dict[type[Instruction], Callable[[Address, Any], None]] = {
             Send: self._send,
             RunTask: self._run_task,
             Update: self._update,
-            RecordEpoch: lambda _, __: self.ended.append(self.agenda.now),
-            Stop: self._stop,
         }
 
     def run(self) -> None:
         """To the end of the last epoch."""
         for instruction in self._run.begin():
             self._obey_one(RUN, instruction)
-        while not self._stopped:
+        while len(self.ended) < self._epochs:
             if not self.agenda.step():
                 raise SiafuError("the simulated run stands still: nothing is under way")
         for fleet in self.fleets:
@@ -123,9 +124,9 @@ class VirtualRun:
         )
 
     def _deliver(self, to: Address, event: Event) -> None:
-        if self._stopped:
-            return
         self.events += 1
+        if isinstance(event, EpochFinished):
+            self._count_finished(event)
         for instruction in self._machine(to).handle(event):
             self._obey_one(to, instruction)
 
@@ -139,6 +140,12 @@ class VirtualRun:
         obey = self._obey.get(type(what))
         if obey is not None:
             obey(at, what)
+
+    def _count_finished(self, event: EpochFinished) -> None:
+        """An epoch has ended when all servers say so; none ends before the one before it."""
+        self._finished[event.epoch] += 1
+        if self._finished[event.epoch] == len(self.graph_machines):
+            self.ended.append(self.agenda.now)
 
     # Tasks
 
@@ -270,6 +277,3 @@ class VirtualRun:
             self.cores[0].add(FIRST, "update", seconds, done)
         else:
             self.agenda.after(seconds, done)
-
-    def _stop(self, _: Address, __: Stop) -> None:
-        self._stopped = True
