@@ -107,6 +107,17 @@ def test_the_newest_are_shown_where_there_are_too_many(
     assert (len(view.runs), view.all) == (2, False)
 
 
+def test_what_is_too_much_for_one_look_is_read_at_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path / "one", epochs=3)
+    runs = Shelf(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(shelf, "_LOOK_SECONDS", -1.0)
+        assert look(runs)["one"].epoch == 0
+    assert look(runs)["one"].epoch == 3
+
+
 def test_who_asks_often_is_given_the_same_look(tmp_path: Path) -> None:
     async def twice() -> bool:
         runs = Shelf(tmp_path)

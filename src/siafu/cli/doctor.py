@@ -12,6 +12,7 @@ import typer
 
 _PACKAGES = ("siafu", "torch", "numpy", "numba", "llvmlite", "pyzmq", "safetensors")
 _EXTRAS = {
+    "dashboard": ("uvicorn", "watch runs on a web page"),
     "parquet": ("pyarrow", "read and write Parquet"),
     "partition": ("pymetis", "partition with METIS"),
 }

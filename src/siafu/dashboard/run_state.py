@@ -1,8 +1,10 @@
 """RunState: how a run stands, as one line of a table; and RunWatch, which keeps it true."""
 
 import json
+import math
 import os
 import stat
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +16,6 @@ from siafu.report.stop_file import StopFile
 
 Status = Literal["running", "stopping", "finished", "stopped", "broken"]
 _JSON_BYTES = 1 << 22  # a larger file is none of ours
-_PIECES_A_LOOK = 64  # so that one huge file does not hold up the others; the rest is read at the next look
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,12 @@ class RunWatch:
         self._config_stamp: tuple[int, int, int] | None = None
         self._described = RunState(run_id, name, "broken")
 
-    def look(self) -> RunState:
-        """How the run stands now."""
+    def look(self, until: float = math.inf) -> RunState:
+        """How the run stands now; as far as it can be read `until` then (`time.monotonic`), the rest at the next look."""
         described = self._describe()
         if described is None:
             return replace(self._described, status="broken")
-        self._read_rows()
+        self._read_rows(until)
         best, last = self._best, self._last
         return replace(
             described,
@@ -100,8 +101,8 @@ class RunWatch:
             self._config_stamp = stamp
         return self._described
 
-    def _read_rows(self) -> None:
-        for _ in range(_PIECES_A_LOOK):
+    def _read_rows(self, until: float) -> None:
+        while time.monotonic() < until:
             added = self._tail.read()
             if added.restarted:
                 self._best = self._last = None

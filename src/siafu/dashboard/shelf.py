@@ -12,6 +12,7 @@ from siafu.dashboard.run_state import RunState, RunWatch
 
 _DEPTH = 3  # RUNS/run, RUNS/run/seed-0, and a directory to group them by
 _MOST_RUNS = 2000
+_LOOK_SECONDS = 1.0  # of reading: the newest runs first; what remains is read at the next look
 _MOST_DIRECTORIES = 50_000
 
 
@@ -65,7 +66,8 @@ class Shelf:
         self._watches = {
             run.id: self._watches.get(run.id) or RunWatch(run.path, run.id, run.name) for run in shown
         }
-        states = {run_id: watch.look() for run_id, watch in self._watches.items()}
+        until = time.monotonic() + _LOOK_SECONDS
+        states = {run_id: watch.look(until) for run_id, watch in self._watches.items()}
         return View(states, all=len(found) == len(shown))
 
 
