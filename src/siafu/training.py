@@ -431,7 +431,7 @@ def _saved(
     cost = RunCost(prices, trainer.history, spent + time.perf_counter() - began)
     if directory.finished and trainer.done:
         return Run.load(directory.path, trainer.model)
-    progress.prepared(*trainer.prepare(checkpoint_every, directory.path / "logs"))
+    progress.prepared(*trainer.prepare(checkpoint_every, directory.logs))
     progress.priced(cost.told)
 
     def save(checkpoint: Checkpoint) -> None:

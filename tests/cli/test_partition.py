@@ -3,11 +3,15 @@
 import shutil
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 
+from siafu import load
+from siafu.files import cache_directory
 from siafu.graph import read_store
 from siafu.graph.partition import measure, metis, read_partition
+from siafu.placement import choose_partition
 from tests.cli.command import Siafu
 
 
@@ -126,3 +130,23 @@ def test_a_graph_too_large_for_metis_is_refused(
 ) -> None:
     monkeypatch.setattr(metis, "memory_for_metis", lambda: 1000)
     assert "choose --method stream" in siafu.refused("partition", fresh, parts=2, method="metis")
+
+
+def test_a_store_at_an_address_gets_its_partition_there(
+    siafu: Siafu, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "kernels").symlink_to(cache_directory() / "kernels")
+    monkeypatch.setenv("SIAFU_CACHE", str(tmp_path / "cache"))
+    files = fsspec.filesystem("memory")
+    try:
+        files.put(str(store), "/partitioned/", recursive=True)
+        address = f"memory://partitioned/{store.name}"
+        assert siafu("partition", address, parts=2, method="hash", seed=5).code == 0
+        assert files.exists(f"/partitioned/{store.name}/partitions/hash-2-5/partition.json")
+        shutil.rmtree(tmp_path / "cache" / "stores")
+        found = choose_partition(load(address), 2, "auto")
+        assert (found.method, found.seed) == ("hash", 5)
+        assert "exists already" in siafu.refused("partition", address, parts=2, method="hash", seed=5)
+    finally:
+        files.store.clear()

@@ -102,3 +102,13 @@ def test_an_unfinished_run_has_no_summary(tmp_path: Path) -> None:
 def test_a_run_that_is_only_read_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="started or resumed"):
         _ = RunDirectory(tmp_path).metrics
+
+
+def test_what_servers_of_a_replaced_run_said_is_gone(tmp_path: Path) -> None:
+    first = RunDirectory.start(tmp_path / "run", CONFIG)
+    first.logs.mkdir()
+    (first.logs / "graph-0.log").write_text("started\n")
+    first.close()
+    second = RunDirectory.start(tmp_path / "run", CONFIG, overwrite=True)
+    second.close()
+    assert not second.logs.exists()

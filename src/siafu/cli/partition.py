@@ -21,7 +21,10 @@ _PIPED_WIDTH = 300  # a line for each server, to grep
 
 
 def partition(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store, or the name of a cached dataset.")],
+    store: Annotated[
+        str,
+        typer.Argument(metavar="STORE", help="A store's path or address, or the name of a cached dataset."),
+    ],
     parts: Annotated[int, typer.Option(min=1, help="How many servers.")],
     method: Annotated[str, typer.Option(help="auto, metis, stream, contiguous or hash.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="What metis and hash draw from.")] = 0,
@@ -44,9 +47,11 @@ def partition(
     from siafu.graph import partition as partitions
     from siafu.graph import read_store
     from siafu.graph.fingerprint import fingerprint
+    from siafu.graph.remote import is_address, partitions_directory, publish_partition
 
     asked = None if widths is None else _parse_widths(widths)
-    path = _find_store(store)
+    # With the partitions that are at an address: one that is there is not made again.
+    path = partitions_directory(store).parent if is_address(store) else _find_store(Path(store))
     graph = read_store(path)
     partitions.check_parts(graph, parts)
     chosen = partitions.chosen_method(graph, method)
@@ -66,6 +71,7 @@ def partition(
         seconds = time.monotonic() - began
         mark = fingerprint(graph)
         saved = partitions.save_partition(path, made, mark, overwrite=overwrite)
+        publish_partition(store, saved)
         # What is reported is what a reader of the store will get.
         made = partitions.read_partition(saved, graph, mark)
         quality = partitions.measure(graph, made, progress)

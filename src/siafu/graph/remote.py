@@ -71,6 +71,16 @@ def partitions_directory(source: str) -> Path:
     return store / "partitions"
 
 
+def publish_partition(source: str, saved: Path) -> None:
+    """Have the store at an address hold a partition that was saved in the store as it is on this machine."""
+    if not is_address(source) or _ON_THIS_MACHINE.match(source):
+        return  # it is there already
+    place = _Place(source)
+    # What names it comes last: until then there is no such partition.
+    for name in reversed(_PARTITION_FILES):
+        place.write(f"partitions/{saved.name}/{name}", (saved / name).read_bytes())
+
+
 class _Place:
     """A directory in one of fsspec's file systems; what goes wrong there is one clear line."""
 
@@ -88,6 +98,11 @@ class _Place:
         with self._errors("read", name):
             found: bytes = self._files.cat_file(f"{self.path}/{name}", start=start, end=end)
         return found
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a file into the directory."""
+        with self._errors("written", name):
+            self._files.pipe_file(f"{self.path}/{name}", data)
 
     def size(self, name: str) -> int:
         with self._errors("read", name):

@@ -110,19 +110,35 @@ def connect(address: str) -> Any:
     ray = import_ray()
     try:
         _knock(address)
-        ray.init(
-            address=address,
-            namespace="siafu",
-            log_to_driver=False,
-            configure_logging=False,
-            logging_level=logging.ERROR,
-        )
+        with _silent(ray):
+            ray.init(
+                address=address,
+                namespace="siafu",
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level=logging.ERROR,
+            )
     except (OSError, OverflowError, ValueError, RuntimeError) as error:
         told = " ".join(str(error).split())[:300]
         raise BadInput(
             f"no Ray cluster at {address!r} ({told}): start one with 'siafu cluster up', or give its address"
         ) from None
     return ray
+
+
+@contextmanager
+def _silent(ray: Any) -> Iterator[None]:
+    """Ray prints on stdout when a process of its ends, and has no switch for it. Whoever runs it here tells that itself."""
+    worker = getattr(getattr(ray, "_private", None), "worker", None)
+    listen = getattr(worker, "listen_error_messages", None)
+    if worker is None or listen is None:  # another Ray: then it prints
+        yield
+        return
+    worker.listen_error_messages = lambda *_: None
+    try:
+        yield
+    finally:
+        worker.listen_error_messages = listen
 
 
 def _knock(address: str) -> None:

@@ -11,6 +11,7 @@ RUN/summary.json            what came of it; written last: a run that has one ha
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ _FILES = (
     "checkpoint.safetensors",
     "model.safetensors",
     "summary.json",
+    "logs",
     stop_file.NAME,
 )
 # What may change between a run and its continuation: how far it goes, where its data lies, who runs it.
@@ -47,6 +49,7 @@ class RunDirectory:
         self.model = path / "model.safetensors"
         self.metrics_path = path / "metrics.jsonl"
         self.trace_path = path / "trace.json"
+        self.logs = path / "logs"
         self.stop_file = StopFile(path)
         self._config = path / "config.json"
         self._facts = path / "facts.json"
@@ -66,6 +69,7 @@ class RunDirectory:
         stale_files = (run._summary, run._config, run._facts, run.checkpoint, run.model, run.trace_path)
         for stale in stale_files:
             stale.unlink(missing_ok=True)
+        shutil.rmtree(run.logs, ignore_errors=True)
         run.stop_file.clear()
         run._metrics.keep_until(0)
         run._write_config(config)
