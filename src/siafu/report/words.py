@@ -1,5 +1,6 @@
 """Numbers as people read them, in reports and tables."""
 
+from siafu.cost.money import dollars
 from siafu.report.progress import duration
 
 NOTHING = "–"
@@ -43,6 +44,4 @@ def size(value: float | None) -> str:
 
 
 def usd(value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return f"${value:,.2f}" if value >= 1 else f"${value:.6f}"
+    return NOTHING if value is None else dollars(value)
