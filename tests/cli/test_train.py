@@ -162,6 +162,7 @@ def test_several_seeds_give_mean_and_deviation(siafu: Siafu, store: Path) -> Non
     assert found["test_accuracy"] == pytest.approx(statistics.mean(scores))
     assert found["test_accuracy_std"] == pytest.approx(statistics.stdev(scores))
     assert [run["seed"] for run in found["runs"]] == [5, 6, 7]
+    assert found["cost_usd"] == pytest.approx(sum(run["cost_usd"] for run in found["runs"]))
 
 
 def test_several_seeds_resume_where_they_stopped(siafu: Siafu, store: Path) -> None:

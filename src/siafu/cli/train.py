@@ -366,6 +366,7 @@ def _train_often(
         "seconds_total": sum(summary["seconds_total"] for summary in summaries),
         "seconds_per_epoch": statistics.median(summary["seconds_per_epoch"] for summary in summaries),
         "peak_rss_bytes": max(summary["peak_rss_bytes"] for summary in summaries),
+        "cost_usd": sum(summary["cost_usd"] or 0.0 for summary in summaries),
         "path": str(directory),
         "runs": summaries,
     }
