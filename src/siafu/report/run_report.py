@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from siafu.report import words
+from siafu.report.cost_section import cost_section
 from siafu.report.markup import Html, bar, columns, facts, join, page, section, table, text
 from siafu.report.metrics import as_line
 from siafu.report.run_directory import RunDirectory
 from siafu.report.run_record import RunRecord
 from siafu.report.trace_view import trace_view
-
-_COST = ("cost", "bill")  # where a summary may have dollars by what they were spent on
 
 
 def run_report(run: RunRecord, limits: Mapping[str, float] | None = None) -> str:
@@ -30,7 +29,7 @@ def run_report(run: RunRecord, limits: Mapping[str, float] | None = None) -> str
             _kinds(run, limits),
             _histograms(run),
             _lambdas(run),
-            _cost(run),
+            cost_section(run.summary),
             _partition(run),
             _settings(run),
         )
@@ -211,34 +210,6 @@ def _middle(found: Iterable[Any], rank: str) -> float | None:
         each[rank] for each in found if isinstance(each, dict) and _number(each.get(rank)) is not None
     )
     return values[len(values) // 2] / 1000 if values else None
-
-
-def _cost(run: RunRecord) -> Html:
-    parts = [run.summary[name] for name in _COST if isinstance(run.summary.get(name), dict)]
-    rows = [(name, _plain(value)) for part in parts for name, value in _flat(part) if name != "alternatives"]
-    total = _number(run.summary.get("cost_usd"))
-    if total is not None:
-        rows.append(("in all", words.usd(total)))
-    value = _number(run.summary.get("value"))
-    if value is not None:
-        rows.append(("value, 1 / (seconds × dollars)", f"{value:.4g}"))
-    rows += [row for part in parts for row in _elsewhere(part.get("alternatives"))]
-    return section("Cost", table("Dollars", ("what", "how much"), rows))
-
-
-def _elsewhere(alternatives: Any) -> list[tuple[str, str]]:
-    """What the same run would have taken and cost on other machines."""
-    found = (
-        [each for each in alternatives if isinstance(each, dict)] if isinstance(alternatives, list) else []
-    )
-    return [
-        (
-            f"the same run on {each.get('machines')} × {each['instance']}{':spot' if each.get('spot') else ''}",
-            f"{words.seconds(_number(each.get('seconds')))}, {words.usd(_number(each.get('usd')))}",
-        )
-        for each in found
-        if each.get("instance")
-    ]
 
 
 def _partition(run: RunRecord) -> Html:
