@@ -200,6 +200,7 @@ def test_an_instance_has_its_own_cores_memory_and_network() -> None:
     assert machine.cores == 16
     assert machine.memory_bytes == instance.memory_bytes
     assert machine.network_bytes_s == 15e9 / 8
+    assert machine.near_cache == 1 << 20
 
 
 def test_a_lambdas_network_gets_slower_as_they_get_more() -> None:

@@ -17,6 +17,7 @@ class Processor:
     clock_ghz:       that all cores can hold
     flops_per_cycle: fp32 operations that a core can begin in a cycle: its vector units × their width × 2
     memory_mts:      million transfers a second of one memory channel
+    l2_kib:          a core's own second-level cache
     cpu_ids:         how a machine says that it has one: vendor/family/model, or on arm64 implementer/architecture/part
     """
 
@@ -28,6 +29,7 @@ class Processor:
     flops_per_cycle: int
     memory_channels: int
     memory_mts: float
+    l2_kib: int
     source: str
     cpu_ids: tuple[str, ...] = ()
 

@@ -39,6 +39,7 @@ _ENTRIES = {
         "flops_per_cycle",
         "memory_channels",
         "memory_mts",
+        "l2_kib",
         "source",
         "cpu_ids",
     ),
@@ -129,6 +130,7 @@ class Fields:
             self.whole("flops_per_cycle"),
             self.whole("memory_channels"),
             self.positive("memory_mts"),
+            self.whole("l2_kib"),
             self.text("source"),
             tuple(ids),
         )

@@ -45,6 +45,7 @@ def machine_of(instance: Instance, measured: Calibration, book: PriceBook) -> Ma
         latency_s=_NETWORK_LATENCY_S,
         memory_bytes=float(instance.memory_bytes),
         message_seconds=here.message_seconds / ratio.pace,
+        near_cache=instance.processor.l2_kib * 1024,
     )
 
 
