@@ -8,7 +8,7 @@ import torch
 
 import siafu
 from siafu import Graph
-from siafu.training import Run
+from siafu.run import Run
 from tests.toys import toy_graph
 
 # So small that tasks are over at once: with many intervals some still are ahead of others, and read old rows.

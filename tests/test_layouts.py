@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import siafu
-from siafu.training import COUNTERS
+from siafu.run import COUNTERS
 from tests.oracle import train_plainly
 from tests.sessions import gcn, losses, same_weights, timeless
 from tests.toys import toy_graph

@@ -14,7 +14,7 @@ from siafu.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.partition import Partition, make_partition
 from siafu.report.checkpoint import load_tensors
-from siafu.training import Run
+from siafu.run import Run
 from tests.sessions import StopAt, epochs_in, gcn, same_weights, stopped, timeless
 from tests.toys import toy_graph
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import siafu
 from siafu.errors import BadInput, Diverged
 from siafu.graph import Graph
-from siafu.training import Run
+from siafu.run import Run
 from tests.oracle import train_plainly
 from tests.sessions import gcn, losses, same_weights, timeless
 from tests.toys import multi_label_graph, toy_graph

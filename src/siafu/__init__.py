@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from siafu.graph.datasets import load as load
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
-    from siafu.training import Run as Run
+    from siafu.run import Run as Run
     from siafu.training import train as train
 
 # PyTorch's threads spin while they wait for each other, on cores that our kernels or other processes could use:
@@ -26,7 +26,7 @@ __all__ = ["Graph", "Run", "SiafuError", "load", "nn", "plan", "read_metrics", "
 
 _HOMES = {
     "Graph": "siafu.graph",
-    "Run": "siafu.training",
+    "Run": "siafu.run",
     "SiafuError": "siafu.errors",
     "load": "siafu.graph.datasets",
     "nn": "siafu.nn",

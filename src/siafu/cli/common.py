@@ -11,7 +11,7 @@ from siafu.errors import BadInput
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
-    from siafu.training import Run
+    from siafu.run import Run
 
 _UNITS = {
     "": 1,

@@ -18,8 +18,8 @@ from siafu.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
+    from siafu.run import Run
     from siafu.serverless.platform import Platform
-    from siafu.training import Run
 
 _PIPELINE = "How the work is laid out"
 _LAMBDAS = "Lambdas: serverless threads for tensor tasks"

@@ -25,7 +25,7 @@ def cost_section(summary: Mapping[str, Any]) -> Html:
             table("What the dollars were for", ("what", "dollars", "share", ""), _parts(cost)),
             table("The same run elsewhere", ("where", "takes", "costs", "value"), _alternatives(cost)),
         ),
-        note=f"{_where(cost)} Value is 1 / (seconds × dollars): more is better. {cost.get('prices', '')}.",
+        note=f"{_where(cost)} Value is 1 / (seconds × dollars): more is better. At {cost.get('prices', 'unknown prices')}.",
     )
 
 
