@@ -14,7 +14,7 @@ _COLOURS = {
     "Table 5": "#222222",
 }
 _SIZE, _LEFT, _TOP, _BOTTOM = 520, 64, 20, 90
-_TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 def chart(cells: Sequence[Cell]) -> str:
