@@ -65,7 +65,8 @@ def _stage(cost: StageCost) -> dict[str, Any]:
 def _partition(trainer: Trainer) -> dict[str, Any] | None:
     graph, partition = trainer.plan.graph, trainer.plan.partition
     far = graph.source is not None and is_address(graph.source)
-    if partition.parts == 1 or graph.num_edges > _MOST_EDGES or far:
+    # The driver of a cluster holds no part of the graph, and need not read it for this.
+    if partition.parts == 1 or graph.num_edges > _MOST_EDGES or far or trainer.on_cluster:
         return None
     quality = measure(graph, partition)
     return {

@@ -95,6 +95,11 @@ class Trainer:
         return len(self.history)
 
     @property
+    def on_cluster(self) -> bool:
+        """Whether its servers are processes of other machines, which read the graph for themselves."""
+        return self._cluster is not None
+
+    @property
     def done(self) -> bool:
         best = best_epoch(self.history)
         patience = self.options.patience
