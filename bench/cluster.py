@@ -13,12 +13,10 @@ from pathlib import Path
 
 import ray
 import torch
-from ray.cluster_utils import Cluster
 
 import siafu
+from siafu.launch import local
 from siafu.report.progress import Progress
-
-_NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
 
 
 class Listener(Progress):
@@ -42,11 +40,18 @@ class Listener(Progress):
 def main() -> None:
     store, epochs = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10
     graph = siafu.load(str(store))
-    cluster = Cluster(initialize_head=True, head_node_args=_NODE | {"include_dashboard": False})
-    cluster.add_node(**_NODE)
-    cluster.wait_for_nodes()
+    cluster = local.up("bench", 2, lambda line: None)
+    try:
+        found = _measured(graph, epochs, cluster.address)
+    finally:
+        ray.shutdown()
+        local.down(cluster)
+    print(json.dumps(found, indent=2))
+
+
+def _measured(graph: siafu.Graph, epochs: int, address: str | None) -> dict[str, object]:
     found = {}
-    for name, address in (("one process", None), ("Ray", cluster.address)):
+    for name, cluster in (("one process", None), ("Ray", address)):
         torch.manual_seed(0)
         model = siafu.nn.GCN(graph.num_features, 128, 2, graph.num_classes)
         listener = Listener()
@@ -57,7 +62,7 @@ def main() -> None:
             evaluate_every=epochs,
             servers=2,
             partition="stream",
-            cluster=address,
+            cluster=cluster,
             progress=listener,
         )
         seconds = [epoch.seconds for epoch in run.history][1:-1]
@@ -68,9 +73,7 @@ def main() -> None:
             "servers": [f"{line} (took {size / 1e6:,.0f} MB)" for line, size in _servers(listener)],
         }
     ratio = found["Ray"]["best_epoch_seconds"] / found["one process"]["best_epoch_seconds"]
-    print(json.dumps(found | {"ratio": ratio}, indent=2))
-    ray.shutdown()
-    cluster.shutdown()
+    return found | {"ratio": ratio}
 
 
 def _servers(listener: Listener) -> list[tuple[str, int]]:

@@ -28,7 +28,7 @@ class FakeDispatch:
     tasks: list[Any] = field(default_factory=list)
     running: bool = False
 
-    def submit(self, assignment: Any, kind: str, priority: Any, done: Any) -> None:
+    def submit(self, assignment: Any, kind: str, priority: Any, done: Any, about: Any) -> None:
         self.tasks.append((assignment(len(self.tasks)), done))
 
     def finish(self, task: int) -> None:

@@ -1,5 +1,6 @@
 """RayCrew: a run's servers as Ray actors. Ray places, starts, watches and ends them; rows never pass through it."""
 
+import atexit
 import logging
 import os
 import threading
@@ -18,6 +19,7 @@ from siafu.pipeline.setup import Setup
 from siafu.runtime.cluster.crew import Loss, Server, ServerLost
 from siafu.runtime.cluster.graph_host import Bounds, Share
 from siafu.runtime.cluster.member import Member
+from siafu.runtime.cluster.ray_head import RayHead
 from siafu.runtime.lambdas import Lambdas
 from siafu.server.plan import Plan, WeightPlan
 
@@ -110,6 +112,7 @@ class RayCrew:
         import ray
 
         self.machine: str = ray.util.get_node_ip_address()
+        self._head = RayHead(ray.get_runtime_context().gcs_address)
         self._plan, self._model, self._lambdas, self._threads = plan, model, lambdas, threads
         self._servers: dict[Address, RayServer] = {}
         self._group: Any = None
@@ -184,6 +187,7 @@ class RayCrew:
     def losses(self) -> list[Loss]:
         import ray
 
+        self._head.check()
         waiting = {each.serving: each for each in self._servers.values() if each.serving is not None}
         if not waiting:
             return []
@@ -198,6 +202,10 @@ class RayCrew:
     def close(self) -> None:
         import ray
 
+        if self._head.is_gone:
+            # It would wait for the head for a minute, and then end this process by itself.
+            atexit.unregister(ray.shutdown)
+            return
         if not ray.is_initialized():
             return
         deadline = time.monotonic() + 2.0
