@@ -3,6 +3,7 @@
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -203,8 +204,7 @@ class RayCrew:
         import ray
 
         if self._head.is_gone:
-            # It would wait for the head for a minute, and then end this process by itself.
-            atexit.unregister(ray.shutdown)
+            atexit.register(_end_before_ray)
             return
         if not ray.is_initialized():
             return
@@ -284,6 +284,13 @@ class _Actor:
 def _connect(address: str) -> None:
     if not import_ray().is_initialized():
         connect(address)
+
+
+def _end_before_ray() -> None:
+    """Without its head Ray waits for a minute when a process ends, and then crashes it. The run has failed, and said why."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _own_threads(node: str, servers: int) -> int:
