@@ -76,10 +76,16 @@ def distance(found: Tensor, true: Tensor) -> float:
     return float((found.double() - true).abs().max() / true.abs().max().clamp(min=1e-300))
 
 
-@pytest.mark.parametrize("intervals", [1, 4, 7])
-@pytest.mark.parametrize("servers", [1, 2, 3, 5])
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-@pytest.mark.parametrize("layers", [2, pytest.param(4, marks=pytest.mark.slow)])
+SHALLOW = [
+    (2, dropout, servers, intervals)
+    for dropout in (0.0, 0.5)
+    for servers in (1, 2, 3, 5)
+    for intervals in (1, 4, 7)
+]
+DEEP = [(4, 0.5, 2, 4), (4, 0.5, 3, 7), (4, 0.0, 5, 4)]
+
+
+@pytest.mark.parametrize(("layers", "dropout", "servers", "intervals"), SHALLOW + DEEP)
 @pytest.mark.parametrize("name", MODELS)
 def test_sync_and_pipe_give_the_oracles_losses_and_weights(
     name: str, layers: int, dropout: float, servers: int, intervals: int
