@@ -97,7 +97,8 @@
     }
   });
 
-  document.getElementById("show-trace").addEventListener("click", async ({ currentTarget: button }) => {
+  const trace = document.getElementById("show-trace");
+  trace.addEventListener("click", async ({ currentTarget: button }) => {
     const told = document.getElementById("trace-told");
     button.disabled = true;
     told.textContent = "Reading the trace …";
@@ -111,6 +112,7 @@
     host.replaceChildren();
     new siafuGantt.Gantt(host, said);
   });
+  trace.disabled = false; // from here on a click is heard
 
   listen(`/events/${id}`, {
     run: show,
