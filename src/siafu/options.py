@@ -45,6 +45,30 @@ class Options:
     lambdas: str = "off"
     lambda_count: int | str | None = None
 
+    @classmethod
+    def to_measure(cls, epochs: int, intervals: int | None, *, mode: str = "pipe") -> "Options":
+        """Where only the epochs' time counts: one server, and an evaluation after the last epoch."""
+        return cls(
+            epochs=epochs,
+            lr=0.01,
+            weight_decay=0.0,
+            decay="all",
+            optimizer="adam",
+            seed=0,
+            patience=None,
+            normalize_features=False,
+            evaluate_every=epochs,
+            mode=mode,
+            staleness=0,
+            servers=1,
+            intervals=intervals,
+            partition="auto",
+            weights="stash",
+            weight_servers=1,
+            update_every=None,
+            exact_above=None,
+        )
+
     def __post_init__(self) -> None:
         for name in _COUNTS:
             self._check_whole(name, least=1)

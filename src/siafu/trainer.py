@@ -182,7 +182,7 @@ class Trainer:
 
     def _prepare_cluster(self, due: "_Due", log: Path | None) -> list[str]:
         from siafu.runtime.cluster.ray_crew import RayCrew
-        from siafu.runtime.cluster.runtime import ClusterRuntime, describe
+        from siafu.runtime.cluster.runtime import ClusterRuntime
 
         assert self._cluster is not None
         crew = RayCrew(self._cluster, self.plan, self.model, self._lambdas)
@@ -195,9 +195,8 @@ class Trainer:
             checkpoint_due=due,
             traced=self._traced,
         )
-        shares = runtime.prepare()
+        lines = runtime.prepare()
         self._runtime = runtime
-        lines = describe(shares, runtime.servers)
         return lines if self._lambdas is None else [*lines, self._lambdas.among_servers()]
 
     def _prepare_here(self, due: "_Due") -> list[str]:

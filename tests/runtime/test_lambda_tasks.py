@@ -14,7 +14,7 @@ from siafu.pipeline.instructions import RunTask
 from siafu.pipeline.schedule import Stage, StageId
 from siafu.pipeline.task import Task
 from siafu.runtime.lambda_tasks import LambdaTasks
-from siafu.runtime.local.pool import Job
+from siafu.runtime.pool import Job
 from siafu.server.remote import Habits, TensorJob
 
 OUTPUT = {"out": np.ones(2)}

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from siafu.bench.convergence import VARIANTS, Convergence
+from siafu.svg import label, picture
 
 _COLOURS = ("#222222", "#1b7fc4", "#e07b00", "#2a9d4a", "#b03a8c")
 _PANEL, _GAP, _COLUMNS = (300, 190), (56, 58), 3
@@ -25,15 +25,7 @@ def plot(results: Sequence[Convergence]) -> str:
         top = _TOP + (number // columns) * (_PANEL[1] + _GAP[1])
         body += _Panel(result, left, top, number).lines()
     body += _legend(height - _LEGEND // 2)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            'font-family="sans-serif" font-size="12">',
-            f'<rect width="{width}" height="{height}" fill="white"/>',
-            *body,
-            "</svg>\n",
-        ]
-    )
+    return picture(width, height, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ class _Panel:
         box = f'x="{self.left}" y="{self.top}" width="{wide}" height="{high}"'
         yield f'<clipPath id="panel{self.number}"><rect {box}/></clipPath>'
         yield f'<rect {box} fill="none" stroke="#999"/>'
-        yield _text(self.left + wide / 2, self.top - 9, self.result.dataset, "middle", 'font-weight="bold"')
+        yield label(self.left + wide / 2, self.top - 9, self.result.dataset, "middle", 'font-weight="bold"')
         yield from self._ticks()
         yield f'<g clip-path="url(#panel{self.number})" fill="none" stroke-width="1.5">'
         target = self._y(self.result.target)
@@ -67,13 +59,13 @@ class _Panel:
         wide, high = _PANEL
         for k in range(5):
             epoch = max(1, round(k * self.result.setting.epochs / 4))
-            yield _text(self._x(epoch), self.top + high + 15, str(epoch), "middle")
-        yield _text(self.left + wide / 2, self.top + high + 31, "epoch", "middle")
+            yield label(self._x(epoch), self.top + high + 15, str(epoch), "middle")
+        yield label(self.left + wide / 2, self.top + high + 31, "epoch", "middle")
         first = int(100 * (self._highest - _SHOWN)) // 5 * 5 + 5
         for percent in range(first, int(100 * self._highest) + 1, 5):
             y = self._y(percent / 100)
             yield f'<path d="M{self.left} {y:.1f}h{wide}" stroke="#eee"/>'
-            yield _text(self.left - 6, y + 4, f"{percent} %", "end")
+            yield label(self.left - 6, y + 4, f"{percent} %", "end")
 
     @property
     def _highest(self) -> float:
@@ -90,13 +82,9 @@ def _legend(y: int) -> Iterator[str]:
     x = _LEFT
     for variant in VARIANTS:
         yield f'<path d="M{x} {y}h24" stroke="{_colour(variant)}" stroke-width="2"/>'
-        yield _text(x + 30, y + 4, variant, "start")
+        yield label(x + 30, y + 4, variant, "start")
         x += 50 + 8 * len(variant)
 
 
 def _colour(variant: str) -> str:
     return _COLOURS[list(VARIANTS).index(variant) % len(_COLOURS)]
-
-
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#333" {more}>{escape(text)}</text>'

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from siafu.bench.lambdas import Part
+from siafu.svg import label, picture
 
 _TITLES = {
     "modes": "mode",
@@ -45,26 +45,18 @@ def chart(parts: Sequence[Part]) -> str:
         for number, part in enumerate(parts)
         for line in _panel(part, _LEFT + number * (_PANEL[0] + _GAP))
     ]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            'font-family="sans-serif" font-size="12">',
-            f'<rect width="{width}" height="{height}" fill="white"/>',
-            *body,
-            "</svg>\n",
-        ]
-    )
+    return picture(width, height, body)
 
 
 def _panel(part: Part, left: int) -> Iterator[str]:
     wide, high = _PANEL
     shown = bars(part)
     scale = 1.1 * max(bar.seconds for bar in shown)
-    yield _text(left + wide / 2, _TOP - 12, _TITLES[part.name], 'text-anchor="middle" font-weight="bold"')
+    yield label(left + wide / 2, _TOP - 12, _TITLES[part.name], "middle", 'font-weight="bold"')
     for k in range(1, 5):
         y = _TOP + high * (1 - k / 4)
         yield f'<path d="M{left} {y:.1f}h{wide}" stroke="#eee"/>'
-        yield _text(left - 5, y + 4, f"{scale * k / 4:.2g} s", 'text-anchor="end"')
+        yield label(left - 5, y + 4, f"{scale * k / 4:.2g} s", "end")
     step = wide / len(shown)
     for place, bar in enumerate(shown):
         tall, middle = high * bar.seconds / scale, left + (place + 0.5) * step
@@ -72,13 +64,7 @@ def _panel(part: Part, left: int) -> Iterator[str]:
             f'<rect x="{middle - 0.35 * step:.1f}" y="{_TOP + high - tall:.1f}" width="{0.7 * step:.1f}" '
             f'height="{tall:.1f}" fill="{bar.colour}"/>'
         )
-        yield _text(
-            middle, _TOP + high - tall - 4, f"{bar.seconds:.2f}", 'text-anchor="middle" font-size="10"'
-        )
+        yield label(middle, _TOP + high - tall - 4, f"{bar.seconds:.2f}", "middle", 'font-size="10"')
         x, y = middle + 4, _TOP + high + 12
-        yield _text(x, y, bar.name, f'text-anchor="end" transform="rotate(-40 {x:.1f} {y})"')
+        yield label(x, y, bar.name, "end", f'transform="rotate(-40 {x:.1f} {y})"')
     yield f'<path d="M{left} {_TOP + high}h{wide}" stroke="#999"/>'
-
-
-def _text(x: float, y: float, text: str, more: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="#333" {more}>{escape(text)}</text>'

@@ -195,7 +195,7 @@ class _Bench:
         self, who: str, lambdas: Lambdas | None, *, mode: str = "pipe", epochs: int | None = None
     ) -> Measured:
         wanted = epochs or self._setting.epochs
-        options = _options(mode, wanted, self._setting.intervals)
+        options = Options.to_measure(wanted, self._setting.intervals, mode=mode)
         trainer = Trainer(self._graph, self._model, options, self._partition, self._programs, lambdas)
         self._programs = trainer.programs
         trainer.prepare()
@@ -211,29 +211,6 @@ def _measured(who: str, seconds: list[float], counted: Mapping[str, Any]) -> Mea
     moved = sum(each["bytes_sent"] + each["bytes_received"] for each in kinds.values())
     counts = list(counted.get("counts", []))[1:-1]
     return Measured(who, seconds, counts, counted.get("invocations", 0), moved)
-
-
-def _options(mode: str, epochs: int, intervals: int) -> Options:
-    return Options(
-        epochs=epochs,
-        lr=0.01,
-        weight_decay=0.0,
-        decay="all",
-        optimizer="adam",
-        seed=0,
-        patience=None,
-        normalize_features=False,
-        evaluate_every=epochs,
-        mode=mode,
-        staleness=0,
-        servers=1,
-        intervals=intervals,
-        partition="auto",
-        weights="stash",
-        weight_servers=1,
-        update_every=None,
-        exact_above=None,
-    )
 
 
 def table(parts: Sequence[Part]) -> str:

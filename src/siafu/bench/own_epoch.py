@@ -68,26 +68,7 @@ def make_trainer(
     lambdas: what computes tensor tasks; None: threads
     """
     network = two_layers(graph, model, hidden, precision)
-    options = Options(
-        epochs=epochs,
-        lr=0.01,
-        weight_decay=0.0,
-        decay="all",
-        optimizer="adam",
-        seed=0,
-        patience=None,
-        normalize_features=False,
-        evaluate_every=epochs,
-        mode="pipe",
-        staleness=0,
-        servers=1,
-        intervals=intervals,
-        partition="auto",
-        weights="stash",
-        weight_servers=1,
-        update_every=None,
-        exact_above=None,
-    )
+    options = Options.to_measure(epochs, intervals)
     return Trainer(graph, network, options, choose_partition(graph, 1, "auto"), lambdas=lambdas)
 
 

@@ -9,6 +9,7 @@ from siafu.cost.money import dollars
 from siafu.planning.offer import Offer
 from siafu.planning.planner import Plan
 from siafu.report.progress import duration
+from siafu.svg import label, picture
 
 _WIDTH, _HEIGHT = 720, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 46, 58
@@ -21,20 +22,15 @@ def plot(plan: Plan) -> str:
     """Both axes logarithmic: a straight line down to the right has the same value everywhere."""
     area = _Area(plan.offers)
     title = f"{plan.request.name}: {plan.request.model.name}, {plan.request.epochs} epochs"
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
-            'font-family="sans-serif" font-size="12">',
-            f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-            _text(_WIDTH / 2, 20, title, "middle", 'font-weight="bold"'),
-            *area.axes(),
-            *area.front(plan.front),
-            *area.points(plan),
-            *area.labels(plan),
-            *_legend(),
-            "</svg>\n",
-        ]
-    )
+    body = [
+        label(_WIDTH / 2, 20, title, "middle", 'font-weight="bold"'),
+        *area.axes(),
+        *area.front(plan.front),
+        *area.points(plan),
+        *area.labels(plan),
+        *_legend(),
+    ]
+    return picture(_WIDTH, _HEIGHT, body)
 
 
 class _Area:
@@ -56,12 +52,12 @@ class _Area:
         for seconds in _ticks(self._seconds):
             x = self.x(seconds)
             yield f'<path d="M{x:.1f} {_TOP}V{bottom}" stroke="#eee"/>'
-            yield _text(x, bottom + 16, duration(seconds), "middle")
+            yield label(x, bottom + 16, duration(seconds), "middle")
         for usd in _ticks(self._usd):
             y = self.y(usd)
             yield f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}" stroke="#eee"/>'
-            yield _text(_LEFT - 6, y + 4, dollars(usd), "end")
-        yield _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 24, "time of the training", "middle")
+            yield label(_LEFT - 6, y + 4, dollars(usd), "end")
+        yield label((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 24, "time of the training", "middle")
 
     def front(self, offers: Sequence[Offer]) -> Iterator[str]:
         points = " ".join(f"{self.x(each.seconds):.1f},{self.y(each.usd):.1f}" for each in offers)
@@ -87,7 +83,7 @@ class _Area:
             free = next((box for box in boxes if box.inside and not any(map(box.meets, taken))), None)
             if free is not None:
                 taken.append(free)
-                yield _text(free.left, free.bottom - 3, text, "start", f'font-size="{_LABEL_SIZE}"')
+                yield label(free.left, free.bottom - 3, text, "start", f'font-size="{_LABEL_SIZE}"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +119,7 @@ def _legend() -> Iterator[str]:
         ("#2a9d4a", "the front"),
     ):
         yield f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{colour}"/>'
-        yield _text(x + 9, y, name, "start")
+        yield label(x + 9, y, name, "start")
         x += 140
 
 
@@ -141,7 +137,3 @@ def _ticks(span: tuple[float, float]) -> list[float]:
     found = [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
     within = [each for each in found if span[0] <= each <= span[1]]
     return within if len(within) <= 9 else [each for each in within if math.log10(each) % 1 < 1e-9]
-
-
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#333" {more}>{escape(text)}</text>'

@@ -222,7 +222,7 @@ def _train(vertices: int, width: int, lambdas: int | None) -> Measured:
     trainer = Trainer(
         graph,
         model,
-        _options(intervals),
+        Options.to_measure(_EPOCHS, intervals),
         choose_partition(graph, 1, "auto"),
         lambdas=None if lambdas is None else Lambdas(lambdas, LocalPlatform()),
     )
@@ -262,27 +262,4 @@ def _ring(vertices: int, width: int) -> Graph:
         y=rng.integers(0, 2, vertices),
         train=np.arange(vertices),
         name="ring",
-    )
-
-
-def _options(intervals: int) -> Options:
-    return Options(
-        epochs=_EPOCHS,
-        lr=0.01,
-        weight_decay=0.0,
-        decay="all",
-        optimizer="adam",
-        seed=0,
-        patience=None,
-        normalize_features=False,
-        evaluate_every=_EPOCHS,
-        mode="pipe",
-        staleness=0,
-        servers=1,
-        intervals=intervals,
-        partition="auto",
-        weights="stash",
-        weight_servers=1,
-        update_every=None,
-        exact_above=None,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from siafu.report import words
+from siafu.report.flat import flat
 from siafu.report.markup import Html, join, page, section, table, text
 from siafu.report.metrics import EpochMetrics
 from siafu.report.run_record import RunRecord
@@ -100,20 +101,10 @@ def _results(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
 
 
 def _settings(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
-    asked = [_flat(run.config) for run in runs]
+    asked = [flat(run.config) for run in runs]
     names = dict.fromkeys(name for each in asked for name in each)
     rows = [(name, [_said(each.get(name)) for each in asked]) for name in names]
     return [(name, cells) for name, cells in rows if len(set(cells)) > 1]
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found
 
 
 def _charts(runs: Sequence[RunRecord], names: list[str]) -> list[dict[str, Any]]:

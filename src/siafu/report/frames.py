@@ -1,10 +1,11 @@
 """A run's metrics as columns, for pandas, Polars and whatever else takes columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from siafu.errors import BadInput
+from siafu.report.flat import flat
 from siafu.report.metrics import EpochMetrics, as_line
 from siafu.report.metrics import read_metrics as read_epochs
 from siafu.report.run_directory import RunDirectory
@@ -30,19 +31,9 @@ def read_metrics(run: str | Path, to: str | None = None) -> Any:
 
 def columns_of(history: Sequence[EpochMetrics]) -> dict[str, list[Any]]:
     """Columns of equal length; None where an epoch has no such entry."""
-    rows = [_flat(as_line(epoch)) for epoch in history]
+    rows = [flat(as_line(epoch)) for epoch in history]
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found
 
 
 def _frame(columns: dict[str, list[Any]], library: str) -> Any:

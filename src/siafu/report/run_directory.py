@@ -19,6 +19,7 @@ from typing import Any
 from siafu.errors import BadInput
 from siafu.files import disk_errors, replacing
 from siafu.report import stop_file
+from siafu.report.flat import flat
 from siafu.report.metrics import MetricsFile
 from siafu.report.stop_file import StopFile
 
@@ -205,15 +206,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    before, after = dict(_flat(old)), dict(_flat(new))
+    before, after = flat(old), flat(new)
     for key in sorted(before.keys() | after.keys()):
         if key not in _MAY_CHANGE and before.get(key) != after.get(key):
             yield f"{key} was {before.get(key)}, now {after.get(key)}"
-
-
-def _flat(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, inner in value.items():
-        if isinstance(inner, dict):
-            yield from _flat(inner, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", inner

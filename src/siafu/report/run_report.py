@@ -6,6 +6,7 @@ from typing import Any
 
 from siafu.report import words
 from siafu.report.cost_section import cost_section
+from siafu.report.flat import flat
 from siafu.report.markup import Html, bar, columns, facts, join, page, section, table, text
 from siafu.report.metrics import as_line
 from siafu.report.run_directory import RunDirectory
@@ -235,29 +236,23 @@ def _partition(run: RunRecord) -> Html:
 
 def _settings(run: RunRecord) -> Html:
     asked = [
-        (f"{part} {name}", _plain(value))
+        (f"{part} {name}", value)
         for part in ("graph", "model", "training")
-        for name, value in _flat(run.section(part))
+        for name, value in _settings_of(run.section(part))
     ]
     environment = run.facts.get("environment")
-    found = _flat(environment) if isinstance(environment, dict) else []
+    found = _settings_of(environment) if isinstance(environment, dict) else []
     return section(
         "Configuration and environment",
         columns(
             table("What was asked for", ("setting", "value"), asked),
-            table("Where it ran", ("what", "value"), [(name, _plain(value)) for name, value in found]),
+            table("Where it ran", ("what", "value"), found),
         ),
     )
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        if isinstance(value, dict):
-            found += _flat(value, f"{prefix}{name} ")
-        else:
-            found.append((f"{prefix}{name}".replace("_", " "), value))
-    return found
+def _settings_of(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name.replace(".", " ").replace("_", " "), _plain(value)) for name, value in flat(values).items()]
 
 
 def _plain(value: Any) -> str:

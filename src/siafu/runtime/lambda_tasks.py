@@ -15,7 +15,7 @@ from siafu.pipeline.instructions import RunTask
 from siafu.pipeline.task import Priority
 from siafu.runtime.counting import added
 from siafu.runtime.lambdas import Lambdas
-from siafu.runtime.local.pool import After, Job
+from siafu.runtime.pool import After, Job
 from siafu.server.remote import Detour, TensorJob
 from siafu.server.worker import GraphWorker, Result
 from siafu.serverless.assignment import Assignment, Shortcut

@@ -1,14 +1,13 @@
 """Controller: the machine that gives one graph server's tensor tasks to Lambdas."""
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from siafu.serverless.alarms import Alarms
 from siafu.serverless.backoff import Backoff, Jitter
 from siafu.serverless.clock import Clock
 from siafu.serverless.controller_options import ControllerOptions
+from siafu.serverless.counts import Counts
 from siafu.serverless.events import (
     ClockAdvanced,
     CountChanged,
@@ -42,28 +41,6 @@ _Name = Literal["late", "over", "hold"]
 _Alarm = tuple[_Name, InvocationId | None]
 _HOLD: _Alarm = ("hold", None)
 _SOON = 1e-5  # seconds: alarms so close go off together; a time that was rounded on its way has come
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a controller saw.
-
-    invocations: Lambdas asked for
-    delivered:   tasks that have their result
-    relaunched:  tasks given to another Lambda because one was late
-    retried:     tasks given to another because one ended, gave it back, or brought garbage
-    dropped:     results thrown away, by reason
-    strangers:   asks of Lambdas that had ended, or that were invoked twice
-    failures:    invocations that came to nothing, by kind
-    """
-
-    invocations: int = 0
-    delivered: int = 0
-    relaunched: int = 0
-    retried: int = 0
-    dropped: Counter[Reason] = field(default_factory=Counter)
-    strangers: int = 0
-    failures: Counter[FailureKind] = field(default_factory=Counter)
 
 
 class _Hopeless(Exception):

@@ -13,7 +13,7 @@ from siafu.graph.partition import Partition
 from siafu.pipeline.ids import Address, ServerId
 from siafu.placement import choose_partition
 from siafu.report.metrics import EpochMetrics
-from siafu.runtime.cluster.runtime import ClusterRuntime, describe
+from siafu.runtime.cluster.runtime import ClusterRuntime
 from siafu.runtime.happenings import Rewound
 from siafu.trainer import Checkpoint, Trainer
 from tests.oracle import History
@@ -72,9 +72,9 @@ class CrewTrainer(Trainer):
             lost_after=self._lost_after,
             traced=True,
         )
-        shares = self.runtime.prepare()
+        lines = self.runtime.prepare()
         self._runtime = self.runtime
-        return describe(shares, self.runtime.servers)
+        return lines
 
 
 def trainer_on_crew(

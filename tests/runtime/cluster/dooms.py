@@ -10,7 +10,7 @@ from typing import Any
 from siafu.pipeline.instructions import Instruction, RunTask, Send
 from siafu.runtime.cluster.graph_host import GraphHost
 from siafu.runtime.cluster.weight_host import WeightHost
-from siafu.runtime.local.pool import After
+from siafu.runtime.pool import After
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from siafu.runtime.simulated.agenda import Agenda
 from siafu.runtime.simulated.truth import Violation, require
 from siafu.serverless.backoff import hashed_jitter
-from siafu.serverless.controller import Controller, Counts
+from siafu.serverless.controller import Controller
+from siafu.serverless.counts import Counts
 from siafu.serverless.events import (
     ClockAdvanced,
     CountChanged,

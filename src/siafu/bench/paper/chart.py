@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from siafu.bench.paper.cells import CLOSE, Cell
+from siafu.svg import label, picture
 
 _COLOURS = {
     "Table 4": "#1b7fc4",
@@ -20,17 +21,12 @@ _TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 def chart(cells: Sequence[Cell]) -> str:
     """Points on a logarithmic square: on the diagonal a prediction is right, within the band it is close."""
     width, height = _LEFT + _SIZE + 20, _TOP + _SIZE + _BOTTOM
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            'font-family="sans-serif" font-size="12">',
-            f'<rect width="{width}" height="{height}" fill="white"/>',
-            *_frame(),
-            *(_point(cell) for cell in cells),
-            *_legend(),
-            "</svg>\n",
-        ]
-    )
+    body = [
+        *_frame(),
+        *(_point(cell) for cell in cells),
+        *_legend(),
+    ]
+    return picture(width, height, body)
 
 
 def _frame() -> Iterator[str]:
@@ -43,9 +39,9 @@ def _frame() -> Iterator[str]:
     yield f'<path d="M{_x(low)} {_y(low)}L{_x(high)} {_y(high)}" stroke="#999"/></g>'
     yield f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIZE}" height="{_SIZE}" fill="none" stroke="#999"/>'
     for tick in _TICKS:
-        yield _text(_x(tick), _TOP + _SIZE + 16, f"{tick:g}", "middle")
-        yield _text(_LEFT - 6, _y(tick) + 4, f"{tick:g}", "end")
-    yield _text(_LEFT + _SIZE / 2, _TOP + _SIZE + 36, "published ratio", "middle")
+        yield label(_x(tick), _TOP + _SIZE + 16, f"{tick:g}", "middle")
+        yield label(_LEFT - 6, _y(tick) + 4, f"{tick:g}", "end")
+    yield label(_LEFT + _SIZE / 2, _TOP + _SIZE + 36, "published ratio", "middle")
     middle = _TOP + _SIZE / 2
     yield (
         f'<text x="18" y="{middle}" text-anchor="middle" fill="#333" transform="rotate(-90 18 {middle})">predicted ratio</text>'
@@ -66,9 +62,9 @@ def _legend() -> Iterator[str]:
     x, y = _LEFT, _TOP + _SIZE + 62
     for where, colour in _COLOURS.items():
         yield f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}"/>'
-        yield _text(x + 8, y + 4, where, "start")
+        yield label(x + 8, y + 4, where, "start")
         x += 82
-    yield _text(_LEFT, y + 22, f"the band: within {CLOSE:.0%}; hollow: outside of it", "start")
+    yield label(_LEFT, y + 22, f"the band: within {CLOSE:.0%}; hollow: outside of it", "start")
 
 
 def _x(ratio: float) -> float:
@@ -82,7 +78,3 @@ def _y(ratio: float) -> float:
 def _along(ratio: float) -> float:
     low, high = math.log(_TICKS[0]), math.log(_TICKS[-1])
     return (math.log(ratio) - low) / (high - low)
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#333">{escape(text)}</text>'

@@ -39,7 +39,7 @@ from siafu.runtime.cluster.member import Member
 from siafu.runtime.cluster.requests import Did, ReportWanted, TraceWanted, WeightsSent, WeightsWanted
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.lambdas import Lambdas
-from siafu.runtime.local.pool import After, Job, Pool, Urgency
+from siafu.runtime.pool import After, Job, Pool, Urgency
 from siafu.server.edges import ServerEdges
 from siafu.server.plan import Plan
 from siafu.server.share import constants_of_share, surroundings
@@ -68,6 +68,13 @@ class Share:
     share_bytes: int
     activation_bytes: int
     program_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.vertices:,} vertices, {self.edges:,} edges, {self.ghosts:,} ghosts; "
+            f"{self.share_bytes / 1e6:,.1f} MB of graph, {self.activation_bytes / 1e6:,.1f} MB of rows, "
+            f"{self.program_bytes / 1e6:,.0f} MB of program"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

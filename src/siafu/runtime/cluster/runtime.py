@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +39,7 @@ from siafu.pipeline.instructions import (
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.setup import Setup
 from siafu.runtime.cluster.bills import Bills
+from siafu.runtime.cluster.collection import Collection
 from siafu.runtime.cluster.crew import Crew, Loss, Server, ServerLost
 from siafu.runtime.cluster.doings import DoingsOfAll
 from siafu.runtime.cluster.graph_host import Share
@@ -77,17 +78,6 @@ _NO_LIFE = 0
 T = TypeVar("T")
 
 
-class _Collection:
-    """Reports that are waited for."""
-
-    def __init__(self, number: int, version: Version, then: Callable[["_Collection"], None]) -> None:
-        self.number, self.version, self.then = number, version, then
-        self.weights: dict[str, Tensor] = {}
-        self.optimizer: dict[str, Tensor] = {}
-        self.counters: dict[str, Any] = {}
-        self.answered: set[Address] = set()
-
-
 class ClusterRuntime:
     """Drives a run on a crew; `events` gives what happens, as it happens.
 
@@ -121,7 +111,7 @@ class ClusterRuntime:
         self._happened: queue.SimpleQueue[Happening | BaseException | None] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._best: dict[str, Tensor] | None = None
-        self._collection: _Collection | None = None
+        self._collection: Collection | None = None
         self._numbers = 0
         self._waiting: deque[Event] = deque()
         self._delivering = False
@@ -133,10 +123,11 @@ class ClusterRuntime:
         self._recorded = Epoch(start.epochs)
         self._post = Post(RUN, _NO_LIFE, crew.machine, self._hear, self._happened.put)
 
-    def prepare(self) -> dict[Address, Share]:
-        """Start the servers and lay out the work; what each graph server has."""
+    def prepare(self) -> list[str]:
+        """Start the servers and lay out the work; what each graph server has and needs, in words."""
         try:
-            return self._prepare()
+            shares = self._prepare()
+            return [f"{each} on {self.servers[each].where}: {share}" for each, share in shares.items()]
         except BaseException:
             self.close()
             raise
@@ -296,10 +287,10 @@ class ClusterRuntime:
 
     # Checkpoints
 
-    def _collect(self, version: Version, then: Callable[[_Collection], None], *, last: bool) -> None:
+    def _collect(self, version: Version, then: Callable[[Collection], None], *, last: bool) -> None:
         """Ask all servers what they counted, and weight servers for a version; `then` hears it all together."""
         self._numbers += 1
-        self._collection = _Collection(self._numbers, version, then)
+        self._collection = Collection(self._numbers, version, then)
         wanted = ReportWanted(self._run.incarnation, self._numbers, version, last)
         for address in self.servers:
             self._post.send(address, Letter(wanted))
@@ -309,18 +300,15 @@ class ClusterRuntime:
             wanted = self._collection
             if wanted is None or report.number != wanted.number or report.sender in wanted.answered:
                 return
-            wanted.answered.add(report.sender)
             counters = json.loads(report.counters)
             if (usage := counters.pop("lambda", None)) is not None:
                 self._bills.note(report.sender, self._losses.life(report.sender), usage)
-            wanted.counters = added(wanted.counters, counters)
-            wanted.weights |= tensors_of(letter.tensors, WEIGHT)
-            wanted.optimizer |= tensors_of(letter.tensors, STATE)
+            wanted.take(report.sender, counters, letter.tensors)
             if wanted.answered == set(self.servers):
                 self._collection = None
                 wanted.then(wanted)
 
-    def _snapshot(self, epochs: Epoch, found: _Collection) -> Snapshot:
+    def _snapshot(self, epochs: Epoch, found: Collection) -> Snapshot:
         counters = added(self._counters_at_begin, found.counters)
         counters.pop("busy_seconds", None)
         return Snapshot(
@@ -332,7 +320,7 @@ class ClusterRuntime:
             self._best,
         )
 
-    def _save(self, epochs: Epoch, found: _Collection) -> None:
+    def _save(self, epochs: Epoch, found: Collection) -> None:
         self._saved = self._snapshot(epochs, found)
         self._saved_counters = dict(self._saved.counters)
         self._happened.put(self._saved)
@@ -341,7 +329,7 @@ class ClusterRuntime:
         for server, why in leaving.items():
             self._lose(server, self._losses.life(server), why, elsewhere=True)
 
-    def _end(self, stop: Stop, found: _Collection) -> None:
+    def _end(self, stop: Stop, found: Collection) -> None:
         last = self._snapshot(stop.epochs, found)
         self._final_counters = dict(last.counters)
         self._finish(Outcome(stop, last))
@@ -500,15 +488,3 @@ class ClusterRuntime:
         if (rewound := self._losses.recovered()) is not None:
             self._happened.put(rewound)
             self._marked = time.perf_counter()
-
-
-def describe(shares: Mapping[Address, Share], servers: Mapping[Address, Server]) -> list[str]:
-    """What each server has and needs, in words, before the run begins."""
-    lines = []
-    for address, share in shares.items():
-        lines.append(
-            f"{address} on {servers[address].where}: {share.vertices:,} vertices, {share.edges:,} edges, "
-            f"{share.ghosts:,} ghosts; {share.share_bytes / 1e6:,.1f} MB of graph, "
-            f"{share.activation_bytes / 1e6:,.1f} MB of rows, {share.program_bytes / 1e6:,.0f} MB of program"
-        )
-    return lines

@@ -50,7 +50,7 @@ from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.happenings import Doings, EpochRecord, Outcome, Snapshot
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.lambdas import Lambdas
-from siafu.runtime.local.pool import After, Job, Pool
+from siafu.runtime.pool import After, Job, Pool
 from siafu.server.worker import GraphWorker, Result
 from siafu.weights.store import WeightStore
 

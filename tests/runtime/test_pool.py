@@ -4,7 +4,7 @@ import itertools
 import threading
 
 from siafu.activity import About
-from siafu.runtime.local.pool import After, Pool
+from siafu.runtime.pool import After, Pool
 
 
 def failed(error: BaseException) -> None:
