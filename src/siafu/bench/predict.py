@@ -46,7 +46,7 @@ class Far:
     mbps: float = 400.0
 
     def __str__(self) -> str:
-        return f"{self.count} Lambdas, {self.latency_ms:g} ms, {self.mbps:g} Mbit/s"
+        return f"{self.count} Lambda{'s' * (self.count > 1)}, {self.latency_ms:g} ms, {self.mbps:g} Mbit/s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from siafu.runtime.simulated.graph_shape import GraphShape
 from siafu.runtime.simulated.workload import Workload
 
 _FLOAT = 4
-GAT_SCATTERS = 3
+GAT_SCATTERS = 3.6
 """How many times a row's bytes GAT sends to a ghost: rows, and what attention needs of them. Calibrated on GAT Amazon."""
 
 _EDGE_IN, _EDGE_OUT = 8, 4
@@ -135,7 +135,7 @@ def _tensor(
     makes: Sequence[int],
     products: Sequence[tuple[int, int]],
     *,
-    scatters: int = 0,
+    scatters: float = 0,
     learnt: int = 0,
     attends: bool = False,
     again: Sequence[tuple[int, int]] = (),

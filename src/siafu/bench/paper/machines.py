@@ -6,8 +6,9 @@ Calibrated on GCN Amazon (with its tasks' seconds, Figure 10, and what its Lambd
 - how fast rows come to a V100 and how fast it gathers: GA takes 1.4 s, ∇GA 0.2 s; AV and ∇AV 1.6 s together;
 - what travels between servers in a second: SC and ∇SC take 1.0 to 1.6 s;
 - how fast a Lambda is: those of an epoch cost 0.6 times as much as the servers.
-Calibrated on GAT Amazon: what the attention of an edge costs a CPU, and how much more GAT scatters than GCN.
-Assumed, the same for all rows: a partition's locality, how servers grow with their threads, intervals and Lambdas of a server.
+Calibrated on GAT Amazon: what the attention of an edge costs a CPU, how much more GAT scatters than GCN, and how many Lambdas
+a server has, for there they are what everything waits for.
+Assumed, the same for all rows: a partition's locality, how servers grow with their threads, two intervals for every Lambda.
 Everything else follows: other instances by their processors, memory and network, a Lambda by its share of one.
 """
 
@@ -26,7 +27,7 @@ PRODUCTS = 40 * GB
 TENSOR_BYTES = 3.4 * GB
 """Bytes/s that its tensor tasks read and make, besides products."""
 
-ATTENTIONS = 6e6
+ATTENTIONS = 5.5e6
 """Edges/s whose attention it computes, forth or back."""
 
 SCATTER = 1.2 * GB
@@ -40,16 +41,16 @@ GPU_PRODUCTS, GPU_ATTENTIONS = 10_000 * GB, 400e6
 MORE_THREADS = 2 / 3
 """An assumption: what a server does grows with its threads to this power, since they share a memory."""
 
-LAMBDAS = 100
-"""Of each graph server."""
+LAMBDAS = 46
+"""Of each graph server: GAT Amazon paid 1.44 dollars for Lambdas in 853 seconds on 12 servers, which is 45 of 192 MB all the time."""
 
 LAMBDA_NETWORK = 100 * 200e6 / 8
-"""Bytes/s of a c5n.2xlarge to and from all of its Lambdas."""
+"""Bytes/s of a c5n.2xlarge to and from all of its Lambdas: with 100 of them the paper measured 200 Mbit/s each."""
 
 LAMBDA_SHARE = 0.11
 """Of a processor thread: a Lambda of 192 MB."""
 
-LAMBDA_PACE = 2.9
+LAMBDA_PACE = 4.5
 """How fast that share goes through a task, relative to the same share of a graph server's thread."""
 
 _LAMBDA_MB = 192
@@ -121,7 +122,7 @@ def machine(name: str) -> Machine:
 
 
 def lambda_network(name: str) -> float:
-    """Bytes/s that all Lambdas of a server share: 200 Mbit/s each where it has 100, as the paper says."""
+    """Bytes/s that all Lambdas of a server share."""
     return LAMBDA_NETWORK * INSTANCES[name].network / 10
 
 

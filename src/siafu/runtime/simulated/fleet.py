@@ -149,11 +149,14 @@ class Fleet:
         """When the Lambda can ask for rows."""
         if to.began is not None:
             return now
-        first = to.served == 0
-        to.began = now
+        # What AWS takes to get a request to a Lambda is not billed; a new Lambda's own start is.
+        starts = now + self.kind.invoke_s
+        to.began = starts
         self.invocations += 1
+        first = to.served == 0
+        warm = starts if not first else max(starts, now + self.kind.cold_start_s)
         # Invoked, it asks for tasks.
-        return now + (self.kind.cold_start_s if first else self.kind.invoke_s) + self.kind.latency_s
+        return warm + self.kind.latency_s
 
     def _work(self, to: _Lambda, task: TensorTask) -> Work:
         """What the task takes there, given what the Lambda has kept."""
