@@ -16,6 +16,7 @@ import pytest
 from siafu.cost.prices import LambdaPrices, lambda_prices
 from siafu.serverless.aws import Place
 from siafu.serverless.failure import Failure, FailureKind
+from siafu.serverless.handler_variables import handler_variables
 from siafu.serverless.ids import InvocationId, Seconds
 from siafu.serverless.invoker import Failed, Invocation, Invoker, Outcome, Tell, Usage
 from siafu.serverless.invokers.aws import AwsInvoker, DeployedFunction
@@ -101,7 +102,7 @@ class EmulatorInvoker:
             "AWS_LAMBDA_FUNCTION_TIMEOUT": str(self._timeout),
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(_MEMORY_MB),
             "PYTHONPATH": os.pathsep.join(map(str, self._function.paths)),
-            "OPENBLAS_NUM_THREADS": "1",
+            **handler_variables(_MEMORY_MB),
             **self._function.variables,
         }
         process = subprocess.Popen(
@@ -135,6 +136,7 @@ class EmulatorPlatform:
     host: str = "127.0.0.1"
     listen: str = "127.0.0.1"
     lifetime: Seconds = _TIMEOUT_SECONDS + 10.0
+    memory_mb: int = _MEMORY_MB
     most: int = 4
     prices: LambdaPrices = _PRICES
     paid: bool = False

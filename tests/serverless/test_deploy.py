@@ -13,6 +13,7 @@ from siafu.errors import BadInput, SiafuError
 from siafu.serverless.aws import Place, aws_errors
 from siafu.serverless.deploy import left_alone, steps_away, steps_to
 from siafu.serverless.deployment import TAG, Account, Deployment, permissions
+from siafu.serverless.handler_variables import handler_variables
 from siafu.serverless.observed import Clients, observe
 from siafu.serverless.package import Package, Target
 from siafu.serverless.steps import Step, run
@@ -78,7 +79,8 @@ def test_everything_that_a_function_needs_is_made(clients: Clients) -> None:
     told = function["Configuration"]
     assert (told["MemorySize"], told["Timeout"], told["Architectures"]) == (3538, 300, ["arm64"])
     assert (told["Handler"], told["Runtime"]) == ("siafu.serverless.handler.handler", "python3.12")
-    assert told["Environment"]["Variables"] == {"OPENBLAS_NUM_THREADS": "2"}
+    assert told["Environment"]["Variables"] == handler_variables(3538)
+    assert handler_variables(3538)["OPENBLAS_NUM_THREADS"] == "2"
     assert told["CodeSha256"] == _zip().digest
     assert function["Concurrency"]["ReservedConcurrentExecutions"] == 50
     assert function["Tags"] == {TAG: f"ants@{_REGION}"}

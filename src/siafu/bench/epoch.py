@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from siafu.bench.limits import near_bandwidth, product_peak
-from siafu.bench.own_epoch import two_layers
+from siafu.bench.network import network
 from siafu.bench.timing import Timing, measure, measure_peer, told
 from siafu.errors import SiafuError
 from siafu.explanation import StageCost, explain
@@ -55,7 +55,7 @@ def bench_epoch(
     graph: Graph, store: Path, model: str, hidden: int, repeats: int, peers: Path | None
 ) -> EpochBench:
     """Times of every contender; PyG has no GAT here, since it makes a tensor for every edge."""
-    network = two_layers(graph, model, hidden, "fp32")
+    made = network(graph, model, hidden)
     first = _own(store, model, hidden, "fp32", "auto", repeats)
     alike = _own(store, model, hidden, "fp32", str(thread_count()), repeats)
     half = _own(store, model, hidden, "bf16", "auto", repeats)
@@ -63,13 +63,13 @@ def bench_epoch(
         _timing("siafu fp32", first),
         _timing("siafu bf16", half),
         _timing("siafu fp32, an interval a thread", alike),
-        measure("siafu fp32, model(graph)", _step(graph, network), repeats),
+        measure("siafu fp32, model(graph)", _step(graph, made), repeats),
     ]
     if peers is not None:
         for peer in ("dgl", "pyg") if model == "gcn" else ("dgl",):
             arguments = [peer, "epoch", str(store), str(hidden), model]
             timings.append(measure_peer(peers, {"dgl": "DGL", "pyg": "PyG"}[peer], arguments, repeats))
-    return EpochBench(timings, _kinds(graph, network, first), _busy_share(first))
+    return EpochBench(timings, _kinds(graph, made, first), _busy_share(first))
 
 
 def _own(

@@ -8,9 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from siafu import nn
+from siafu.bench.network import network
 from siafu.errors import BadInput
 from siafu.files import replacing
 from siafu.graph import Graph, read_store
@@ -158,10 +156,7 @@ class _Bench:
 
     def __init__(self, graph: Graph, setting: Setting, told: Told) -> None:
         self._graph, self._setting, self._told = graph, setting, told
-        torch.manual_seed(0)
-        self._model = nn.MODELS[setting.model](
-            graph.num_features, setting.hidden, setting.layers, graph.num_classes, dropout=0.5
-        )
+        self._model = network(graph, setting.model, setting.hidden, setting.layers, dropout=0.5)
         self._partition = choose_partition(graph, 1, "auto")
         self._programs: dict[Lane, Program] | None = None
 

@@ -11,10 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from siafu import nn
-from siafu.errors import BadInput
+from siafu.bench.network import network
 from siafu.graph import Graph, read_store
 from siafu.options import Options
 from siafu.placement import choose_partition
@@ -24,8 +21,6 @@ from siafu.runtime.lambdas import Lambdas
 from siafu.threads import thread_count
 from siafu.trainer import Trainer
 
-_GAT = {"heads": 8, "out_heads": 1, "act": "elu"}
-
 
 def main() -> None:
     store, model, hidden, precision, intervals, repeats = sys.argv[1:]
@@ -33,24 +28,6 @@ def main() -> None:
     wanted = None if intervals == "auto" else int(intervals)
     trainer = make_trainer(graph, model, int(hidden), precision, wanted, epochs=int(repeats) + 2)
     print(json.dumps(run(trainer)))
-
-
-def two_layers(graph: Graph, model: str, hidden: int, precision: str) -> nn.GNN:
-    """The model that is measured."""
-    if graph.y is None or graph.train is None or graph.multi_label:
-        raise BadInput("bench epoch wants a graph with classes and a training split: try reddit-small")
-    torch.manual_seed(0)
-    return nn.build(
-        model,
-        {
-            "in_channels": graph.num_features,
-            "hidden_channels": hidden,
-            "num_layers": 2,
-            "out_channels": graph.num_classes,
-            "precision": precision,
-            **(_GAT if model == "gat" else {}),
-        },
-    )
 
 
 def make_trainer(
@@ -67,9 +44,9 @@ def make_trainer(
 
     lambdas: what computes tensor tasks; None: threads
     """
-    network = two_layers(graph, model, hidden, precision)
     options = Options.to_measure(epochs, intervals)
-    return Trainer(graph, network, options, choose_partition(graph, 1, "auto"), lambdas=lambdas)
+    made = network(graph, model, hidden, precision=precision)
+    return Trainer(graph, made, options, choose_partition(graph, 1, "auto"), lambdas=lambdas)
 
 
 def run(trainer: Trainer) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from siafu.placement import choose_partition
 from siafu.report.metrics import EpochMetrics
 from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.simulated.costs import Curve, LambdaKind, Processor
+from siafu.serverless.handler_variables import VCPU_MB, handler_variables
 from siafu.serverless.ids import InvocationId
 from siafu.serverless.invoker import Answered, Invocation, Outcome
 from siafu.serverless.invokers.local import LocalInvoker
@@ -68,7 +69,7 @@ def task_seconds(call_seconds: float) -> float:
     return max(0.0, busy / (found.tensor_tasks + found.graph_tasks))
 
 
-def local_lambda(server_task_seconds: float, memory_mb: int = 1769) -> LambdaKind:
+def local_lambda(server_task_seconds: float, memory_mb: int = VCPU_MB) -> LambdaKind:
     """A Lambda as `--lambdas local` starts it, on a core of its own.
 
     server_task_seconds: what a task on threads takes the server
@@ -119,10 +120,9 @@ def _children_seconds() -> float:
 
 def numpy_rates() -> Processor:
     """What a Lambda's thread does while there is one on every core: the mean of them."""
-    alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     command = [sys.executable, "-m", "siafu.planning.numpy_probe", str(_NUMPY_SECONDS)]
     processes = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | alone)
+        subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | handler_variables(VCPU_MB))
         for _ in range(thread_count())
     ]
     answers = [process.communicate(timeout=_WAIT_SECONDS)[0] for process in processes]

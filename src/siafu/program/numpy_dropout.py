@@ -1,5 +1,6 @@
 """Counted dropout in NumPy alone, bit for bit the masks of `siafu.nn.dropout`: a Lambda has no Numba."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _COLUMN_STEP = np.uint32(0x9E3779B9)
 _FIRST_FACTOR = np.uint32(0x21F0AAAD)
 _SECOND_FACTOR = np.uint32(0xD35A2D97)
+_BLOCK = 1 << 16  # values
 
 
 def drop_rows(
@@ -21,19 +23,21 @@ def drop_rows(
 
 def drop(rows: NDArray[Any], keep: NDArray[np.bool_], p: float) -> NDArray[Any]:
     """The same, where it is known what stays."""
-    kind = rows.dtype.type
-    scaled: NDArray[Any] = rows * kind(1.0 / (1.0 - p) if p < 1 else 0.0)
-    return masked(scaled, keep)
+    return masked(rows, keep, 1.0 / (1.0 - p) if p < 1 else 0.0)
 
 
-def masked(values: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[Any]:
-    """Floats as they are where `keep` is true, else zero.
+def masked(values: NDArray[Any], keep: NDArray[np.bool_], scale: float = 1.0) -> NDArray[Any]:
+    """[rows, columns] floats, times `scale`, where `keep` is true, else zero.
 
     Bit by bit: `np.where` takes eight times as long where the processor cannot guess what comes next.
     """
-    bits = np.dtype(f"u{values.dtype.itemsize}")
-    found: NDArray[Any] = (values.view(bits) & np.negative(keep.astype(bits))).view(values.dtype)
-    return found
+    scaled = np.empty(values.shape, values.dtype)
+    bits = scaled.view(f"u{values.dtype.itemsize}")
+    factor = values.dtype.type(scale)
+    for some in _blocks(values.shape):
+        np.multiply(values[some], factor, out=scaled[some])
+        bits[some] &= np.negative(keep[some].astype(bits.dtype))
+    return scaled
 
 
 def keep_mask(
@@ -42,18 +46,29 @@ def keep_mask(
     """[len(vertices), columns]: whether each value stays."""
     base = np.uint64(_site_key(seed, epoch, site))
     keys = _mix(base + vertices.astype(np.uint64) * np.uint64(_GOLDEN))
-    low = keys.astype(np.uint32)
-    high = (keys >> np.uint64(32)).astype(np.uint32)
-    z = low[:, None] + np.arange(columns, dtype=np.uint32) * _COLUMN_STEP
-    shifted = np.empty_like(z)
-    z ^= np.right_shift(z, np.uint32(16), out=shifted)
-    z *= _FIRST_FACTOR
-    z ^= high[:, None]
-    z ^= np.right_shift(z, np.uint32(15), out=shifted)
-    z *= _SECOND_FACTOR
-    z ^= np.right_shift(z, np.uint32(15), out=shifted)
-    mask: NDArray[np.bool_] = z >= np.uint32(min(round(p * 2**32), 2**32 - 1))
+    low = keys.astype(np.uint32)[:, None]
+    high = (keys >> np.uint64(32)).astype(np.uint32)[:, None]
+    steps = np.arange(columns, dtype=np.uint32) * _COLUMN_STEP
+    limit = np.uint32(min(round(p * 2**32), 2**32 - 1))
+    mask = np.empty((len(vertices), columns), np.bool_)
+    for some in _blocks(mask.shape):
+        z = low[some] + steps
+        shifted = z >> np.uint32(16)
+        z ^= shifted
+        z *= _FIRST_FACTOR
+        z ^= high[some]
+        z ^= np.right_shift(z, np.uint32(15), out=shifted)
+        z *= _SECOND_FACTOR
+        z ^= np.right_shift(z, np.uint32(15), out=shifted)
+        np.greater_equal(z, limit, out=mask[some])
     return mask
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Rows that stay in a core's own cache from one operation to the next."""
+    rows = max(1, _BLOCK // max(1, shape[1]))
+    for first in range(0, shape[0], rows):
+        yield slice(first, first + rows)
 
 
 def _site_key(seed: int, epoch: int, site: int) -> int:

@@ -25,7 +25,8 @@ class Lambdas:
     streaming: compute a task's first rows while the others arrive
     rematerialise: compute in the backward pass again what the forward pass had; else it travels to and fro
     stash:     a Lambda keeps what a forward task made for the backward task, if that comes to it
-    keep_mb:   how much each may keep: of rows that never change, so that they need not be sent again, and of stashes
+    keep_mb:   how much each may keep: of rows that never change, so that they need not be sent again, and of stashes;
+               None: half of its memory
     fused:     a task does all that lies between two gathers; else two tasks share it
     floor:     seconds that a task may take without being late
     start:     seconds that a Lambda may be silent before its first task and between two
@@ -41,7 +42,7 @@ class Lambdas:
     rematerialise: bool = True
     fused: bool = True
     stash: bool = True
-    keep_mb: int = 256
+    keep_mb: int | None = None
     floor: float = 1.0
     start: float = 10.0
 
@@ -104,5 +105,5 @@ class Lambdas:
             listen=platform.listen,
             tasks_per_invocation=self.tasks,
             streaming=self.streaming,
-            keep_bytes=self.keep_mb << 20,
+            keep_bytes=(platform.memory_mb // 2 if self.keep_mb is None else self.keep_mb) << 20,
         )

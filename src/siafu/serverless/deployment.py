@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from siafu.errors import BadInput
+from siafu.serverless.handler_variables import VCPU_MB, handler_variables
 from siafu.serverless.package import HANDLER, Target
 
 TAG = "siafu:deployment"  # on everything that we make, and on nothing else
-_VCPU_MB = 1769
 _NETWORK_INTERFACES = [
     "ec2:CreateNetworkInterface",
     "ec2:DescribeNetworkInterfaces",
@@ -32,7 +32,7 @@ class Deployment:
 
     name: str = "siafu"
     target: Target = field(default_factory=Target)
-    memory_mb: int = _VCPU_MB
+    memory_mb: int = VCPU_MB
     timeout_seconds: int = 900
     concurrency: int | None = None
     subnets: tuple[str, ...] = ()
@@ -65,8 +65,8 @@ class Deployment:
         return bool(self.subnets) and not self.security_groups
 
     def variables(self) -> dict[str, str]:
-        """The environment of the handler: as many threads as it has processors' worth of time."""
-        return {"OPENBLAS_NUM_THREADS": str(max(1, self.memory_mb // _VCPU_MB))}
+        """The environment of the handler."""
+        return handler_variables(self.memory_mb)
 
 
 @dataclass(frozen=True, slots=True)

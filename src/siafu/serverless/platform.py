@@ -28,6 +28,7 @@ class Platform(Protocol):
     host:     this machine's address as Lambdas reach it
     listen:   the address to listen at, which may be "0.0.0.0"; None: Lambdas are processes of this machine and user
     lifetime: after so many seconds an invocation has ended for certain
+    memory_mb: of each Lambda
     most:     how many Lambdas there may be
     prices:   what they cost, or would
     paid:     whether they do
@@ -43,6 +44,8 @@ class Platform(Protocol):
     def listen(self) -> str | None: ...
     @property
     def lifetime(self) -> Seconds: ...
+    @property
+    def memory_mb(self) -> int: ...
     @property
     def most(self) -> int: ...
     @property
@@ -78,6 +81,10 @@ class LocalPlatform:
     @property
     def lifetime(self) -> Seconds:
         return self.limits.timeout_seconds + _ENDING_SECONDS
+
+    @property
+    def memory_mb(self) -> int:
+        return self.limits.memory_mb
 
     @property
     def prices(self) -> LambdaPrices:
@@ -132,6 +139,10 @@ class AwsPlatform:
     @property
     def lifetime(self) -> Seconds:
         return self.function.timeout_seconds + _ENDING_SECONDS
+
+    @property
+    def memory_mb(self) -> int:
+        return self.function.memory_mb
 
     def invoker(self, slots: int, warm: int) -> Invoker:
         return AwsInvoker(self.function, most=slots)

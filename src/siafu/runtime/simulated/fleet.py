@@ -10,7 +10,7 @@ from siafu.runtime.simulated.agenda import Agenda
 from siafu.runtime.simulated.costs import LambdaKind, Work, compute_seconds
 from siafu.runtime.simulated.resources import Cores, Link, Urgency, carry_over
 
-_SHARE_TO_KEEP = 0.5  # of a Lambda's memory: what it may keep of rows that never change
+_SHARE_TO_KEEP = 0.5  # of a Lambda's memory: as in `siafu.runtime.lambdas`
 
 
 @dataclass(frozen=True, slots=True, eq=False)

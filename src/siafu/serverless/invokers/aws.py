@@ -11,6 +11,7 @@ from typing import Any
 from siafu.cost.prices import Architecture
 from siafu.errors import BadInput
 from siafu.serverless.aws import Place, aws_errors, failure_from, may_have_run
+from siafu.serverless.handler_variables import VCPU_MB
 from siafu.serverless.ids import InvocationId
 from siafu.serverless.invoker import Failed, Invocation, Outcome, Tell, Usage, outcome_of
 
@@ -30,7 +31,7 @@ class DeployedFunction:
     name: str = "siafu"
     place: Place = field(default_factory=Place)
     qualifier: str | None = None
-    memory_mb: int = 1769
+    memory_mb: int = VCPU_MB
     timeout_seconds: float = 900.0
 
     @property

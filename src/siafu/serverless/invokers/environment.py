@@ -15,6 +15,7 @@ from typing import Any
 
 from siafu.serverless.failure import Failure, FailureKind, one_line
 from siafu.serverless.faults import Fault, FaultKind
+from siafu.serverless.handler_variables import VCPU_MB, handler_variables
 from siafu.serverless.invoker import Failed, Invocation, Outcome, Usage, outcome_of
 from siafu.serverless.invokers.process import ADDRESS_SPACE
 from siafu.serverless.invokers.runtime_api import Request, RuntimeApi
@@ -22,7 +23,6 @@ from siafu.serverless.slow_link import BANDWIDTH_VARIABLE, LATENCY_VARIABLE
 
 _INIT_SECONDS = 60.0
 _WATCH_SECONDS = 0.05
-_VCPU_MB = 1769
 # Stacks, arenas and libraries are mapped without being used; the cap itself is on what is resident.
 _MAPPED_UNUSED = 2 * 2**30
 _KEPT_OF_OUTSIDE = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH")
@@ -37,18 +37,16 @@ class Limits:
     The last two are kept by the handler's own `SlowLink`: it finds them in its environment.
     """
 
-    memory_mb: int = _VCPU_MB
+    memory_mb: int = VCPU_MB
     timeout_seconds: float = 900.0
     latency_ms: float = 0.0
     mbps: float | None = None
 
     def variables(self) -> dict[str, str]:
         """The environment variables that tell a process of these."""
-        threads = str(max(1, self.memory_mb // _VCPU_MB))
         told = {
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(self.memory_mb),
-            "OMP_NUM_THREADS": threads,
-            "OPENBLAS_NUM_THREADS": threads,
+            **handler_variables(self.memory_mb),
             ADDRESS_SPACE: str(self.memory_mb * 2**20 + _MAPPED_UNUSED),
         }
         if self.latency_ms:
