@@ -20,7 +20,7 @@ from siafu.report.machine import architecture, cpu_id, memory_bytes, processor_n
 from siafu.runtime.simulated.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
 from siafu.threads import thread_count
 
-FORMAT, VERSION = "siafu calibration", 1
+FORMAT, VERSION = "siafu calibration", 2
 _REFERENCE = Path(__file__).parent / "data" / "reference.json"
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ def calibrate(told: Told = lambda _: None) -> Calibration:
         told("gathers: rows of several widths, from tables of several sizes")
         edges = probes.edge_costs(cores)
         told("attention")
-        attention = probes.attention_seconds(cores)
+        rows = probes.row_costs(cores)
     told("how long a process takes to start")
     start_seconds = task_probes.start_seconds()
     told("tasks on threads")
@@ -123,13 +123,15 @@ def calibrate(told: Told = lambda _: None) -> Calibration:
         cores=thread_count(),
         core=core,
         edges=edges,
-        attention=attention,
+        attention=rows.attention,
         task_seconds=task_seconds,
         network_bytes_s=local.bytes_s,
         latency_s=local.latency_s,
         memory_bytes=float(memory or 0),
         message_seconds=local.latency_s,  # on a loopback, all of the way is work of a core
         near_cache=near_cache_bytes(),
+        row_seconds=rows.row_seconds,
+        attention_rows=rows.attention_rows,
     )
     return Calibration(
         platform.node(),
@@ -159,7 +161,8 @@ def describe(found: Calibration) -> list[str]:
         f"{machine.core.products.at(8) / 1e9:.1f} at width 8",
         f"gathers    {gathered(0)}, {gathered(-1)}, {256 / rows.dense.at(256) / 1e9:.1f} block by block "
         "(a core, rows of 256 bytes)",
-        f"attention  {machine.attention[0] * 1e9:.1f} ns an edge and head, {machine.attention[1] * 1e9:.1f} ns back",
+        f"attention  {machine.attention[0] * 1e9:.1f} ns an edge and head, {machine.attention[1] * 1e9:.1f} ns back; "
+        f"{machine.attention_rows[0] * 1e9:.0f} and {machine.attention_rows[1] * 1e9:.0f} ns a row and head",
         f"dropout    {machine.core.draws / 1e6:,.0f} M numbers/s a core",
         f"a task     {machine.task_seconds * 1e6:,.0f} µs besides its work; an operation {machine.core.call_seconds * 1e6:.1f} µs",
         f"a Lambda   {local.thread.products.at(128) / 1e9:.1f} GFLOP/s at width 128; {local.invoke_s * 1e3:.1f} ms to be invoked, "
@@ -176,7 +179,6 @@ def _size(count: float) -> str:
 
 
 def _machine(found: dict[str, Any]) -> Machine:
-    forth, back = found["attention"]
     return _exactly(
         Machine,
         found
@@ -187,9 +189,15 @@ def _machine(found: dict[str, Any]) -> Machine:
                 tuple(_curve(each) for each in found["edges"]["sparse"]),
                 _curve(found["edges"]["dense"]),
             ),
-            "attention": (float(forth), float(back)),
+            "attention": _forth_and_back(found["attention"]),
+            "attention_rows": _forth_and_back(found["attention_rows"]),
         },
     )
+
+
+def _forth_and_back(found: list[Any]) -> tuple[float, float]:
+    forth, back = found
+    return float(forth), float(back)
 
 
 def _lambda_kind(found: dict[str, Any]) -> LambdaKind:

@@ -45,6 +45,8 @@ def machine_of(instance: Instance, measured: Calibration, book: PriceBook) -> Ma
         latency_s=_NETWORK_LATENCY_S,
         memory_bytes=float(instance.memory_bytes),
         message_seconds=here.message_seconds / ratio.pace,
+        row_seconds=here.row_seconds / ratio.pace,
+        attention_rows=(here.attention_rows[0] / ratio.pace, here.attention_rows[1] / ratio.pace),
         near_cache=instance.processor.l2_kib * 1024,
     )
 

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from siafu.kernels import (
+    LANES,
     Attention,
     Table,
     attend_adjoint_range,
@@ -24,7 +26,7 @@ from siafu.kernels import (
     zero_table,
 )
 from siafu.nn.dropout import drop_rows
-from siafu.runtime.simulated.costs import Curve, EdgeCosts, Processor
+from siafu.runtime.simulated.costs import USUAL_DEGREE, Curve, EdgeCosts, Processor
 from siafu.threads import thread_count
 
 Call = Callable[[], object]
@@ -38,10 +40,13 @@ _ROUNDS = 16
 _BLOCK_ROWS = 2048  # rows of a product that are in the cache at a time
 _BLOCK_WIDTH = 64  # columns of a table that is as large as a core's cache: what a block of a tensor task is
 _OTHER_WIDTH = 128  # of a product's two fixed sizes the one that is not the smaller
-_DEGREE = 32
 _EDGES = 1 << 19
 _DENSE_BLOCKS, _DENSE_VISIT, _DENSE_ROWS = 8, 8, 2048
 _HEADS, _HEAD_COLUMNS = 8, 8
+_DEGREES = (
+    LANES // 2,
+    4 * LANES + LANES // 2,
+)  # a row's last vector of edges is half empty, as it is on the average
 _ATTENTION_TABLE = 1 << 24
 _LARGE = 1 << 26  # bytes: beyond a core's share of any cache
 
@@ -109,20 +114,31 @@ def edge_costs(cores: Cores) -> EdgeCosts:
     return EdgeCosts(tuple(map(float, TABLE_BYTES)), tuple(sparse), dense)
 
 
-def attention_seconds(cores: Cores) -> tuple[float, float]:
-    """What a head of an edge takes, forth and back, besides gathering a row of that width.
+@dataclass(frozen=True, slots=True)
+class RowCosts:
+    """What gathers take besides picking rows: as `Machine` has them."""
 
-    An edge itself takes as long as one head more.
-    """
+    attention: tuple[float, float]
+    attention_rows: tuple[float, float]
+    row_seconds: float
+
+
+def row_costs(cores: Cores) -> RowCosts:
+    """From rows with few edges and rows with many: what an edge takes is the difference, the rest is the row's."""
     columns = _HEADS * _HEAD_COLUMNS
-    row_bytes = 4 * columns
-    indptr, indices = _random_edges(_ATTENTION_TABLE // row_bytes)
-    rows = _ones(_ATTENTION_TABLE // row_bytes, columns)
-    plain = _gathering(cores, indptr, indices, rows)
-    forth, back = _attending(cores, indptr, indices, rows)
-    edges = len(indices)
-    units = edges * (_HEADS + 1)
-    return max(0.0, forth - plain) / units, max(0.0, back - plain) / units
+    sources = _ATTENTION_TABLE // (4 * columns)
+    rows = _ones(sources, columns)
+    found = []
+    for degree in _DEGREES:
+        indptr, indices = _random_edges(sources, degree=degree)
+        plain = _gathering(cores, indptr, indices, rows)
+        softmax = [max(0.0, each - plain) / (_HEADS + 1) for each in _attending(cores, indptr, indices, rows)]
+        found.append([each / (len(indptr) - 1) for each in (plain, *softmax)])
+    # Of a row with so many edges: gathered, and one head of its softmax forth and back.
+    few, many = found
+    slopes = [max(0.0, b - a) / (_DEGREES[1] - _DEGREES[0]) for a, b in zip(few, many, strict=True)]
+    row, forth, back = (max(0.0, each - _DEGREES[0] * slope) for each, slope in zip(few, slopes, strict=True))
+    return RowCosts((slopes[1], slopes[2]), (forth, back), row)
 
 
 def _products(cores: Cores) -> Curve:
@@ -257,7 +273,7 @@ def _attending(
 
 
 def _random_edges(
-    sources: int, *, rows: int | None = None, degree: int = _DEGREE
+    sources: int, *, rows: int | None = None, degree: int = USUAL_DEGREE
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """A CSR in which every row has so many sources, drawn alike and ascending."""
     count = min(_EDGES // degree, sources) if rows is None else rows

@@ -4,6 +4,7 @@ import pytest
 
 from siafu.runtime.simulated.costs import (
     DENSE_VISIT,
+    USUAL_DEGREE,
     Curve,
     EdgeCosts,
     Machine,
@@ -18,7 +19,19 @@ from siafu.runtime.simulated.costs import (
 
 EDGES = EdgeCosts((1e6, 1e8), (Curve.flat(1e-9), Curve.flat(1e-8)), Curve.flat(3e-9))
 CORE = Processor(Curve.flat(1e9), stream=1e9, draws=1e8, call_seconds=1e-6, functions=1e7, memory=5e8)
-MACHINE = Machine(4, CORE, EDGES, (1e-9, 2e-9), 1e-4, 1e9, 1e-4, 1e10, near_cache=1 << 20)
+MACHINE = Machine(
+    4,
+    CORE,
+    EDGES,
+    (1e-9, 2e-9),
+    1e-4,
+    1e9,
+    1e-4,
+    1e10,
+    near_cache=1 << 20,
+    row_seconds=5e-9,
+    attention_rows=(3e-8, 4e-8),
+)
 
 
 def test_a_curve_is_a_line_in_logarithms_and_flat_beyond_its_ends() -> None:
@@ -49,11 +62,21 @@ def test_rows_are_computed_in_blocks_that_fit_the_cache() -> None:
     assert blocks_of(Work(10_240, widest=1 << 20), MACHINE) == 10  # no fewer than 1,024 rows
 
 
-def test_a_softmax_costs_its_heads_and_one_more_for_every_edge_and_idle_lane() -> None:
+def test_rows_with_few_edges_cost_more_than_their_edges() -> None:
+    usual, few = (
+        Work(rows, edges=3200, row_bytes=(64.0,), table_bytes=1e6)
+        for rows in (3200 / USUAL_DEGREE, 3200 / USUAL_DEGREE + 700)
+    )
+    assert gather_seconds(usual, MACHINE) == pytest.approx(3200 * 1e-9)
+    assert gather_seconds(few, MACHINE) == pytest.approx(3200 * 1e-9 + 700 * 5e-9)
+    assert gather_seconds(few, MACHINE.faster(2.0)) == pytest.approx(gather_seconds(few, MACHINE) / 2)
+
+
+def test_a_softmax_costs_its_heads_and_one_more_for_every_edge_self_loop_and_row() -> None:
     plain = Work(10, edges=1000, row_bytes=(64.0,), table_bytes=1e6)
     attention = Work(10, edges=1000, row_bytes=(64.0,), table_bytes=1e6, heads=2, back=True)
     more = gather_seconds(attention, MACHINE) - gather_seconds(plain, MACHINE)
-    assert more == pytest.approx((1000 + 10 * 4.5) * 3 * 2e-9)
+    assert more == pytest.approx((1010 * 2e-9 + 10 * 4e-8) * 3)
 
 
 def test_a_share_of_a_stage_has_its_share_of_everything_that_grows_with_rows() -> None:

@@ -7,9 +7,6 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 
-from siafu.kernels import LANES
-
-_IDLE_LANES = (LANES - 1) / 2  # of a row's last vector, on the average
 _LEAST_ROWS = 1024  # of a block: as in `siafu.server.lane`
 
 
@@ -39,6 +36,9 @@ class Curve:
         """The same curve of a machine that is so many times as fast (or slow)."""
         return Curve(tuple((size, quantity * factor) for size, quantity in self.points))
 
+
+USUAL_DEGREE = 32
+"""Edges of a row where `EdgeCosts.sparse` is measured."""
 
 DENSE_VISIT = 8
 """Edges that a visit of a row finds in a block of sources, where `EdgeCosts.dense` is measured."""
@@ -119,6 +119,8 @@ class Machine:
     edges:           what each does with edges
     attention:       seconds that one head of an edge of a softmax takes besides its row's gather, forth and back; the edge
                      itself takes as long as one head more
+    row_seconds:     what a row of a gather takes, however few edges it has
+    attention_rows:  the same of one head of a softmax, forth and back; the row itself counts as one head more
     task_seconds:    what a task takes besides its work: found, scheduled, reported
     network_bytes_s: of its network interface, in each direction
     latency_s:       one way to another machine
@@ -137,6 +139,8 @@ class Machine:
     memory_bytes: float
     message_seconds: float = 20e-6
     near_cache: float = 1 << 20
+    row_seconds: float = 0.0
+    attention_rows: tuple[float, float] = (0.0, 0.0)
 
     def faster(self, factor: float) -> "Machine":
         """One whose cores are so many times as fast, memory included."""
@@ -147,6 +151,8 @@ class Machine:
             attention=(self.attention[0] / factor, self.attention[1] / factor),
             task_seconds=self.task_seconds / factor,
             message_seconds=self.message_seconds / factor,
+            row_seconds=self.row_seconds / factor,
+            attention_rows=(self.attention_rows[0] / factor, self.attention_rows[1] / factor),
         )
 
 
@@ -286,21 +292,24 @@ def blocks_of(work: Work, machine: Machine) -> int:
 
 
 def gather_seconds(work: Work, machine: Machine) -> float:
-    """What a gather's edges take one core."""
+    """What a gather's edges and rows take one core."""
     costs = machine.edges
     an_edge = sum(
         costs.by_blocks(each, work.visit) if work.visit else costs.row_by_row(each, work.table_bytes)
         for each in work.row_bytes
     )
-    return work.edges * an_edge + _softmax_seconds(work, machine)
+    # What an edge takes was measured with a row to every so many of them; block by block, a visit's edges share it.
+    more_rows = 0.0 if work.visit else work.rows - work.edges / USUAL_DEGREE
+    picking = max(0.0, work.edges * an_edge + more_rows * machine.row_seconds)
+    return picking + _softmax_seconds(work, machine)
 
 
 def _softmax_seconds(work: Work, machine: Machine) -> float:
-    """What a gather's softmaxes take: each row has a self-loop besides, and its last vector of edges is half empty."""
+    """What a gather's softmaxes take: each row has a self-loop besides."""
     if not work.heads:
         return 0.0
-    lanes = work.edges + work.rows * (1 + _IDLE_LANES)
-    return lanes * (work.heads + 1) * (machine.attention[1] if work.back else machine.attention[0])
+    edges, rows = machine.attention[work.back], machine.attention_rows[work.back]
+    return ((work.edges + work.rows) * edges + work.rows * rows) * (work.heads + 1)
 
 
 def task_seconds(work: Work, machine: Machine) -> float:
