@@ -22,7 +22,6 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.slow
 def _are_gone(pids: list[int]) -> bool:
     """Soon: on a busy machine the last of a process that was killed takes a moment."""
     until = time.monotonic() + 30
@@ -33,6 +32,7 @@ def _are_gone(pids: list[int]) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_cluster_on_this_machine_comes_up_is_seen_and_goes(siafu: Siafu, tmp_path: Path) -> None:
     up = siafu("cluster", "up", on="local", machines=2, json=True)
     assert up.code == 0, up.err

@@ -11,12 +11,10 @@ from typing import Any
 
 from siafu.cost.fleet import Fleet
 from siafu.cost.instances import Instance, Processor, Rental
+from siafu.cost.lambda_prices import VCPU_MB
 from siafu.cost.money import dollars
 from siafu.cost.prices import PriceBook
 from siafu.cost.ratios import ratios
-
-LAMBDA_MB = 1769
-"""What comes with one vCPU: AWS Lambda Developer Guide."""
 
 _SHOWN = 3
 
@@ -102,5 +100,5 @@ def _on_lambdas(spent: Spent, book: PriceBook) -> list[dict[str, Any]]:
     prices = [each for each in book.lambdas if each.architecture == "x86_64"]
     if not prices or not spent.tensors:
         return []
-    usd = prices[0].usd(spent.tensors * LAMBDA_MB / 1024, 0)
+    usd = prices[0].usd(spent.tensors * VCPU_MB / 1024, 0)
     return [{"instance": None, "spot": False, "machines": 0, "seconds": None, "usd": usd, "value": None}]

@@ -7,6 +7,9 @@ from typing import Literal
 
 from siafu.errors import BadInput
 
+VCPU_MB = 1769
+"""Memory with which a Lambda has the time of one processor: AWS Lambda Developer Guide."""
+
 Architecture = Literal["x86_64", "arm64"]
 
 

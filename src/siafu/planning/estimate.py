@@ -2,9 +2,9 @@
 
 import math
 
-from siafu.cost.elsewhere import LAMBDA_MB
 from siafu.cost.fleet import Fleet
 from siafu.cost.instances import Instance
+from siafu.cost.lambda_prices import VCPU_MB
 from siafu.cost.prices import PriceBook
 from siafu.cost.ratios import ratios
 from siafu.pipeline.ids import Mode
@@ -33,7 +33,7 @@ class Estimates:
     def __init__(self, request: Request, measured: Calibration, book: PriceBook) -> None:
         self.request, self.measured, self.book = request, measured, book
         self.workload: Workload = workload_of(request.model, request.shape)
-        self.lambda_gb = LAMBDA_MB / _MB_PER_GB
+        self.lambda_gb = VCPU_MB / _MB_PER_GB
         self.lambda_prices = book.lambda_prices(book.region, "x86_64")
         self._machines: dict[str, Machine] = {}
         self._simulated: dict[tuple[str, int, str, int], Simulated] = {}
@@ -94,7 +94,7 @@ class Estimates:
             seconds,
             self.server_bytes(fleet.servers),
             found.utilisation,
-            billed * LAMBDA_MB / _MB_PER_GB,
+            billed * VCPU_MB / _MB_PER_GB,
             requests,
             self._usd_servers(fleet, seconds),
             self._usd_lambdas(billed, requests),
@@ -192,4 +192,4 @@ class Estimates:
         return fleet.usd(seconds, self.book.billing)
 
     def _usd_lambdas(self, seconds: float, requests: int) -> float:
-        return self.lambda_prices.usd(seconds * LAMBDA_MB / _MB_PER_GB, requests) if seconds else 0.0
+        return self.lambda_prices.usd(seconds * VCPU_MB / _MB_PER_GB, requests) if seconds else 0.0

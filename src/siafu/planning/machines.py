@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from siafu.cost.elsewhere import LAMBDA_MB
 from siafu.cost.instances import Instance, Processor
+from siafu.cost.lambda_prices import VCPU_MB
 from siafu.cost.prices import PriceBook
 from siafu.cost.ratios import Ratios, ratios
 from siafu.planning.calibration import Calibration
@@ -61,9 +61,9 @@ def room_in(memory_bytes: float) -> float:
     return memory_bytes * _FOR_DATA - _BASE_BYTES
 
 
-def aws_lambda(measured: Calibration, count: int, memory_mb: int = LAMBDA_MB) -> LambdaKind:
+def aws_lambda(measured: Calibration, count: int, memory_mb: int = VCPU_MB) -> LambdaKind:
     """A Lambda on AWS where a server has so many: our NumPy rates on a share of one vCPU, and AWS's network."""
-    share = min(1.0, memory_mb / LAMBDA_MB)
+    share = min(1.0, memory_mb / VCPU_MB)
     local = measured.local_lambda
     return replace(
         local,

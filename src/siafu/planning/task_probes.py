@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import zmq
 
+from siafu.cost.lambda_prices import VCPU_MB
 from siafu.errors import SiafuError
 from siafu.graph import Graph
 from siafu.nn import GCN
@@ -23,7 +24,7 @@ from siafu.placement import choose_partition
 from siafu.report.metrics import EpochMetrics
 from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.simulated.costs import Curve, LambdaKind, Processor
-from siafu.serverless.handler_variables import VCPU_MB, handler_variables
+from siafu.serverless.handler_variables import handler_variables
 from siafu.serverless.ids import InvocationId
 from siafu.serverless.invoker import Answered, Invocation, Outcome
 from siafu.serverless.invokers.local import LocalInvoker

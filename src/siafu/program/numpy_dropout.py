@@ -27,17 +27,18 @@ def drop(rows: NDArray[Any], keep: NDArray[np.bool_], p: float) -> NDArray[Any]:
 
 
 def masked(values: NDArray[Any], keep: NDArray[np.bool_], scale: float = 1.0) -> NDArray[Any]:
-    """[rows, columns] floats, times `scale`, where `keep` is true, else zero.
+    """Floats, times `scale`, where `keep` is true, else zero.
 
     Bit by bit: `np.where` takes eight times as long where the processor cannot guess what comes next.
     """
-    scaled = np.empty(values.shape, values.dtype)
-    bits = scaled.view(f"u{values.dtype.itemsize}")
-    factor = values.dtype.type(scale)
-    for some in _blocks(values.shape):
-        np.multiply(values[some], factor, out=scaled[some])
-        bits[some] &= np.negative(keep[some].astype(bits.dtype))
-    return scaled
+    given, stays = values.reshape(-1), keep.reshape(-1)
+    scaled = np.empty(given.shape, given.dtype)
+    bits = scaled.view(f"u{given.dtype.itemsize}")
+    factor = given.dtype.type(scale)
+    for some in _blocks(len(given), 1):
+        np.multiply(given[some], factor, out=scaled[some])
+        bits[some] &= np.negative(stays[some].astype(bits.dtype))
+    return scaled.reshape(values.shape)
 
 
 def keep_mask(
@@ -51,7 +52,7 @@ def keep_mask(
     steps = np.arange(columns, dtype=np.uint32) * _COLUMN_STEP
     limit = np.uint32(min(round(p * 2**32), 2**32 - 1))
     mask = np.empty((len(vertices), columns), np.bool_)
-    for some in _blocks(mask.shape):
+    for some in _blocks(len(mask), columns):
         z = low[some] + steps
         shifted = z >> np.uint32(16)
         z ^= shifted
@@ -64,11 +65,11 @@ def keep_mask(
     return mask
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+def _blocks(rows: int, columns: int) -> Iterator[slice]:
     """Rows that stay in a core's own cache from one operation to the next."""
-    rows = max(1, _BLOCK // max(1, shape[1]))
-    for first in range(0, shape[0], rows):
-        yield slice(first, first + rows)
+    step = max(1, _BLOCK // max(1, columns))
+    for first in range(0, rows, step):
+        yield slice(first, first + step)
 
 
 def _site_key(seed: int, epoch: int, site: int) -> int:

@@ -90,10 +90,9 @@ def softplus_backward(g: Array, x: Array, beta: float, limit: float) -> Array:
 
 
 def threshold_backward(g: Array, x: Array, limit: float) -> Array:
-    if g.shape != x.shape or g.ndim < 2:
+    if g.shape != x.shape:
         return np.where(x <= limit, 0, g)
-    flat = len(g), g.size // max(len(g), 1)
-    return numpy_dropout.masked(g.reshape(flat), ~(x <= limit).reshape(flat)).reshape(g.shape)
+    return numpy_dropout.masked(g, ~(x <= limit))
 
 
 def addmm(bias: Array, a: Array, b: Array) -> Array:

@@ -5,8 +5,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from siafu.cost.lambda_prices import VCPU_MB
 from siafu.errors import BadInput
-from siafu.serverless.handler_variables import VCPU_MB, handler_variables
+from siafu.serverless.handler_variables import handler_variables
 from siafu.serverless.package import HANDLER, Target
 
 TAG = "siafu:deployment"  # on everything that we make, and on nothing else

@@ -1,7 +1,6 @@
 """The environment variables that a handler needs, wherever it runs."""
 
-VCPU_MB = 1769
-"""Memory with which AWS gives a Lambda the time of one processor."""
+from siafu.cost.lambda_prices import VCPU_MB
 
 _MEMORY = {
     # Rows' memory stays with the process from one operation to the next: giving it back to the system and taking it again took a

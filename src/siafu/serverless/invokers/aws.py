@@ -8,10 +8,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from siafu.cost.lambda_prices import VCPU_MB
 from siafu.cost.prices import Architecture
 from siafu.errors import BadInput
 from siafu.serverless.aws import Place, aws_errors, failure_from, may_have_run
-from siafu.serverless.handler_variables import VCPU_MB
 from siafu.serverless.ids import InvocationId
 from siafu.serverless.invoker import Failed, Invocation, Outcome, Tell, Usage, outcome_of
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from siafu.cost.lambda_prices import VCPU_MB
 from siafu.serverless.failure import Failure, FailureKind, one_line
 from siafu.serverless.faults import Fault, FaultKind
-from siafu.serverless.handler_variables import VCPU_MB, handler_variables
+from siafu.serverless.handler_variables import handler_variables
 from siafu.serverless.invoker import Failed, Invocation, Outcome, Usage, outcome_of
 from siafu.serverless.invokers.process import ADDRESS_SPACE
 from siafu.serverless.invokers.runtime_api import Request, RuntimeApi
