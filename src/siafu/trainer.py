@@ -31,6 +31,7 @@ from siafu.runtime.counting import added
 from siafu.runtime.happenings import Doings, EpochRecord, Outcome, Rewound, Snapshot
 from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local.runtime import LocalRuntime
+from siafu.runtime.one_thread import one_thread
 from siafu.server.assembly import Assembly, assemble
 from siafu.server.plan import Plan, model_input
 from siafu.server.worker import tallies_of
@@ -202,7 +203,8 @@ class Trainer:
     def _prepare_here(self, due: "_Due") -> list[str]:
         plan = self.plan
         x = model_input(plan.graph, normalize=self.options.normalize_features)
-        assembly = assemble(plan.blueprint(), x.to(plan.dtype), plan.weights)
+        with one_thread():  # what is folded has the same bits wherever it is made
+            assembly = assemble(plan.blueprint(), x.to(plan.dtype), plan.weights)
         setup = plan.setup(assembly.layout)
         self._runtime = LocalRuntime(
             setup,

@@ -3,6 +3,8 @@
 import itertools
 import threading
 
+import torch
+
 from siafu.activity import About
 from siafu.runtime.pool import After, Pool
 
@@ -62,3 +64,24 @@ def test_a_job_whose_follow_up_fails_ends_the_run() -> None:
     assert told.wait(10)
     pool.close()
     assert str(errors[0]) == "after"
+
+
+def test_pytorch_gives_each_job_one_thread() -> None:
+    """However many it has elsewhere: a product that is split over threads has other bits."""
+    pool, seen, done = Pool(2, failed), [], threading.Barrier(3)
+
+    def job() -> None:
+        seen.append(torch.get_num_threads())
+        done.wait(10)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        for _ in range(2):
+            pool.add((0,), "train T0", job)
+        pool.start()
+        done.wait(10)
+        pool.close()
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1, 1]

@@ -5,21 +5,25 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from siafu.kernels import block_edges, pack, sum_blocks_range, zero_table
+from siafu.runtime.one_thread import one_thread, use_one_thread
 from siafu.threads import run_all, thread_count
 
 
 def product_peak(rows: int = 4096, inner: int = 602, columns: int = 128) -> float:
     """Floating-point operations a second of float32 products of this shape, one on each thread, rows in the cache."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        ends = [(torch.randn(rows, inner), torch.randn(inner, columns)) for _ in range(thread_count())]
-        seconds = _best(lambda: run_all(lambda pair: [torch.mm(*pair) for _ in range(8)], ends))
-    finally:
-        torch.set_num_threads(before)
+    ends = [(torch.randn(rows, inner), torch.randn(inner, columns)) for _ in range(thread_count())]
+    with one_thread():
+        seconds = _best(lambda: run_all(_multiply, ends))
     return 8 * thread_count() * 2 * rows * inner * columns / seconds
+
+
+def _multiply(pair: tuple[Tensor, Tensor]) -> None:
+    use_one_thread()
+    for _ in range(8):
+        torch.mm(*pair)
 
 
 def near_bandwidth(columns: int, dtype: type[np.generic], sources: int = 4096) -> float:

@@ -26,6 +26,7 @@ from siafu.kernels import (
     zero_table,
 )
 from siafu.nn.dropout import drop_rows
+from siafu.runtime.one_thread import one_thread, use_one_thread
 from siafu.runtime.simulated.costs import USUAL_DEGREE, Curve, EdgeCosts, Processor
 from siafu.threads import thread_count
 
@@ -56,7 +57,7 @@ class Cores:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+        self._pool = ThreadPoolExecutor(threads, initializer=use_one_thread)
 
     def seconds(self, make: Callable[[int], Call]) -> float:
         """What one call takes a thread while the others make theirs; the best of a few rounds.
@@ -85,14 +86,12 @@ class Cores:
 @contextmanager
 def all_cores() -> Iterator[Cores]:
     """As many threads as training would use, each with PyTorch to itself."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     cores = Cores(thread_count())
-    try:
-        yield cores
-    finally:
-        cores.close()
-        torch.set_num_threads(before)
+    with one_thread():
+        try:
+            yield cores
+        finally:
+            cores.close()
 
 
 def core_rates(cores: Cores) -> Processor:

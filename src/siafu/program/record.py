@@ -13,7 +13,6 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensorMode,
 )
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     GuardOnDataDependentSymNode,
@@ -28,6 +27,7 @@ from siafu.nn.calling import takes_features
 from siafu.nn.dropout import CountedDropout, on_edges
 from siafu.nn.gather import Gather
 from siafu.nn.recording import recording
+from siafu.program.tracing import traced
 
 EdgeFunction = Callable[[Tensor, Tensor], Tensor]
 _SOME_ROWS = 11  # a size to trace with; it ends up symbolic, but must differ from the sizes 0 and 1
@@ -109,8 +109,8 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
         without_numbers(shapes, torch.zeros(2, dtype=torch.int64)),
     )
     with mode(model, training=training), torch.no_grad(), _refusing():
-        traced = make_fx(forward, tracing_mode="real")(*examples)
-    operations = traced.graph
+        found = traced(forward, *examples, tracing_mode="real")
+    operations = found.graph
     operations.eliminate_dead_code()
     *given, features, vertices, key = (node for node in operations.nodes if node.op == "placeholder")
     output = next(node for node in operations.nodes if node.op == "output").args[0]
@@ -118,7 +118,7 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
         (output,) = output
     for node in operations.nodes:
         if node.op == "get_attr":
-            node.meta["constant"] = getattr(traced, node.target)
+            node.meta["constant"] = getattr(found, node.target)
     return Recording(
         operations, dict(zip(weights, given, strict=True)), features, vertices, key, output, note.sites
     )

@@ -13,7 +13,6 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     GuardOnDataDependentSymNode,
@@ -30,6 +29,7 @@ from siafu.program.fuse import fuse_biases
 from siafu.program.keep import choose_kept, read_kept
 from siafu.program.rowwise import check_outputs, check_rowwise
 from siafu.program.tensor_program import Kind, Ref, Spec, TensorProgram, prune
+from siafu.program.tracing import traced
 
 PhaseFunction = Callable[[list[Tensor], dict[str, Tensor], Tensor, Tensor], list[Tensor]]
 """(rows, weights by name, vertices int64 [rows], key int64 [2]) → rows"""
@@ -158,16 +158,16 @@ class _Phase:
         with self.fakes, torch.no_grad(), _refusing():
             # A function may change its inputs in place.
             copies = [each.clone() for each in inputs.values()]
-            traced = make_fx(listed, decomposition_table=decompositions())(*copies)
-            _drop_dead(traced)
-            if _changes_in_place(traced):
-                traced = _out_of_place(traced, copies)
+            found = traced(listed, *copies, decomposition_table=decompositions())
+            _drop_dead(found)
+            if _changes_in_place(found):
+                found = _out_of_place(found, copies)
         specs = [(name, spec_of(tensor)) for name, tensor in inputs.items()]
         if any(isinstance(spec.shape[0], int) for name, spec in specs if name.startswith("rows/")):
             raise BadInput(
                 "the model fixes the number of rows: write it for any number, with x.shape[0] instead of len(x)"
             )
-        builder, values = translate(traced, specs)
+        builder, values = translate(found, specs)
         return builder, dict(zip(names, values, strict=True))
 
     def _inputs(self) -> dict[str, Tensor]:
@@ -265,8 +265,8 @@ def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> Pha
     )
 
 
-def _changes_in_place(traced: fx.GraphModule) -> bool:
-    return any(_is_mutable(node) for node in traced.graph.nodes)
+def _changes_in_place(found: fx.GraphModule) -> bool:
+    return any(_is_mutable(node) for node in found.graph.nodes)
 
 
 def _is_mutable(node: fx.Node) -> bool:
@@ -274,20 +274,20 @@ def _is_mutable(node: fx.Node) -> bool:
     return schema is not None and bool(schema.is_mutable)
 
 
-def _out_of_place(traced: fx.GraphModule, inputs: list[Tensor]) -> fx.GraphModule:
-    pure = torch.func.functionalize(traced, remove="mutations")
+def _out_of_place(found: fx.GraphModule, inputs: list[Tensor]) -> fx.GraphModule:
+    pure = torch.func.functionalize(found, remove="mutations")
     try:
-        return make_fx(pure, decomposition_table=decompositions())(*inputs)
+        return traced(pure, *inputs, decomposition_table=decompositions())
     except RuntimeError as error:
-        names = {str(node.target) for node in traced.graph.nodes if _is_mutable(node)}
+        names = {str(node.target) for node in found.graph.nodes if _is_mutable(node)}
         raise BadInput(
             f"the model changes tensors in place ({', '.join(sorted(names))}) in a way that cannot be traced: write it without"
         ) from error
 
 
-def _drop_dead(traced: fx.GraphModule) -> None:
-    traced.graph.eliminate_dead_code()
-    traced.recompile()
+def _drop_dead(found: fx.GraphModule) -> None:
+    found.graph.eliminate_dead_code()
+    found.recompile()
 
 
 @contextmanager

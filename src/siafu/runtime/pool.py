@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from siafu.activity import About, Activity
+from siafu.runtime.one_thread import use_one_thread
 
 Urgency = tuple[Any, ...]
 
@@ -34,7 +35,7 @@ class _Ready(NamedTuple):
 
 
 class Pool:
-    """Jobs in, most urgent first, over `threads` threads; a job may add others.
+    """Jobs in, most urgent first, over `threads` threads; a job may add others. PyTorch gives each job one thread.
 
     activity: what the jobs took, by the kind they were added with
     watch:    hears how many jobs wait, whenever that changes; it must be quick
@@ -117,6 +118,7 @@ class Pool:
             self._watch(len(self._ready))
 
     def _work(self, thread: int) -> None:
+        use_one_thread()
         while (ready := self._next()) is not None:
             try:
                 self._run(thread, ready)

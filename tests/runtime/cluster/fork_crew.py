@@ -46,6 +46,7 @@ class Part:
     doom: Doom | None
     place: Place | None = None
     lambdas: Lambdas | None = None
+    threads: int = 1
 
 
 class ForkServer:
@@ -129,6 +130,7 @@ class ForkCrew:
     apart:        every server has an address of its own, so that they talk as machines do, and not through files
     places:       machines with a network of their own to start servers on, one each; None: all are here
     lambdas:      of all graph servers together
+    threads:      of each graph server
     """
 
     case: str
@@ -139,6 +141,7 @@ class ForkCrew:
     machine: str = "127.0.0.1"
     places: Iterator[Place] | None = None
     lambdas: Lambdas | None = None
+    threads: int = 1
     servers: dict[Address, ForkServer] = field(default_factory=dict)
     all_ever: list[ForkServer] = field(default_factory=list)
     _noticed: set[tuple[Address, int]] = field(default_factory=set)
@@ -192,6 +195,7 @@ class ForkCrew:
             self.dooms.get((address, life)),
             place,
             self.lambdas,
+            self.threads,
         )
 
     def _machine_of(self, address: Address, life: int) -> str:
@@ -259,7 +263,9 @@ def _host_of(part: Part) -> Any:
     )
     options = {"alone_after": part.alone_after}
     if part.address.role == "graph":
-        return DoomedGraphHost(part.address, part.life, part.machine, plan, 1, part.lambdas, **options)
+        return DoomedGraphHost(
+            part.address, part.life, part.machine, plan, part.threads, part.lambdas, **options
+        )
     weights = WeightPlan(plan.weights, plan.groups, plan.settings)
     return DoomedWeightHost(part.address, part.life, part.machine, weights, **options)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -39,6 +38,7 @@ from siafu.runtime.cluster.member import Member
 from siafu.runtime.cluster.requests import Did, ReportWanted, TraceWanted, WeightsSent, WeightsWanted
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.lambdas import Lambdas
+from siafu.runtime.one_thread import use_one_thread
 from siafu.runtime.pool import After, Job, Pool, Urgency
 from siafu.server.edges import ServerEdges
 from siafu.server.plan import Plan
@@ -99,6 +99,7 @@ class GraphHost(Host):
     ) -> None:
         super().__init__(address, life, machine, **options)
         self._plan = plan
+        use_one_thread()
         _load_compiler()
         self._program_bytes = own_bytes()
         blueprint = plan.blueprint()
@@ -148,7 +149,6 @@ class GraphHost(Host):
     def join(self, setup: Setup, members: list[Member]) -> None:
         self._setup = setup
         self._server = GraphServer(setup, self.address.index)
-        torch.set_num_threads(1)  # tasks are what runs side by side
         self._pool.start()
         if self._lambdas is not None:
             self._lambdas.start()

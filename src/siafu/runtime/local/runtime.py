@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from siafu.activity import About
@@ -50,6 +49,7 @@ from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.happenings import Doings, EpochRecord, Outcome, Snapshot
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.lambdas import Lambdas
+from siafu.runtime.one_thread import one_thread
 from siafu.runtime.pool import After, Job, Pool
 from siafu.server.worker import GraphWorker, Result
 from siafu.weights.store import WeightStore
@@ -128,9 +128,10 @@ class LocalRuntime:
 
         Close the iterator to stop the run at once.
         """
-        before = torch.get_num_threads()
-        # One thread a task: tasks are what runs side by side.
-        torch.set_num_threads(1)
+        with one_thread():
+            yield from self._events()
+
+    def _events(self) -> Iterator[EpochRecord | Snapshot | Outcome]:
         self._began = self._marked = time.perf_counter()
         try:
             self._pool.start()
@@ -160,7 +161,6 @@ class LocalRuntime:
             self._pool.close()
             if self._lambdas is not None:
                 self._lambdas.stop()
-            torch.set_num_threads(before)
 
     def stop_soon(self) -> None:
         """End the run at an epoch's end, at most two later, after a checkpoint. May be called from a signal's handler."""

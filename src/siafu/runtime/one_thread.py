@@ -1,0 +1,40 @@
+"""One thread of PyTorch's for every task: tasks are what runs side by side.
+
+A product that PyTorch splits over threads is added up in another order, so its last bits are others. PyTorch's
+setting is each thread's own: a pool's threads make it for themselves, with `use_one_thread`.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+_lock = threading.Lock()
+_entered = 0
+_before = 0
+
+
+def use_one_thread() -> None:
+    """From now on, PyTorch computes on the calling thread alone whatever this thread asks of it."""
+    torch.set_num_threads(1)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The calling thread's products within are its own work; afterwards PyTorch has the threads it had before.
+
+    Several threads may be within: the number of threads at the first one's beginning is what all go back to.
+    """
+    global _entered, _before
+    with _lock:
+        if not _entered:
+            _before = torch.get_num_threads()
+        _entered += 1
+    use_one_thread()
+    try:
+        yield
+    finally:
+        with _lock:
+            _entered -= 1
+            torch.set_num_threads(_before)
