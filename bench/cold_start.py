@@ -11,11 +11,11 @@ import statistics
 import sys
 import time
 
-from siafu.serverless.ids import InvocationId
-from siafu.serverless.invoker import Answered, Invocation, Outcome
-from siafu.serverless.invokers.local import LocalInvoker
-from siafu.serverless.platform import HANDLER
-from siafu.serverless.probe import probe
+from siafu.serverless.control.ids import InvocationId
+from siafu.serverless.function.probe import probe
+from siafu.serverless.platforms.invoker import Answered, Invocation, Outcome
+from siafu.serverless.platforms.local_invoker import LocalInvoker
+from siafu.serverless.platforms.platform import HANDLER
 
 
 def main() -> None:

@@ -16,12 +16,12 @@ import torch
 
 import siafu
 from siafu.options import Options
-from siafu.placement import choose_partition
-from siafu.report.metrics import best_epoch
+from siafu.report.files.metrics import best_epoch
 from siafu.runtime.lambdas import Lambdas
-from siafu.serverless.faults import FaultPlan
-from siafu.serverless.platform import LocalPlatform
-from siafu.trainer import Trainer
+from siafu.serverless.function.faults import FaultPlan
+from siafu.serverless.platforms.platform import LocalPlatform
+from siafu.training.placement import choose_partition
+from siafu.training.trainer import Trainer
 
 _FAULTS = {"kill": 0.05, "hang": 0.05, "duplicate": 0.05, "garbage": 0.02, "garble": 0.02}
 _COUNTED = ("invocations", "relaunched", "retried", "duplicates_dropped", "messages_refused")

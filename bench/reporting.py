@@ -18,15 +18,15 @@ from pathlib import Path
 import siafu
 from siafu import Graph
 from siafu.options import Options
-from siafu.placement import choose_partition
-from siafu.report.journal import Journal
-from siafu.report.metrics import EpochMetrics
-from siafu.report.run_directory import RunDirectory
-from siafu.report.run_record import read_run
-from siafu.report.run_report import run_report
-from siafu.report.sampling import Sampling
-from siafu.report.trace_file import TraceFile
-from siafu.trainer import Trainer
+from siafu.report.files.journal import Journal
+from siafu.report.files.metrics import EpochMetrics
+from siafu.report.files.run_directory import RunDirectory
+from siafu.report.files.run_record import read_run
+from siafu.report.files.sampling import Sampling
+from siafu.report.files.trace_file import TraceFile
+from siafu.report.pages.run_report import run_report
+from siafu.training.placement import choose_partition
+from siafu.training.trainer import Trainer
 
 
 def main() -> None:

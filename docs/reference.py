@@ -35,7 +35,7 @@ API = {
         "siafu.train",
         "siafu.Run",
         "siafu.read_metrics",
-        "siafu.report.metrics.EpochMetrics",
+        "siafu.report.files.metrics.EpochMetrics",
         "siafu.report.progress.Progress",
     ],
     "Partitions": [

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import siafu
-from siafu.errors import Interrupted
+from siafu.base.errors import Interrupted
 from siafu.graph import Graph
-from siafu.report.metrics import EpochMetrics
+from siafu.report.files.metrics import EpochMetrics
 from siafu.report.progress import Progress
 
 FOREVER = 10**6  # epochs of a run that is stopped

@@ -8,7 +8,7 @@ import torch
 
 import siafu
 from siafu import Graph
-from siafu.run import Run
+from siafu.training.run import Run
 from tests.toys import toy_graph
 
 # So small that tasks are over at once: with many intervals some still are ahead of others, and read old rows.
@@ -67,7 +67,7 @@ def test_staleness_rows_and_versions_stay_within_their_bounds(
 
 def test_asynchronous_gathers_do_read_old_rows(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the other tests here would say nothing."""
-    monkeypatch.setattr("siafu.trainer.thread_count", lambda: 4)  # on one core too
+    monkeypatch.setattr("siafu.training.trainer.thread_count", lambda: 4)  # on one core too
     run = train(graph, epochs=30, mode="async", staleness=1)
     assert 1 in ages(run)
     assert set(ages(train(graph, epochs=5, mode="pipe"))) == {0}

@@ -12,9 +12,9 @@ import torch
 
 from siafu import Graph, nn
 from siafu.runtime.lambdas import Lambdas
-from siafu.serverless.dispatch import Dispatch
-from siafu.serverless.faults import FaultKind, FaultPlan
-from siafu.serverless.platform import LocalPlatform
+from siafu.serverless.desk.dispatch import Dispatch
+from siafu.serverless.function.faults import FaultKind, FaultPlan
+from siafu.serverless.platforms.platform import LocalPlatform
 from tests.oracle import train_plainly
 from tests.toys import toy_graph
 from tests.training_runs import Trained, train_in_pipeline
@@ -79,7 +79,7 @@ def test_lambdas_whose_answers_are_garbled_change_nothing() -> None:
 
 def lambdas_running() -> list[psutil.Process]:
     """The processes of this one's Lambdas."""
-    module = "siafu.serverless.invokers.process"
+    module = "siafu.serverless.platforms.process"
     return [each for each in psutil.Process().children() if module in each.cmdline()]
 
 

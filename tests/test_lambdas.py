@@ -5,8 +5,8 @@ import torch
 
 import siafu
 from siafu import nn
-from siafu.errors import BadInput
-from siafu.serverless.platform import LocalPlatform
+from siafu.base.errors import BadInput
+from siafu.serverless.platforms.platform import LocalPlatform
 from tests.oracle import train_plainly
 from tests.toys import toy_graph
 from tests.training_runs import options, train_in_pipeline

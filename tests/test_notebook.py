@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import siafu
-from siafu.report.metrics import EpochMetrics
-from siafu.report.plot import plot_history
+from siafu.report.files.metrics import EpochMetrics
+from siafu.report.pages.plot import plot_history
 from tests.sessions import gcn
 from tests.toys import multi_label_graph, toy_graph
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import siafu
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn import GCNConv, Layer, SAGEConv
 from tests.oracle import train_plainly

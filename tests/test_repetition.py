@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.cluster_runs import train_on_crew
 from tests.repetitions import MODELS, fingerprint
-from tests.runtime.cluster.cluster_runs import train_on_crew
 
 # (threads that run tasks, threads that PyTorch would use)
 THREADS = ((1, 1), (2, 2), (2, 8), (4, 4))

@@ -14,9 +14,9 @@ import siafu
 from siafu import Graph
 from siafu.graph.partition import Partition
 from siafu.options import Options
-from siafu.placement import choose_partition
 from siafu.runtime.lambdas import Lambdas
-from siafu.trainer import Checkpoint, Trainer
+from siafu.training.placement import choose_partition
+from siafu.training.trainer import Checkpoint, Trainer
 
 Programs = Any
 

@@ -7,32 +7,33 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from siafu.base.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from siafu import nn as nn
-    from siafu.errors import SiafuError as SiafuError
+    from siafu.base.errors import SiafuError as SiafuError
     from siafu.graph import Graph as Graph
     from siafu.graph.datasets import load as load
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
-    from siafu.run import Run as Run
-    from siafu.training import train as train
+    from siafu.training.run import Run as Run
+    from siafu.training.train import train as train
 
 # PyTorch's threads spin while they wait for each other, on cores that our kernels or other processes could use:
 # on a busy machine an epoch then takes many times as long. Read when PyTorch is first imported; yours if you set it.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-__version__ = "0.1.0"
 __all__ = ["Graph", "Run", "SiafuError", "load", "nn", "plan", "read_metrics", "train"]
 
 _HOMES = {
     "Graph": "siafu.graph",
-    "Run": "siafu.run",
-    "SiafuError": "siafu.errors",
+    "Run": "siafu.training.run",
+    "SiafuError": "siafu.base.errors",
     "load": "siafu.graph.datasets",
     "nn": "siafu.nn",
     "plan": "siafu.planning.plan",
     "read_metrics": "siafu.report.frames",
-    "train": "siafu.training",
+    "train": "siafu.training.train",
 }
 
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.weights.policy import POLICIES
 
 MODES = ("sync", "pipe", "async")

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from siafu.base.errors import BadInput
 from siafu.bench.convergence import (
     VARIANTS,
     Convergence,
@@ -20,7 +21,6 @@ from siafu.bench.convergence import (
 )
 from siafu.bench.convergence_plot import plot
 from siafu.cli import app
-from siafu.errors import BadInput
 from tests.toys import toy_graph
 
 SETTING = Setting("gcn", 8, 2, 0.0, 4, 0.02, False, 2, 3, 1)

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from siafu.base.errors import BadInput
 from siafu.bench import lambdas as bench
 from siafu.bench.lambda_chart import bars, chart
-from siafu.errors import BadInput
 
 SETTING = bench.Setting("demo", 1.0, 8, 2, 4, 2, 1.0, 1000.0, epochs=3)
 MODES = bench.Part(

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import siafu
-from siafu.errors import SiafuError
-from siafu.report.metrics import EpochMetrics
+from siafu.base.errors import SiafuError
+from siafu.report.files.metrics import EpochMetrics
+from siafu.report.files.stop_file import StopFile
 from siafu.report.progress import Progress
-from siafu.report.stop_file import StopFile
 from tests.sessions import gcn
 from tests.toys import toy_graph
 

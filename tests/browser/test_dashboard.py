@@ -10,8 +10,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 import siafu
+from siafu.base.errors import Interrupted
 from siafu.dashboard.access import Access
-from siafu.errors import Interrupted
 from tests.browser.gated import training
 from tests.dashboard.runs import add_epochs, epoch, make_run
 from tests.dashboard.served import served

@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import Page
 
 import siafu
-from siafu.report.comparison import comparison_page
-from siafu.report.run_record import read_run
-from siafu.report.run_report import run_report
+from siafu.report.files.run_record import read_run
+from siafu.report.pages.comparison import comparison_page
+from siafu.report.pages.run_report import run_report
 from tests.sessions import gcn
 from tests.toys import toy_graph
 

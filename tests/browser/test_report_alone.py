@@ -7,8 +7,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Request, expect
 
 import siafu
-from siafu.report.run_record import read_run
-from siafu.report.run_report import run_report
+from siafu.report.files.run_record import read_run
+from siafu.report.pages.run_report import run_report
 from tests.sessions import gcn
 from tests.toys import toy_graph
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from siafu.base.errors import BadInput, SiafuError
 from siafu.bench import handwritten
 from siafu.bench.timing import measure_peer
 from siafu.cli import app
-from siafu.errors import BadInput, SiafuError
 from siafu.graph import Graph
 from siafu.kernels import empty_table, gather_sum, pack
 from siafu.planning.calibration import calibration

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from siafu.report import machine
+from siafu.base import machine
 from tests.cli.command import Siafu
 
 

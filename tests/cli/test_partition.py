@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from siafu import load
-from siafu.files import cache_directory
+from siafu.base.files import cache_directory
 from siafu.graph import read_store
 from siafu.graph.partition import measure, metis, read_partition
-from siafu.placement import choose_partition
+from siafu.training.placement import choose_partition
 from tests.cli.command import Siafu
 
 

@@ -96,7 +96,7 @@ def test_on_a_machine_that_was_measured_a_plan_says_what_it_would_take_there(sia
 
 def test_siafu_plan_is_a_function() -> None:
     import siafu
-    from siafu.runtime.simulated.graph_shape import GraphShape
+    from siafu.virtual.graph_shape import GraphShape
 
     shape = GraphShape(**SIZES)
     found = siafu.plan(shape, "gcn", epochs=20, deadline="1h", instances=["c5.2xlarge"], most_servers=1)

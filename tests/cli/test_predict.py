@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import siafu as package
-from siafu.report.predictions import Predictions
+from siafu.report.files.predictions import Predictions
 from tests.cli.command import Siafu
 from tests.toys import multi_label_graph, toy_graph
 

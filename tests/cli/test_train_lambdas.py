@@ -77,7 +77,7 @@ def test_the_count_is_found_and_told_for_every_epoch(siafu: Siafu, store: Path) 
 
 
 def lambdas_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    module = "siafu.serverless.invokers.process"
+    module = "siafu.serverless.platforms.process"
     return [each for each in psutil.Process(process.pid).children() if module in each.cmdline()]
 
 

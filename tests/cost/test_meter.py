@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from siafu.base.errors import BadInput
 from siafu.cost.meter import Meter
 from siafu.cost.prices import LambdaPrices, lambda_prices, price_book
-from siafu.errors import BadInput
 
 X86 = lambda_prices("us-east-1", "x86_64")
 BILLS = st.lists(st.tuples(st.integers(0, 900_000), st.integers(128, 10_240)), max_size=20)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from siafu.base.errors import BadInput
 from siafu.cost.instances import Billing
 from siafu.cost.lambda_prices import Discount, LambdaPrices
 from siafu.cost.prices import lambda_prices, price_book
-from siafu.errors import BadInput
 
 BOOK = price_book()
 ARM = lambda_prices("us-east-1", "arm64")

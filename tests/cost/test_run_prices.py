@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from siafu.base.errors import BadInput
 from siafu.cost import elsewhere, run_prices
 from siafu.cost.elsewhere import Spent
 from siafu.cost.prices import lambda_prices, price_book
 from siafu.cost.run_prices import RunPrices
-from siafu.errors import BadInput
 
 BOOK = price_book()
 LIKE = (8, 16 * 2**30, "x86_64")

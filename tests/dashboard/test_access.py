@@ -3,8 +3,8 @@
 import pytest
 from starlette.datastructures import Headers
 
+from siafu.base.errors import BadInput
 from siafu.dashboard.access import Access, is_loopback
-from siafu.errors import BadInput
 
 TOKEN = "a token of some length"
 

@@ -17,8 +17,8 @@ import pytest
 
 from siafu.dashboard import app as module
 from siafu.dashboard.access import Access
-from siafu.report.metrics import MetricsFile
-from siafu.report.stop_file import StopFile
+from siafu.report.files.metrics import MetricsFile
+from siafu.report.files.stop_file import StopFile
 from tests.dashboard.runs import add_epochs, epoch, make_run
 from tests.dashboard.served import Served, served
 

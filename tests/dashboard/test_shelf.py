@@ -10,8 +10,8 @@ from siafu.dashboard import rows, shelf
 from siafu.dashboard.rows import EpochFeed, parse_row
 from siafu.dashboard.run_state import RunState
 from siafu.dashboard.shelf import Shelf
-from siafu.report.metrics import MetricsFile
-from siafu.report.stop_file import StopFile
+from siafu.report.files.metrics import MetricsFile
+from siafu.report.files.stop_file import StopFile
 from tests.dashboard.runs import add_epochs, epoch, make_run
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from siafu.graph import Graph, read_store
-from siafu.graph.importing import ImportOptions, import_graph
-from siafu.graph.inputs import InputOptions
+from siafu.graph.importing.importer import ImportOptions, import_graph
+from siafu.graph.importing.inputs import InputOptions
 
 _OF_INPUT = set(InputOptions.__dataclass_fields__)
 

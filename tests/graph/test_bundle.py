@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph.datasets.bundle import read_bundle
 
 _PLAIN: dict[str, Any] = {"num_nodes": 3, "src": [0, 1], "dst": [1, 2], "directed": True}

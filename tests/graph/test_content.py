@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from siafu.errors import StoreError
+from siafu.base.errors import StoreError
 from siafu.graph import Graph, StoreWriter, read_store, write_store
 from siafu.graph.store import OPTIONAL, REQUIRED
 

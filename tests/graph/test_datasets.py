@@ -20,8 +20,8 @@ import pytest
 import scipy.sparse as sp
 
 import siafu
-from siafu.errors import BadInput, SiafuError
-from siafu.files import cache_directory
+from siafu.base.errors import BadInput, SiafuError
+from siafu.base.files import cache_directory
 from siafu.graph import datasets, is_store
 from siafu.graph.datasets import catalogue, fetch
 from siafu.graph.datasets.bundle import read_bundle

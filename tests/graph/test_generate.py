@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph, read_store
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.generate import SHAPES, Shape, generate, sampling, shape_named

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import siafu
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 
 

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
-from siafu.graph.readers import edges as edges_reader
-
-from .imports import edge_set, imported
+from siafu.graph.importing.readers import edges as edges_reader
+from tests.graph.imports import edge_set, imported
 
 
 @pytest.fixture

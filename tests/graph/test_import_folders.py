@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import yaml
 
-from siafu.errors import BadInput
-
-from .imports import edge_set, imported
+from siafu.base.errors import BadInput
+from tests.graph.imports import edge_set, imported
 
 
 def write_gzip(path: Path, text: str) -> None:

@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from siafu.errors import BadInput
-
-from .imports import edge_set, imported
+from siafu.base.errors import BadInput
+from tests.graph.imports import edge_set, imported
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siafu.errors import BadInput
-from siafu.graph.readers import text
-from siafu.graph.readers.text import TextEdges, TextTable
-
-from .imports import edge_set, imported
+from siafu.base.errors import BadInput
+from siafu.graph.importing.readers import text
+from siafu.graph.importing.readers.text import TextEdges, TextTable
+from tests.graph.imports import edge_set, imported
 
 
 @pytest.fixture
@@ -272,7 +271,7 @@ def test_a_damaged_gzip_is_refused(source: Path) -> None:
 
 
 def test_a_file_that_is_no_text_is_refused(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siafu.graph.readers.textfile._MOST_LINE_BYTES", 10_000)
+    monkeypatch.setattr("siafu.graph.importing.readers.textfile._MOST_LINE_BYTES", 10_000)
     source.write_bytes(b"7 " * 50_000)
     with pytest.raises(BadInput, match="has a line of more than"):
         list(TextTable(source, block_bytes=1000).blocks(integers=[0]))

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 import siafu
-from siafu.errors import BadInput, StoreError
-from siafu.files import cache_directory
+from siafu.base.errors import BadInput, StoreError
+from siafu.base.files import cache_directory
 from siafu.graph import Graph, is_address, open_store, read_store, remote
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import make_partition, save_partition
-from siafu.placement import choose_partition
+from siafu.training.placement import choose_partition
 from tests.toys import toy_graph
 
 ADDRESS = "memory://bucket/toy"

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph, StoreWriter, read_store, sort
 from siafu.graph.sort import EdgeSorter, SortedEdges
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from siafu import files
-from siafu.errors import BadInput, NoSpace, StoreError
+from siafu.base import files
+from siafu.base.errors import BadInput, NoSpace, StoreError
 from siafu.graph import Graph, StoreWriter, read_store, store, write_store
 
 

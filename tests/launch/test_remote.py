@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from siafu.errors import SiafuError
+from siafu.base.errors import SiafuError
 from siafu.launch import record as records
 from siafu.launch import remote
 from siafu.launch.template import AwsWanted, HostsWanted

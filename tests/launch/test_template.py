@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import siafu
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.launch.template import AwsWanted, HostsWanted
 
 pytest.importorskip("ray", reason="Ray is not installed: its schema judges the templates")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from siafu import nn
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.nn.dropout import CountedDropout, counted_dropout, drop_rows, dropout, site_key
 from siafu.nn.functions import AttentionFunction, call
-from siafu.program import numpy_dropout
+from siafu.program.execute import numpy_dropout
 from tests.toys import toy_graph
 
 KEY = torch.tensor([5, 2])

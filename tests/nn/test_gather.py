@@ -7,7 +7,7 @@ import torch_geometric.nn as pyg
 
 import siafu
 from siafu import nn
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from tests.toys import edge_index
 
 

@@ -7,7 +7,7 @@ from torch_geometric.nn import MessagePassing
 
 import siafu
 from siafu import nn
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.nn import edgewise
 from tests.toys import edge_index
 

@@ -6,7 +6,7 @@ import torch
 
 import siafu
 from siafu import nn
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph.bf16 import to_bf16
 
 

@@ -31,7 +31,7 @@ from siafu.pipeline.records import Evaluation, Records, Score
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
-from siafu.report.metrics import EpochMetrics, best_epoch
+from siafu.report.files.metrics import EpochMetrics, best_epoch
 from tests.pipeline.small import NOW, sent, setup
 
 

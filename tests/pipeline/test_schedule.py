@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from siafu.errors import SiafuError
+from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Epoch, IntervalId, PhaseId, StageId
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule, Stage, evaluation_schedule, training_schedule

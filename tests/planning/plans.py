@@ -9,8 +9,8 @@ from siafu.planning.calibration import Calibration
 from siafu.planning.planner import Plan, make_plan
 from siafu.planning.request import Request
 from siafu.planning.shapes import shape_of
-from siafu.runtime.simulated.graph_shape import GraphShape
-from siafu.runtime.simulated.workload import ModelShape
+from siafu.virtual.graph_shape import GraphShape
+from siafu.virtual.workload import ModelShape
 
 # The paper's Table 1: the widths of its hidden layers.
 HIDDEN = {"reddit-small": 128, "reddit-large": 128, "amazon": 64, "friendster": 48}

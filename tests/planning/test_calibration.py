@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from siafu.base.errors import BadInput
 from siafu.cost.prices import price_book
-from siafu.errors import BadInput
 from siafu.planning import calibration, probes, task_probes
 from siafu.planning.calibration import Calibration
 from siafu.planning.planner import make_plan

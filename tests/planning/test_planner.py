@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from siafu.base.errors import BadInput
 from siafu.cost.fleet import Fleet
 from siafu.cost.prices import price_book
 from siafu.cost.ratios import ratios
-from siafu.errors import BadInput
 from siafu.planning import words
 from siafu.planning.estimate import Estimates
 from siafu.planning.machines import aws_lambda, lambda_bytes_s, machine_of, room_for_data
@@ -113,7 +113,7 @@ def test_a_deadline_and_a_budget_that_exclude_each_other_are_answered_with_both(
 
 
 def test_a_graph_that_fits_nowhere_is_told_what_it_would_need() -> None:
-    from siafu.runtime.simulated.graph_shape import GraphShape
+    from siafu.virtual.graph_shape import GraphShape
 
     with pytest.raises(BadInput, match=r"fits on no machine: on 4 servers each would hold .* GiB") as caught:
         from siafu.planning.planner import make_plan

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import siafu
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import make_partition
 from siafu.graph.partition.saved import save_partition

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from siafu.nn.dropout import CountedDropout
-from siafu.program.numpy_interpreter import NumpyInterpreter
+from siafu.program.execute.numpy_interpreter import NumpyInterpreter
+from siafu.program.execute.torch_executor import TorchExecutor
 from siafu.program.tensor_program import TensorProgram
-from siafu.program.torch_executor import TorchExecutor
-from siafu.program.trace import PhaseFunction, PhasePrograms, RowSpec, trace_phase
+from siafu.program.trace.phase import PhaseFunction, PhasePrograms, RowSpec, trace_phase
 
 KEY = torch.tensor([7, 3])
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from siafu.program.operations import OPERATIONS
-from siafu.program.trace import RowSpec
+from siafu.program.trace.phase import RowSpec
 from tests.program.phases import check_last, check_phase, names_in, of_rows
 
 ROW = RowSpec((6,))

@@ -11,12 +11,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from siafu.errors import BadInput
-from siafu.program.numpy_interpreter import NumpyInterpreter
+from siafu.base.errors import BadInput
+from siafu.program.execute.numpy_interpreter import NumpyInterpreter
+from siafu.program.execute.torch_executor import TorchExecutor
 from siafu.program.operations import OPERATIONS
 from siafu.program.tensor_program import Op, Ref, Rows, Spec, TensorProgram
-from siafu.program.torch_executor import TorchExecutor
-from siafu.program.trace import RowSpec, trace_phase
+from siafu.program.trace.phase import RowSpec, trace_phase
 from tests.program.phases import of_rows
 
 LINEAR = TensorProgram(
@@ -130,8 +130,8 @@ def test_inputs_that_disagree_on_the_rows_are_refused(run: Any) -> None:
 
 
 def test_both_executors_know_every_operation() -> None:
-    from siafu.program.numpy_operations import FUNCTIONS
-    from siafu.program.torch_executor import _FUNCTIONS, _SHAPED
+    from siafu.program.execute.numpy_operations import FUNCTIONS
+    from siafu.program.execute.torch_executor import _FUNCTIONS, _SHAPED
 
     assert set(_FUNCTIONS) | set(_SHAPED) == set(OPERATIONS)
     assert set(FUNCTIONS) | set(_SHAPED) == set(OPERATIONS)
@@ -156,7 +156,7 @@ def test_the_interpreter_needs_neither_pytorch_nor_numba() -> None:
     script = """
 import json, sys
 import numpy as np
-from siafu.program.numpy_interpreter import NumpyInterpreter
+from siafu.program.execute.numpy_interpreter import NumpyInterpreter
 from siafu.program.tensor_program import TensorProgram
 program = TensorProgram.from_json(sys.stdin.read())
 out, _ = NumpyInterpreter(program)({"x": np.ones((2, 6)), "w": np.ones((6, 3)), "b": np.ones(3)})

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import siafu
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
+from siafu.report.files.metrics import EpochMetrics
 from siafu.report.frames import columns_of
-from siafu.report.metrics import EpochMetrics
 from tests.sessions import gcn
 from tests.toys import toy_graph
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from siafu.report.metrics import EpochMetrics
+from siafu.report.files.metrics import EpochMetrics
 from siafu.report.progress import ProgressLine, duration
 
 

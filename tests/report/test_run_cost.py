@@ -6,7 +6,7 @@ import pytest
 
 from siafu.cost.prices import lambda_prices, price_book
 from siafu.cost.run_prices import RunPrices
-from siafu.report.metrics import EpochMetrics
+from siafu.report.files.metrics import EpochMetrics
 from siafu.report.run_cost import RunCost
 
 BOOK = price_book()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siafu import Graph
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.report.score import Target, classes, micro_f1, probabilities
 from siafu.server.plan import rows_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from siafu.activity import About
+from siafu.base.activity import About
 from siafu.pipeline.ids import Epoch, IntervalId, PhaseId, ServerId, Version
 from siafu.pipeline.instructions import RunTask
 from siafu.pipeline.schedule import Stage, StageId

@@ -5,7 +5,7 @@ import threading
 
 import torch
 
-from siafu.activity import About
+from siafu.base.activity import About
 from siafu.runtime.pool import After, Pool
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from siafu import Graph, nn
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.nn.edgewise import gather_messages
 from siafu.server import EdgeGather, ServerEdges
 from siafu.server import edge_gather as module

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siafu import Graph, nn
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
+from siafu.base.threads import run_all
 from siafu.graph.partition import Partition
 from siafu.nn.functions import AttentionFunction, call
 from siafu.server import LocalGather, ServerEdges, local_gather
-from siafu.threads import run_all
 from tests.graph.partition.graphs import partitioned
 from tests.server.phases import Ran, partition_of, run_phase, some_graph, tolerance
 

@@ -7,7 +7,7 @@ import torch
 from siafu import nn
 from siafu.program.compile import compile_model
 from siafu.program.constants import constant_rows, gathers_deep
-from siafu.program.record import state_of
+from siafu.program.record.record import state_of
 from siafu.server.share import constants_of_share, surroundings
 from tests.training_runs import tangled_graph
 

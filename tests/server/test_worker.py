@@ -7,10 +7,10 @@ from torch import Tensor
 from siafu import nn
 from siafu.pipeline.ids import Epoch, IntervalId
 from siafu.pipeline.task import Task
-from siafu.placement import choose_partition
 from siafu.server.assembly import assemble
 from siafu.server.plan import Plan, model_input
 from siafu.server.worker import GraphWorker
+from siafu.training.placement import choose_partition
 from tests.training_runs import options, tangled_graph
 
 MODELS = {"gcn": nn.GCN, "gat": nn.GAT, "sage": nn.GraphSAGE, "gin": nn.GIN}

@@ -5,9 +5,9 @@ import queue
 from pathlib import Path
 from typing import Any
 
-from siafu.serverless.ids import InvocationId
-from siafu.serverless.invoker import Answered, Failed, Invocation, Invoker, Outcome
-from siafu.serverless.invokers.environment import Function
+from siafu.serverless.control.ids import InvocationId
+from siafu.serverless.platforms.environment import Function
+from siafu.serverless.platforms.invoker import Answered, Failed, Invocation, Invoker, Outcome
 
 TOY = Function("toy_handler.handler", (Path(__file__).parent,))
 _PATIENCE = 60.0

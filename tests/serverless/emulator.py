@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from siafu.cost.prices import LambdaPrices, lambda_prices
-from siafu.serverless.aws import Place
-from siafu.serverless.failure import Failure, FailureKind
-from siafu.serverless.handler_variables import handler_variables
-from siafu.serverless.ids import InvocationId, Seconds
-from siafu.serverless.invoker import Failed, Invocation, Invoker, Outcome, Tell, Usage
-from siafu.serverless.invokers.aws import AwsInvoker, DeployedFunction
-from siafu.serverless.invokers.environment import Function
-from siafu.serverless.platform import HANDLER
+from siafu.serverless.control.failure import Failure, FailureKind
+from siafu.serverless.control.ids import InvocationId, Seconds
+from siafu.serverless.deployment.aws import Place
+from siafu.serverless.function.handler_variables import handler_variables
+from siafu.serverless.platforms.aws_invoker import AwsInvoker, DeployedFunction
+from siafu.serverless.platforms.environment import Function
+from siafu.serverless.platforms.invoker import Failed, Invocation, Invoker, Outcome, Tell, Usage
+from siafu.serverless.platforms.platform import HANDLER
 
 _MEMORY_MB = 1769
 _PRICES = lambda_prices("us-east-1", "x86_64")

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 
 from siafu.nn.dropout import dropout
-from siafu.program.numpy_interpreter import NumpyInterpreter
+from siafu.program.execute.numpy_interpreter import NumpyInterpreter
 from siafu.program.tensor_program import TensorProgram
-from siafu.program.trace import RowSpec, trace_phase
-from siafu.serverless.assignment import Assignment
-from siafu.serverless.desk import Asked, DeskEvent, Finished, TaskDesk
-from siafu.serverless.desk_loop import DeskLoop
-from siafu.serverless.ids import InvocationId, PeerId, SlotId, TaskId
-from siafu.serverless.payload import Endpoint, Payload
-from siafu.serverless.warm import Warm
-from siafu.serverless.weight_desk import WeightDesk
+from siafu.program.trace.phase import RowSpec, trace_phase
+from siafu.serverless.control.ids import InvocationId, PeerId, SlotId, TaskId
+from siafu.serverless.desk.assignment import Assignment
+from siafu.serverless.desk.desk import Asked, DeskEvent, Finished, TaskDesk
+from siafu.serverless.desk.desk_loop import DeskLoop
+from siafu.serverless.desk.weight_desk import WeightDesk
+from siafu.serverless.function.payload import Endpoint, Payload
+from siafu.serverless.function.warm import Warm
 from siafu.wire.inprocess import InProcessListener
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.link import Link

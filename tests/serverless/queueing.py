@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from siafu.runtime.simulated.agenda import Agenda
-from siafu.serverless.queue_watch import Period, QueueWatch
+from siafu.serverless.control.queue_watch import Period, QueueWatch
+from siafu.virtual.agenda import Agenda
 
 
 @dataclass(frozen=True, slots=True)

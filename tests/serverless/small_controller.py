@@ -1,8 +1,8 @@
 """A controller to try, in few words."""
 
-from siafu.serverless.controller import Controller
-from siafu.serverless.controller_options import ControllerOptions
-from siafu.serverless.events import (
+from siafu.serverless.control.controller import Controller
+from siafu.serverless.control.controller_options import ControllerOptions
+from siafu.serverless.control.events import (
     ClockAdvanced,
     CountChanged,
     InvocationEnded,
@@ -11,9 +11,9 @@ from siafu.serverless.events import (
     TaskQueued,
     TaskReturned,
 )
-from siafu.serverless.failure import Failure, FailureKind
-from siafu.serverless.ids import InvocationId, PeerId, TaskId
-from siafu.serverless.instructions import Fail, Instruction, Invoke, OfferTask
+from siafu.serverless.control.failure import Failure, FailureKind
+from siafu.serverless.control.ids import InvocationId, PeerId, TaskId
+from siafu.serverless.control.instructions import Fail, Instruction, Invoke, OfferTask
 
 
 class Small:

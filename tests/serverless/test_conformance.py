@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from siafu.serverless.failure import FailureKind
-from siafu.serverless.invoker import Answered, Invoker
-from siafu.serverless.invokers.environment import Limits
-from siafu.serverless.invokers.local import LocalInvoker
+from siafu.serverless.control.failure import FailureKind
+from siafu.serverless.platforms.environment import Limits
+from siafu.serverless.platforms.invoker import Answered, Invoker
+from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import TOY, Calls
 from tests.serverless.emulator import EmulatorInvoker, emulator_binary
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from siafu.errors import BadInput
-from siafu.serverless.events import TasksAbandoned
-from siafu.serverless.failure import FailureKind
-from siafu.serverless.ids import InvocationId, PeerId, SlotId
-from siafu.serverless.instructions import Cancel, Dismiss, Drop, Fail, Invoke, WakeAt
+from siafu.base.errors import BadInput
+from siafu.serverless.control.events import TasksAbandoned
+from siafu.serverless.control.failure import FailureKind
+from siafu.serverless.control.ids import InvocationId, PeerId, SlotId
+from siafu.serverless.control.instructions import Cancel, Dismiss, Drop, Fail, Invoke, WakeAt
 from tests.serverless.small_controller import Small, failure, invoked, of, offered
 
 # Lambdas come and go

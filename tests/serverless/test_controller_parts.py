@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siafu.serverless.alarms import Alarms
-from siafu.serverless.backoff import Backoff, hashed_jitter
-from siafu.serverless.clock import Clock
-from siafu.serverless.failure import Failure, FailureKind, one_line
-from siafu.serverless.patience import Patience
+from siafu.serverless.control.alarms import Alarms
+from siafu.serverless.control.backoff import Backoff, hashed_jitter
+from siafu.serverless.control.clock import Clock
+from siafu.serverless.control.failure import Failure, FailureKind, one_line
+from siafu.serverless.control.patience import Patience
 
 TIMES = st.floats(0.001, 1000.0)
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import zmq
 
-from siafu.serverless.desk import Asked
-from siafu.serverless.handler import handle
-from siafu.serverless.ids import InvocationId
-from siafu.serverless.receipt import Receipt
-from siafu.serverless.warm import Warm, over_tcp
+from siafu.serverless.control.ids import InvocationId
+from siafu.serverless.desk.desk import Asked
+from siafu.serverless.function.handler import handle
+from siafu.serverless.function.receipt import Receipt
+from siafu.serverless.function.warm import Warm, over_tcp
 from siafu.wire import messages as say
 from siafu.wire.codec import encode
 from siafu.wire.keys import make_keys

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from siafu.serverless.failure import FailureKind
-from siafu.serverless.faults import FaultPlan
-from siafu.serverless.invoker import Answered, Invoker
-from siafu.serverless.invokers.environment import Function, Limits
-from siafu.serverless.invokers.local import LocalInvoker
-from siafu.serverless.package import HANDLER
-from siafu.serverless.probe import probe
-from siafu.serverless.receipt import Receipt
+from siafu.serverless.control.failure import FailureKind
+from siafu.serverless.deployment.package import HANDLER
+from siafu.serverless.function.faults import FaultPlan
+from siafu.serverless.function.probe import probe
+from siafu.serverless.function.receipt import Receipt
+from siafu.serverless.platforms.environment import Function, Limits
+from siafu.serverless.platforms.invoker import Answered, Invoker
+from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import Calls
 from tests.serverless.emulator import EmulatorInvoker, emulator_binary
 from tests.serverless.office import Office, assignment, expected, over_zeromq, payload

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from siafu.errors import BadInput
-from siafu.serverless.failure import FailureKind
-from siafu.serverless.faults import FaultPlan
-from siafu.serverless.ids import InvocationId
-from siafu.serverless.invoker import Answered, Failed
-from siafu.serverless.invokers.environment import Function, Limits
-from siafu.serverless.invokers.local import LocalInvoker
+from siafu.base.errors import BadInput
+from siafu.serverless.control.failure import FailureKind
+from siafu.serverless.control.ids import InvocationId
+from siafu.serverless.function.faults import FaultPlan
+from siafu.serverless.platforms.environment import Function, Limits
+from siafu.serverless.platforms.invoker import Answered, Failed
+from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import TOY, Calls
 
 pytest.importorskip("awslambdaric", reason="AWS's runtime client is not installed: pip install awslambdaric")
@@ -215,7 +215,7 @@ def test_a_handler_that_cannot_be_loaded_is_one_clear_line(pool: Pool, handler: 
 def test_without_the_runtime_client_it_says_what_to_install(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("siafu.serverless.invokers.local.find_spec", lambda module: None)
+    monkeypatch.setattr("siafu.serverless.platforms.local_invoker.find_spec", lambda module: None)
     with pytest.raises(BadInput, match="pip install 'siafu\\[aws\\]'"):
         pool()
 
@@ -261,9 +261,9 @@ def test_a_hung_process_dies_with_its_killed_parent(tmp_path: Path) -> None:
     program = f"""
 import sys, time
 from pathlib import Path
-from siafu.serverless.invoker import Invocation
-from siafu.serverless.invokers.environment import Function
-from siafu.serverless.invokers.local import LocalInvoker
+from siafu.serverless.platforms.invoker import Invocation
+from siafu.serverless.platforms.environment import Function
+from siafu.serverless.platforms.local_invoker import LocalInvoker
 invoker = LocalInvoker(Function("toy_handler.handler", (Path({str(TOY.paths[0])!r}),)), 1)
 invoker.start()
 invoker.invoke(Invocation(0, {{}}), lambda outcome: print(outcome.receipt["pid"], flush=True))

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from siafu.program.trace import PhasePrograms, RowSpec, trace_phase
-from siafu.serverless.assignment import Assignment, Shortcut
-from siafu.serverless.blocks import KeptBlocks
-from siafu.serverless.desk import Finished
-from siafu.serverless.handler import handle
-from siafu.serverless.ids import TaskId
-from siafu.serverless.receipt import Receipt
+from siafu.program.trace.phase import PhasePrograms, RowSpec, trace_phase
+from siafu.serverless.control.ids import TaskId
+from siafu.serverless.desk.assignment import Assignment, Shortcut
+from siafu.serverless.desk.blocks import KeptBlocks
+from siafu.serverless.desk.desk import Finished
+from siafu.serverless.function.handler import handle
+from siafu.serverless.function.receipt import Receipt
 from siafu.wire import messages as say
+from tests.serverless.desk.test_desk import ALICE, Counter, peer_id
 from tests.serverless.office import ROWS, RUN, Clock, expected, in_process, payload
-from tests.serverless.test_desk import ALICE, Counter, peer_id
 
 STASH_BYTES = ROWS * 5 * 8
 

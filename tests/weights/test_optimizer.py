@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from siafu.errors import BadInput
-from siafu.report.checkpoint import load_tensors, save_tensors
+from siafu.base.errors import BadInput
+from siafu.report.files.checkpoint import load_tensors, save_tensors
 from siafu.weights.optimizer import Optimizer, Settings, step
 
 PEERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.weights.policy import POLICIES, VersionPolicy, policy
 
 

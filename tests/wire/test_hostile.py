@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zmq
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.wire.codec import PROTOCOL, decode
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.link import LinkLost

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from siafu import nn
-from siafu.errors import BadInput
-from siafu.files import replacing
+from siafu.base.errors import BadInput
+from siafu.base.files import replacing
 from siafu.graph import Graph
 from siafu.graph.partition import Partition
-from siafu.placement import choose_partition
-from siafu.training import train
+from siafu.training.placement import choose_partition
+from siafu.training.train import train
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "pipe": {"mode": "pipe"},

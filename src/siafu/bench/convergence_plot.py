@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from siafu.base.svg import label, picture
 from siafu.bench.convergence import VARIANTS, Convergence
-from siafu.svg import label, picture
 
 _COLOURS = ("#222222", "#1b7fc4", "#e07b00", "#2a9d4a", "#b03a8c")
 _PANEL, _GAP, _COLUMNS = (300, 190), (56, 58), 3

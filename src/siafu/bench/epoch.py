@@ -13,14 +13,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from siafu.base.errors import SiafuError
+from siafu.base.threads import thread_count
 from siafu.bench.limits import near_bandwidth, product_peak
 from siafu.bench.network import network
 from siafu.bench.timing import Timing, measure, measure_peer, told
-from siafu.errors import SiafuError
-from siafu.explanation import StageCost, explain
 from siafu.graph import Graph
 from siafu.nn import Precision
-from siafu.threads import thread_count
+from siafu.training.explanation import StageCost, explain
 
 
 @dataclass(frozen=True)

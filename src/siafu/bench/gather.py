@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from siafu.base.machine import read_bandwidth
 from siafu.bench.handwritten import COLUMNS, c_gather
 from siafu.bench.timing import Timing, measure, measure_peer
 from siafu.graph import Graph
 from siafu.kernels import Table, block_edges, block_size, empty_table, gather_sum, pack
-from siafu.report.machine import read_bandwidth
 
 
 def bench_gather(

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from siafu.base.svg import label, picture
 from siafu.bench.lambdas import Part
-from siafu.svg import label, picture
 
 _TITLES = {
     "modes": "mode",

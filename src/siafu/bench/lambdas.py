@@ -8,20 +8,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from siafu.base.errors import BadInput
+from siafu.base.files import replacing
 from siafu.bench.network import network
-from siafu.errors import BadInput
-from siafu.files import replacing
 from siafu.graph import Graph, read_store
 from siafu.graph.generate import generate, shape_named
 from siafu.options import Options
 from siafu.pipeline.ids import Lane
-from siafu.placement import choose_partition
 from siafu.program.program import Program
-from siafu.report.metrics import EpochMetrics
+from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.lambdas import Lambdas
-from siafu.serverless.invokers.environment import Limits
-from siafu.serverless.platform import LocalPlatform
-from siafu.trainer import Trainer
+from siafu.serverless.platforms.environment import Limits
+from siafu.serverless.platforms.platform import LocalPlatform
+from siafu.training.placement import choose_partition
+from siafu.training.trainer import Trainer
 
 MODES = ("sync", "pipe", "async")
 TRICKS: dict[str, dict[str, Any]] = {

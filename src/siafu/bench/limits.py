@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from siafu.base.threads import run_all, thread_count
 from siafu.kernels import block_edges, pack, sum_blocks_range, zero_table
 from siafu.runtime.one_thread import one_thread, use_one_thread
-from siafu.threads import run_all, thread_count
 
 
 def product_peak(rows: int = 4096, inner: int = 602, columns: int = 128) -> float:

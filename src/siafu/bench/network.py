@@ -3,7 +3,7 @@
 import torch
 
 from siafu import nn
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 
 _GAT = {"heads": 8, "out_heads": 1, "act": "elu"}

@@ -11,15 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from siafu.base.machine import peak_rss_bytes
+from siafu.base.threads import thread_count
 from siafu.bench.network import network
 from siafu.graph import Graph, read_store
 from siafu.options import Options
-from siafu.placement import choose_partition
-from siafu.report.machine import peak_rss_bytes
-from siafu.report.metrics import EpochMetrics
+from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.lambdas import Lambdas
-from siafu.threads import thread_count
-from siafu.trainer import Trainer
+from siafu.training.placement import choose_partition
+from siafu.training.trainer import Trainer
 
 
 def main() -> None:

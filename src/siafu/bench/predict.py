@@ -16,14 +16,14 @@ from siafu.graph import Graph, read_store
 from siafu.graph.datasets import load
 from siafu.graph.generate import generate, shape_named
 from siafu.planning.calibration import Calibration
-from siafu.report.metrics import EpochMetrics
+from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.lambdas import Lambdas
-from siafu.runtime.simulated.costs import LambdaKind
-from siafu.runtime.simulated.graph_shape import GraphShape
-from siafu.runtime.simulated.virtual import Simulated, simulate
-from siafu.runtime.simulated.workload import ModelShape
-from siafu.serverless.invokers.environment import Limits
-from siafu.serverless.platform import LocalPlatform
+from siafu.serverless.platforms.environment import Limits
+from siafu.serverless.platforms.platform import LocalPlatform
+from siafu.virtual.costs import LambdaKind
+from siafu.virtual.graph_shape import GraphShape
+from siafu.virtual.virtual import Simulated, simulate
+from siafu.virtual.workload import ModelShape
 
 GENERATED = {"amazon-x0.01": ("amazon", 0.01), "reddit-small-x0.25": ("reddit-small", 0.25)}
 GRAPHS = ("cora", "pubmed", *GENERATED)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from siafu.base import machine
 from siafu.bench.limits import near_bandwidth, product_peak
-from siafu.report import machine
 
 
 def run_limits(facts: Mapping[str, Any]) -> dict[str, float] | None:

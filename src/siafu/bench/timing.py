@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from siafu.errors import BadInput, SiafuError
+from siafu.base.errors import BadInput, SiafuError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from siafu import __version__
+from siafu.base.errors import SiafuError
+from siafu.base.version import __version__
 from siafu.cli import (
     bench,
     calibrate,
@@ -26,7 +27,6 @@ from siafu.cli import (
     report,
     train,
 )
-from siafu.errors import SiafuError
 
 app = typer.Typer(
     name="siafu",

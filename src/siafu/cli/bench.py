@@ -54,8 +54,8 @@ def epoch(
     json: Json = False,
 ) -> None:
     """One epoch of two layers, forward and backward: against DGL and PyG."""
+    from siafu.base.errors import BadInput
     from siafu.bench.epoch import bench_epoch
-    from siafu.errors import BadInput
 
     if model not in ("gcn", "gat"):
         raise BadInput(f"no model {model!r} to measure: choose gcn or gat")
@@ -98,10 +98,10 @@ def convergence(
 ) -> None:
     """What asynchrony does to accuracy, and to the epochs it takes: pipe against async and its policies."""
     from siafu import nn
+    from siafu.base.errors import BadInput
+    from siafu.base.files import replacing
     from siafu.bench import convergence as bench
     from siafu.bench.convergence_plot import plot as draw
-    from siafu.errors import BadInput
-    from siafu.files import replacing
     from siafu.graph.datasets import load
 
     if model not in nn.MODELS:
@@ -153,10 +153,10 @@ def lambdas(
 ) -> None:
     """What hides the network from Lambdas: modes, each trick switched off, the autotuner; and their overhead."""
     from siafu import nn
+    from siafu.base.errors import BadInput
+    from siafu.base.files import replacing
     from siafu.bench import lambdas as bench
     from siafu.bench.lambda_chart import chart
-    from siafu.errors import BadInput
-    from siafu.files import replacing
 
     if model not in nn.MODELS:
         raise BadInput(f"no model {model!r}: choose one of {', '.join(nn.MODELS)}")
@@ -217,11 +217,11 @@ def paper(
     json: Json = False,
 ) -> None:
     """The Dorylus paper's tables and figures in virtual time, with its machines and prices, beside what it published."""
+    from siafu.base.files import replacing
     from siafu.bench.paper.cells import all_cells
     from siafu.bench.paper.chart import chart
     from siafu.bench.paper.report import as_json, markdown
     from siafu.bench.paper.tasks import figure_10
-    from siafu.files import replacing
 
     cells, tasks = all_cells(), figure_10()
     typer.echo(markdown(cells, tasks))
@@ -233,7 +233,7 @@ def paper(
 
 
 def _graph(dataset: str) -> "tuple[Graph, Path]":
-    from siafu.errors import BadInput
+    from siafu.base.errors import BadInput
     from siafu.graph import is_store, read_store
     from siafu.graph.datasets import cached_store, load
 

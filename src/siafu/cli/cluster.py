@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from siafu import __version__
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
+from siafu.base.version import __version__
 
 if TYPE_CHECKING:
     from siafu.launch.record import Record

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
-    from siafu.run import Run
+    from siafu.training.run import Run
 
 _UNITS = {
     "": 1,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 if TYPE_CHECKING:
-    from siafu.report.comparison import Comparison
+    from siafu.report.pages.comparison import Comparison
 
 
 def compare(
@@ -21,10 +21,10 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what came of several runs side by side, and in which settings they differ."""
-    from siafu.files import replacing
-    from siafu.report.comparison import compare as compared
-    from siafu.report.comparison import comparison_page
-    from siafu.report.run_record import read_run
+    from siafu.base.files import replacing
+    from siafu.report.files.run_record import read_run
+    from siafu.report.pages.comparison import compare as compared
+    from siafu.report.pages.comparison import comparison_page
 
     if len(runs) < 2:
         raise BadInput(f"{len(runs)} run to compare: name two or more directories")

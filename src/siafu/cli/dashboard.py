@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 
 def dashboard(

@@ -39,9 +39,9 @@ def doctor(
 def _examine() -> dict[str, Any]:
     import torch
 
-    from siafu.files import cache_directory
-    from siafu.report import machine
-    from siafu.threads import thread_count
+    from siafu.base import machine
+    from siafu.base.files import cache_directory
+    from siafu.base.threads import thread_count
 
     memory, available = machine.memory_bytes()
     cache = cache_directory()

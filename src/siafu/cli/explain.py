@@ -12,7 +12,7 @@ from siafu.cli import recipe as options_of
 from siafu.cli.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
-    from siafu.explanation import Explanation, StageCost
+    from siafu.training.explanation import Explanation, StageCost
 
 _PIPED_WIDTH = 120
 _FEW = 6  # operations of a phase that are named in the table
@@ -57,7 +57,7 @@ def explain(
     )
 
     import siafu
-    from siafu.explanation import explain as explained
+    from siafu.training.explanation import explain as explained
 
     graph = siafu.load(dataset)
     built = recipe.build(graph, seed=0)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from siafu.base.errors import BadInput
 from siafu.cli.common import ProgressBar, parse_size
-from siafu.errors import BadInput
 
 
 def generate(

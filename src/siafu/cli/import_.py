@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from siafu.base.errors import BadInput
 from siafu.cli.common import ProgressBar, parse_size
-from siafu.errors import BadInput
 
 
 class Format(StrEnum):
@@ -116,9 +116,9 @@ def import_(
     ] = None,
 ) -> None:
     """Read a graph of any size and write a store, in bounded memory."""
-    from siafu.graph.importing import ImportOptions, import_graph
-    from siafu.graph.inputs import InputOptions
-    from siafu.graph.readers.columns import VertexColumns
+    from siafu.graph.importing.importer import ImportOptions, import_graph
+    from siafu.graph.importing.inputs import InputOptions
+    from siafu.graph.importing.readers.columns import VertexColumns
 
     options = ImportOptions(
         input=InputOptions(

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from siafu.errors import BadInput, SiafuError
+from siafu.base.errors import BadInput, SiafuError
 
 if TYPE_CHECKING:
-    from siafu.serverless.aws import Place
-    from siafu.serverless.invoker import Invocation, Outcome
-    from siafu.serverless.observed import Clients
-    from siafu.serverless.package import Package, Target
-    from siafu.serverless.steps import Step
+    from siafu.serverless.deployment.aws import Place
+    from siafu.serverless.deployment.observed import Clients
+    from siafu.serverless.deployment.package import Package, Target
+    from siafu.serverless.deployment.steps import Step
+    from siafu.serverless.platforms.invoker import Invocation, Outcome
 
 app = typer.Typer(help="Deploy, look at and remove the function that runs on AWS.", no_args_is_help=True)
 
@@ -60,10 +60,10 @@ def deploy(
 
     Doing it twice changes nothing the second time. What was not made by it is never touched.
     """
-    from siafu.serverless.deploy import steps_to
-    from siafu.serverless.deployment import Deployment
-    from siafu.serverless.observed import observe
-    from siafu.serverless.package import Target
+    from siafu.serverless.deployment.deploy import steps_to
+    from siafu.serverless.deployment.deployment import Deployment
+    from siafu.serverless.deployment.observed import observe
+    from siafu.serverless.deployment.package import Target
 
     deployment = Deployment(
         name,
@@ -108,8 +108,8 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show what is deployed."""
-    from siafu.serverless.deployment import Deployment
-    from siafu.serverless.observed import observe
+    from siafu.serverless.deployment.deployment import Deployment
+    from siafu.serverless.deployment.observed import observe
 
     there = observe(_clients(_place(region, profile, endpoint)), Deployment(name))
     told = {} if there.function is None else there.function.told
@@ -156,7 +156,7 @@ def invoke(
     as_json: Json = False,
 ) -> None:
     """Call the function and show what came back, how long it took and what is billed."""
-    from siafu.serverless.invokers.aws import AwsInvoker, DeployedFunction
+    from siafu.serverless.platforms.aws_invoker import AwsInvoker, DeployedFunction
 
     invocations = [_invocation(payload, number) for number in range(count)]
     function = DeployedFunction(name, _place(region, profile, endpoint), qualifier)
@@ -185,8 +185,8 @@ def logs(
     endpoint: Endpoint = None,
 ) -> None:
     """Print what the function logged."""
-    from siafu.serverless.aws import aws_errors
-    from siafu.serverless.deployment import Deployment
+    from siafu.serverless.deployment.aws import aws_errors
+    from siafu.serverless.deployment.deployment import Deployment
 
     clients = _clients(_place(region, profile, endpoint))
     group = Deployment(name).log_group
@@ -211,9 +211,9 @@ def teardown(
     as_json: Json = False,
 ) -> None:
     """Remove what deploy made, and nothing else."""
-    from siafu.serverless.deploy import left_alone, steps_away
-    from siafu.serverless.deployment import Deployment
-    from siafu.serverless.observed import observe
+    from siafu.serverless.deployment.deploy import left_alone, steps_away
+    from siafu.serverless.deployment.deployment import Deployment
+    from siafu.serverless.deployment.observed import observe
 
     deployment = Deployment(name)
     clients = _clients(_place(region, profile, endpoint))
@@ -228,19 +228,19 @@ def teardown(
 
 
 def _place(region: str | None, profile: str | None, endpoint: str | None) -> "Place":
-    from siafu.serverless.aws import Place
+    from siafu.serverless.deployment.aws import Place
 
     return Place(region, profile, endpoint)
 
 
 def _clients(place: "Place") -> "Clients":
-    from siafu.serverless.observed import Clients
+    from siafu.serverless.deployment.observed import Clients
 
     return Clients(place)
 
 
 def _package(target: "Target", wheels: Path | None) -> "Package":
-    from siafu.serverless.package import build, fetch_wheels, find_wheels
+    from siafu.serverless.deployment.package import build, fetch_wheels, find_wheels
 
     if wheels is not None:
         return build(find_wheels(wheels, target))
@@ -249,7 +249,7 @@ def _package(target: "Target", wheels: Path | None) -> "Package":
 
 
 def _do(steps: "list[Step]", clients: "Clients", dry_run: bool) -> None:
-    from siafu.serverless.steps import run
+    from siafu.serverless.deployment.steps import run
 
     if not dry_run:
         run(steps, clients, _say)
@@ -261,9 +261,9 @@ def _do(steps: "list[Step]", clients: "Clients", dry_run: bool) -> None:
 
 
 def _invocation(payload: Path | None, number: int) -> "Invocation":
-    from siafu.serverless.ids import InvocationId
-    from siafu.serverless.invoker import Invocation
-    from siafu.serverless.probe import probe
+    from siafu.serverless.control.ids import InvocationId
+    from siafu.serverless.function.probe import probe
+    from siafu.serverless.platforms.invoker import Invocation
 
     if payload is None:
         return probe(number)
@@ -277,7 +277,7 @@ def _invocation(payload: Path | None, number: int) -> "Invocation":
 
 
 def _outcome_form(seconds: float, outcome: "Outcome") -> dict[str, Any]:
-    from siafu.serverless.invoker import Failed
+    from siafu.serverless.platforms.invoker import Failed
 
     return {
         "seconds": seconds,

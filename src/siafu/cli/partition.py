@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from siafu.base.errors import BadInput
 from siafu.cli.common import ProgressBar
-from siafu.errors import BadInput
 
 if TYPE_CHECKING:
     from siafu.graph import Graph

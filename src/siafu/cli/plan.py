@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from siafu.base.errors import BadInput
 from siafu.cli import recipe as options_of
-from siafu.errors import BadInput
 
 if TYPE_CHECKING:
     from siafu.planning.planner import Plan
-    from siafu.runtime.simulated.graph_shape import GraphShape
+    from siafu.virtual.graph_shape import GraphShape
 
 _SIZES = "The graph's sizes, in place of a name"
 _LIMITS = "What must hold"
@@ -85,7 +85,7 @@ def plan(
     sizes = {"--vertices": vertices, "--edges": edges, "--features": features, "--classes": classes}
     _check(dataset, sizes)
 
-    from siafu.files import replacing
+    from siafu.base.files import replacing
     from siafu.planning.plan import plan as planned
 
     found = planned(
@@ -129,7 +129,7 @@ def _check(dataset: str | None, sizes: dict[str, int | None]) -> None:
 
 
 def _shape(sizes: dict[str, int | None], train: float, locality: float) -> "GraphShape":
-    from siafu.runtime.simulated.graph_shape import GraphShape
+    from siafu.virtual.graph_shape import GraphShape
 
     vertices, edges, features, classes = (count or 0 for count in sizes.values())
     return GraphShape(vertices, edges, features, classes, train=train, locality=locality)

@@ -8,8 +8,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from siafu.base.errors import BadInput
 from siafu.cli.common import load_run_and_graph
-from siafu.errors import BadInput
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
@@ -37,7 +37,7 @@ def predict(
         raise BadInput(f"cannot tell what to write to {output}: name a file that ends in .csv or .parquet")
     loaded, graph = load_run_and_graph(run, dataset)
     chosen = _chosen(graph, rows)
-    from siafu.report.predictions import Predictions
+    from siafu.report.files.predictions import Predictions
     from siafu.report.score import classes
     from siafu.report.score import probabilities as probabilities_of
 

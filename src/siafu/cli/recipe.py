@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 if TYPE_CHECKING:
     from torch import nn

@@ -23,9 +23,9 @@ def report(
 
     Also while it trains.
     """
-    from siafu.files import replacing
-    from siafu.report.run_record import read_run
-    from siafu.report.run_report import run_report
+    from siafu.base.files import replacing
+    from siafu.report.files.run_record import read_run
+    from siafu.report.pages.run_report import run_report
 
     found = read_run(run)
     best = None

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from siafu.base.errors import BadInput, Interrupted
 from siafu.cli import recipe as options_of
 from siafu.cli.outcome import report_many, report_one, scores
 from siafu.cli.recipe import Recipe, describe_graph
 from siafu.cli.voice import Voice
-from siafu.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
-    from siafu.run import Run
-    from siafu.serverless.platform import Platform
+    from siafu.serverless.platforms.platform import Platform
+    from siafu.training.run import Run
 
 _PIPELINE = "How the work is laid out"
 _LAMBDAS = "Lambdas: serverless threads for tensor tasks"
@@ -304,8 +304,8 @@ def _platform(
 ) -> "str | Platform":
     if lambdas != "aws":
         return lambdas
-    from siafu.serverless.aws import Place
-    from siafu.serverless.platform import AwsPlatform
+    from siafu.serverless.deployment.aws import Place
+    from siafu.serverless.platforms.platform import AwsPlatform
 
     return AwsPlatform.of(function, Place(region, profile, endpoint), qualifier=qualifier, host=host)
 
@@ -346,7 +346,7 @@ def _train_often(
     resume: bool,
     voice: Voice,
 ) -> dict[str, Any]:
-    from siafu.report.run_directory import RunDirectory, write_json
+    from siafu.report.files.run_directory import RunDirectory, write_json
 
     summaries = []
     for seed in seeds:

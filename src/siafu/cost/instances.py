@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from siafu.base.errors import BadInput
 from siafu.cost.lambda_prices import Architecture
-from siafu.errors import BadInput
 
 SECONDS_PER_HOUR = 3600
 _BYTES_PER_TRANSFER = 8  # a memory channel is 64 bits wide

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 VCPU_MB = 1769
 """Memory with which a Lambda has the time of one processor: AWS Lambda Developer Guide."""

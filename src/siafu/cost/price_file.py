@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from siafu.base.errors import BadInput
 from siafu.cost.instances import Accelerator, Instance, Processor
 from siafu.cost.lambda_prices import Architecture
-from siafu.errors import BadInput
 
 FORMAT, VERSION = "siafu prices", 1
 T = TypeVar("T")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from siafu.base.errors import BadInput
 from siafu.cost.instances import Billing, Instance, Processor, Rental
 from siafu.cost.lambda_prices import Architecture, Discount, LambdaPrices
 from siafu.cost.price_file import Fields, read_fields
-from siafu.errors import BadInput
 
 __all__ = ["Architecture", "LambdaPrices", "PriceBook", "lambda_prices", "price_book"]
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 SESSION_HEADER = "x-siafu-session"
 SHORTEST_TOKEN = 16

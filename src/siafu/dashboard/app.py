@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from siafu.base.errors import BadInput
 from siafu.dashboard import prometheus
 from siafu.dashboard.access import Access
 from siafu.dashboard.event_stream import Event, EventStream, Streams
@@ -23,10 +24,9 @@ from siafu.dashboard.rows import EpochFeed
 from siafu.dashboard.run_state import RunState, read_object
 from siafu.dashboard.shelf import Shelf
 from siafu.dashboard.trace import drawn_trace
-from siafu.errors import BadInput
-from siafu.report.run_record import read_run
-from siafu.report.run_report import run_report
-from siafu.report.stop_file import StopFile
+from siafu.report.files.run_record import read_run
+from siafu.report.files.stop_file import StopFile
+from siafu.report.pages.run_report import run_report
 
 _LOOK_SECONDS = 1.0
 _FORM_BYTES = 4096

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-import siafu.report
+import siafu.report.pages
 
 _OWN = Path(__file__).parent / "web"
-_SHARED = Path(siafu.report.__file__).parent / "web"  # what the report is made of, too
+_SHARED = Path(siafu.report.pages.__file__).parent / "web"  # what the report is made of, too
 _SERVED = re.compile(r".*\.(js|css|svg)")
 
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from siafu.dashboard.rows import Row, parse_row
 from siafu.dashboard.tail import Tail
-from siafu.report import run_lock
-from siafu.report.stop_file import StopFile
+from siafu.report.files import run_lock
+from siafu.report.files.stop_file import StopFile
 
 Status = Literal["running", "stopping", "finished", "stopped", "broken"]
 _JSON_BYTES = 1 << 22  # a larger file is none of ours

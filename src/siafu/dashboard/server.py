@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import uvicorn
 
+from siafu.base.errors import BadInput
 from siafu.dashboard.access import Access, is_loopback
 from siafu.dashboard.app import Dashboard
-from siafu.errors import BadInput
 
 _CONNECTIONS = 256  # sockets at a time, whatever they do
 _GRACE_SECONDS = 2  # for open streams when the server ends

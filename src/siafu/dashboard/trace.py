@@ -4,7 +4,7 @@ import json
 import stat
 from pathlib import Path
 
-from siafu.report.trace_view import trace_view
+from siafu.report.pages.trace_view import trace_view
 
 _MOST_BYTES = 64 << 20  # of a sampled trace, and a little more; `siafu report` takes larger ones
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph.csr import IntArray, id_dtype
 
 MAX_VERTICES = 2**40  # more is a mistake, such as a hash taken for an id, and not a graph

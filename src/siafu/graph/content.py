@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from siafu.errors import StoreError
+from siafu.base.errors import StoreError
+from siafu.base.jit import kernel
+from siafu.base.threads import run_all, thread_count
 from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph
-from siafu.jit import kernel
-from siafu.threads import run_all, thread_count
 
 SPLITS = ("train", "val", "test")
 

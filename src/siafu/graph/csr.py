@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.jit import kernel
+from siafu.base.jit import kernel
 
 IntArray = NDArray[Any]  # int32 or int64
 Weights = NDArray[np.float32] | None

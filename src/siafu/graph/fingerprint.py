@@ -6,8 +6,8 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.threads import run_all
 from siafu.graph.graph import Graph
-from siafu.threads import run_all
 
 _CONTENTS = ("indptr", "indices", "edge_weight", "x", "y", "train", "val", "test")
 _BLOCK = 16 << 20

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.graph import Graph
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.card import card
-from siafu.errors import BadInput
+from siafu.base.card import card
+from siafu.base.errors import BadInput
 from siafu.graph import check, csr
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.csr import Csr, IntArray

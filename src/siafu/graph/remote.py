@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from siafu.errors import BadInput, SiafuError, StoreError
-from siafu.files import NewDirectory, cache_directory, disk_errors
+from siafu.base.errors import BadInput, SiafuError, StoreError
+from siafu.base.files import NewDirectory, cache_directory, disk_errors
+from siafu.base.threads import run_all
 from siafu.graph.graph import Graph
 from siafu.graph.store import (
     BLOCK,
@@ -32,7 +33,6 @@ from siafu.graph.store import (
     npy_header,
     read_store,
 )
-from siafu.threads import run_all
 
 _ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
 _ON_THIS_MACHINE = re.compile(r"(?:file|local)://", re.IGNORECASE)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from siafu.files import disk_errors, scratch_file
+from siafu.base.files import disk_errors, scratch_file
 
 
 class Scratch:

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
+from siafu.base.hashing import GOLDEN, mix
+from siafu.base.jit import kernel
 from siafu.graph.csr import IntArray, Weights, id_dtype
 from siafu.graph.progress import Progress, silent
 from siafu.graph.spill import Leaf, Spill, leaves, run_leaves
 from siafu.graph.store import ArrayWriter, StoreWriter
-from siafu.hashing import GOLDEN, mix
-from siafu.jit import kernel
 
 _MOST_VERTICES = 1 << 32
 _ROWS_AT_ONCE = 1 << 20

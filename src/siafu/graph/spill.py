@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from siafu.base.jit import kernel
+from siafu.base.threads import run_all, thread_count
 from siafu.graph.scratch import Scratch
-from siafu.jit import kernel
-from siafu.threads import run_all, thread_count
 
 R = TypeVar("R")
 Keys = NDArray[Any]  # uint64, or uint32 where the bits that are left fit

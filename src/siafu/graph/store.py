@@ -19,11 +19,11 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
-from siafu.errors import StoreError
-from siafu.files import NewDirectory, disk_errors
+from siafu.base.errors import StoreError
+from siafu.base.files import NewDirectory, disk_errors
+from siafu.base.threads import run_all
 from siafu.graph import check, content
 from siafu.graph.graph import Graph
-from siafu.threads import run_all
 
 VERSION = 1
 MANIFEST = "graph.json"

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.hashing import GOLDEN, mix, uniform
-from siafu.jit import kernel
+from siafu.base.hashing import GOLDEN, mix, uniform
+from siafu.base.jit import kernel
 from siafu.kernels.blocks import match_rows, soften, weigh, weigh_back
 from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import LANES, MAX_TILE

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from siafu.jit import kernel
+from siafu.base.jit import kernel
 from siafu.kernels.chunks import row_at
 from siafu.kernels.tiles import put, value_of
 

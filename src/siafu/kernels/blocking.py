@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.jit import kernel
+from siafu.base.jit import kernel
+from siafu.base.threads import run_all
 from siafu.kernels.chunks import row_at
-from siafu.threads import run_all
 
 _SHARE_OF_CACHE = 0.8
 _MOST_SOURCES = 1 << 16  # that two bytes tell apart

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.jit import kernel
-from siafu.threads import run_all, thread_count
+from siafu.base.jit import kernel
+from siafu.base.threads import run_all, thread_count
 
 _CHUNKS_PER_THREAD = 4  # so that a thread that lost the core for a while does not hold up the rest
 _WORK_AT_LEAST = 1 << 17  # numbers to read: less is done at once by the calling thread

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.jit import kernel
+from siafu.base.jit import kernel
 from siafu.kernels.chunks import row_at
 
 _ROUNDING = 64  # units in the last place that two makings of one message may be apart

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from siafu.jit import kernel
+from siafu.base.jit import kernel
+from siafu.base.threads import run_all, thread_count
 from siafu.kernels.chunks import row_at
 from siafu.kernels.emit import TILE_STEP
 from siafu.kernels.tiles import put, value_of
-from siafu.threads import run_all, thread_count
 
 _LINE = 64  # bytes
 _ROWS_AT_LEAST = 4096  # a smaller table is not worth a second thread

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.jit import kernel
+from siafu.base.jit import kernel
 from siafu.kernels.blocking import Blocks
 from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import MAX_TILE

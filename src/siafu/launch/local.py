@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from siafu.errors import BadInput, SiafuError
+from siafu.base.errors import BadInput, SiafuError
 from siafu.launch import record as records
 from siafu.launch import sessions
 from siafu.launch.look import import_ray, look

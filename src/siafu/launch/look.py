@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 _KNOCK_SECONDS = 5.0
 _ACTOR = re.compile(r"siafu-(?P<server>.+)-\d+-[0-9a-f]+")

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from siafu.errors import BadInput
-from siafu.files import disk_errors, replacing
+from siafu.base.errors import BadInput
+from siafu.base.files import disk_errors, replacing
 from siafu.launch.template import check_name
 
 

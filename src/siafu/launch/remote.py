@@ -7,13 +7,13 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from siafu.errors import BadInput, SiafuError
-from siafu.files import replacing
+from siafu.base.errors import BadInput, SiafuError
+from siafu.base.files import replacing
 from siafu.launch import record as records
 from siafu.launch.look import import_ray
 from siafu.launch.record import Record
 from siafu.launch.template import AwsWanted, HostsWanted
-from siafu.serverless.aws import Place, aws_errors
+from siafu.serverless.deployment.aws import Place, aws_errors
 
 SIAFU = "~/.siafu/bin/siafu"
 _RAY = [sys.executable, "-m", "ray.scripts.scripts"]

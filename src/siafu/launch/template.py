@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 KINDS = ("local", "ssh", "aws", "aws-spot")
 MOST_MACHINES = 1000

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.nn.gat import GAT, GATConv
 from siafu.nn.gather import Gather, GcnSum, Max, Mean, Softmax, Sum
 from siafu.nn.gcn import GCN, GCNConv

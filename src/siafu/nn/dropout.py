@@ -8,7 +8,7 @@ any executor and under any partitioning.
         out = model(graph)
 
 The mask: a row has a 64-bit key, SplitMix64 of (seed, epoch, site, vertex); an element is dropped if a 32-bit
-mix of its row's key and its column is below p · 2**32. `siafu.program.numpy_dropout` is the same without Numba.
+mix of its row's key and its column is below p · 2**32. `siafu.program.execute.numpy_dropout` is the same without Numba.
 """
 
 import inspect
@@ -22,9 +22,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
-from siafu.errors import BadInput
-from siafu.hashing import GOLDEN, mix
-from siafu.jit import kernel
+from siafu.base.errors import BadInput
+from siafu.base.hashing import GOLDEN, mix
+from siafu.base.jit import kernel
 from siafu.nn.tensors import as_rows
 
 _COLUMN_STEP = np.uint32(0x9E3779B9)

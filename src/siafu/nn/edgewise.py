@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.dropout import on_edges
 from siafu.nn.functions import call

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.layer import Layer
 from siafu.nn.tensors import Precision, features

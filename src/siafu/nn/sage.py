@@ -5,7 +5,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.nn.gather import Max, Mean, Sum
 from siafu.nn.layer import Layer
 from siafu.nn.model import GNN

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.recording import recorder
 

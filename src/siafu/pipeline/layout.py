@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from siafu.errors import SiafuError
+from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Direction, IntervalId, ServerId
 
 

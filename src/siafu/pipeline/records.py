@@ -16,7 +16,7 @@ class Score:
     loss: float | None
 
     def beats(self, other: "Score") -> bool:
-        """Whether this, the later of the two, takes the other's place: see `siafu.report.metrics.best_epoch`."""
+        """Whether this, the later of the two, takes the other's place: see `siafu.report.files.metrics.best_epoch`."""
         if self.accuracy is None or other.accuracy is None:
             return True
         return (self.accuracy, -(self.loss or 0.0)) > (other.accuracy, -(other.loss or 0.0))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from siafu.errors import SiafuError
+from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Direction, PhaseId, StageId
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from siafu.errors import SiafuError
+from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Address, Mode, PhaseId, ServerId
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule

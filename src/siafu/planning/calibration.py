@@ -11,14 +11,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from siafu.base.errors import BadInput
+from siafu.base.files import cache_directory, replacing
+from siafu.base.machine import architecture, cpu_id, memory_bytes, processor_name
+from siafu.base.threads import thread_count
 from siafu.cost.lambda_prices import Architecture
-from siafu.errors import BadInput
-from siafu.files import cache_directory, replacing
 from siafu.kernels import near_cache_bytes
 from siafu.planning import probes, task_probes
-from siafu.report.machine import architecture, cpu_id, memory_bytes, processor_name
-from siafu.runtime.simulated.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
-from siafu.threads import thread_count
+from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
 
 FORMAT, VERSION = "siafu calibration", 2
 _REFERENCE = Path(__file__).parent / "data" / "reference.json"

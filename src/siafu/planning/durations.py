@@ -2,7 +2,7 @@
 
 import re
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "": 1.0}
 _PART = re.compile(r"([0-9]*\.?[0-9]+)\s*(d|h|min|m|s|)\s*")

@@ -12,11 +12,11 @@ from siafu.planning.calibration import Calibration
 from siafu.planning.machines import aws_lambda, machine_of, processor_of, room_in
 from siafu.planning.offer import Bound, Offer, Setup
 from siafu.planning.request import Request
-from siafu.runtime.simulated.costs import LambdaKind, Machine, compute_seconds, task_seconds
-from siafu.runtime.simulated.sampling import Sample
-from siafu.runtime.simulated.stage_costs import StageCosts
-from siafu.runtime.simulated.virtual import Simulated, simulate
-from siafu.runtime.simulated.workload import Workload, workload_of
+from siafu.virtual.costs import LambdaKind, Machine, compute_seconds, task_seconds
+from siafu.virtual.sampling import Sample
+from siafu.virtual.stage_costs import StageCosts
+from siafu.virtual.virtual import Simulated, simulate
+from siafu.virtual.workload import Workload, workload_of
 
 ASYNCHRONOUS_EPOCHS = 1.1
 """How many asynchronous epochs, S = 0, stand for an exact one: docs/convergence.md measured 0.91 to 1.09, the paper 1.00 to 1.14."""

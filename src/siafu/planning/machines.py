@@ -7,8 +7,8 @@ from siafu.cost.lambda_prices import VCPU_MB
 from siafu.cost.prices import PriceBook
 from siafu.cost.ratios import Ratios, ratios
 from siafu.planning.calibration import Calibration
-from siafu.runtime.simulated.costs import Curve, EdgeCosts, LambdaKind, Machine
-from siafu.runtime.simulated.costs import Processor as Rates
+from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine
+from siafu.virtual.costs import Processor as Rates
 
 _CACHED_BYTES = 1 << 24  # tables up to this size are taken to stay in a cache
 _FOR_DATA = 0.75  # of the memory: peaks of real runs were 0.96 to 1.30 times what is estimated (docs/cost.md)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from siafu.program.numpy_dropout import drop_rows
-from siafu.program.numpy_operations import FUNCTIONS
+from siafu.program.execute.numpy_dropout import drop_rows
+from siafu.program.execute.numpy_operations import FUNCTIONS
 
 WIDTHS = (8, 32, 128, 512)
 _ROWS, _OTHER_WIDTH = 2048, 128
@@ -22,7 +22,7 @@ _BATCH_SECONDS = 0.003  # short enough to find a quiet moment
 
 
 def measured(seconds: float) -> dict[str, object]:
-    """Rates as `siafu.runtime.simulated.costs.Processor` has them, each measured for so long."""
+    """Rates as `siafu.virtual.costs.Processor` has them, each measured for so long."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((_ROWS, _OTHER_WIDTH), dtype=np.float32)
     rows = rng.standard_normal((_ROWS, 64), dtype=np.float32)

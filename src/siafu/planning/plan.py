@@ -11,7 +11,7 @@ from siafu.planning.durations import seconds_in
 from siafu.planning.planner import Plan, make_plan
 from siafu.planning.request import Request
 from siafu.planning.shapes import model_shape, shape_of
-from siafu.runtime.simulated.graph_shape import GraphShape
+from siafu.virtual.graph_shape import GraphShape
 
 
 def plan(

@@ -8,11 +8,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from siafu.base.errors import BadInput
 from siafu.cost.fleet import Fleet
 from siafu.cost.instances import Instance, Rental
 from siafu.cost.money import dollars
 from siafu.cost.prices import PriceBook, price_book
-from siafu.errors import BadInput
 from siafu.planning.calibration import Calibration, calibration
 from siafu.planning.estimate import Estimates
 from siafu.planning.machines import MOST_LAMBDAS, room_for_data

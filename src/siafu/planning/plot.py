@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from siafu.base.svg import label, picture
 from siafu.cost.money import dollars
 from siafu.planning.offer import Offer
 from siafu.planning.planner import Plan
 from siafu.report.progress import duration
-from siafu.svg import label, picture
 
 _WIDTH, _HEIGHT = 720, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 46, 58

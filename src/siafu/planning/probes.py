@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from siafu.base.threads import thread_count
 from siafu.kernels import (
     LANES,
     Attention,
@@ -27,8 +28,7 @@ from siafu.kernels import (
 )
 from siafu.nn.dropout import drop_rows
 from siafu.runtime.one_thread import one_thread, use_one_thread
-from siafu.runtime.simulated.costs import USUAL_DEGREE, Curve, EdgeCosts, Processor
-from siafu.threads import thread_count
+from siafu.virtual.costs import USUAL_DEGREE, Curve, EdgeCosts, Processor
 
 Call = Callable[[], object]
 

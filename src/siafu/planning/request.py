@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from siafu.errors import BadInput
-from siafu.runtime.simulated.graph_shape import GraphShape
-from siafu.runtime.simulated.workload import ModelShape
+from siafu.base.errors import BadInput
+from siafu.virtual.graph_shape import GraphShape
+from siafu.virtual.workload import ModelShape
 
 
 @dataclass(frozen=True, slots=True)

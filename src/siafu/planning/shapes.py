@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import nn
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.datasets import CATALOGUE, listings, load
 from siafu.graph.generate import SHAPES
@@ -12,8 +12,8 @@ from siafu.graph.partition import measure, read_partition
 from siafu.graph.partition.quality import PartitionQuality
 from siafu.graph.remote import is_address, partitions_directory
 from siafu.graph.store import is_store
-from siafu.runtime.simulated.graph_shape import GraphShape
-from siafu.runtime.simulated.workload import ModelShape
+from siafu.virtual.graph_shape import GraphShape
+from siafu.virtual.workload import ModelShape
 
 _MEASURED_EDGES = 300_000_000  # partitions of larger graphs are not counted: a plan is to be there in seconds
 

@@ -15,23 +15,23 @@ import numpy as np
 import torch
 import zmq
 
+from siafu.base.errors import SiafuError
+from siafu.base.threads import thread_count
 from siafu.cost.lambda_prices import VCPU_MB
-from siafu.errors import SiafuError
 from siafu.graph import Graph
 from siafu.nn import GCN
 from siafu.options import Options
-from siafu.placement import choose_partition
-from siafu.report.metrics import EpochMetrics
+from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.lambdas import Lambdas
-from siafu.runtime.simulated.costs import Curve, LambdaKind, Processor
-from siafu.serverless.handler_variables import handler_variables
-from siafu.serverless.ids import InvocationId
-from siafu.serverless.invoker import Answered, Invocation, Outcome
-from siafu.serverless.invokers.local import LocalInvoker
-from siafu.serverless.platform import HANDLER, LocalPlatform
-from siafu.serverless.probe import probe
-from siafu.threads import thread_count
-from siafu.trainer import Trainer
+from siafu.serverless.control.ids import InvocationId
+from siafu.serverless.function.handler_variables import handler_variables
+from siafu.serverless.function.probe import probe
+from siafu.serverless.platforms.invoker import Answered, Invocation, Outcome
+from siafu.serverless.platforms.local_invoker import LocalInvoker
+from siafu.serverless.platforms.platform import HANDLER, LocalPlatform
+from siafu.training.placement import choose_partition
+from siafu.training.trainer import Trainer
+from siafu.virtual.costs import Curve, LambdaKind, Processor
 
 _INTERVALS = 64
 _VERTICES = 8  # of an interval: their work is nothing beside the task
@@ -100,8 +100,8 @@ def local_lambda(server_task_seconds: float, memory_mb: int = VCPU_MB) -> Lambda
 def start_seconds() -> float:
     """From nothing to a process that has its libraries and a compiled model."""
     code = (
-        "from siafu.runtime.simulated.graph_shape import GraphShape\n"
-        "from siafu.runtime.simulated.workload import ModelShape, workload_of\n"
+        "from siafu.virtual.graph_shape import GraphShape\n"
+        "from siafu.virtual.workload import ModelShape, workload_of\n"
         "workload_of(ModelShape(), GraphShape(16, 16, 16, 4))"
     )
     found = []

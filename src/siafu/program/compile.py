@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn import Layer
 from siafu.nn.loss import loss_sum
-from siafu.program.cut import Cut, CutGather, CutPhase, cut
-from siafu.program.evaluate import evaluate
 from siafu.program.program import GatherStep, Program, TensorPhase
-from siafu.program.record import GatherSite, Recording, record, state_of
-from siafu.program.trace import LossFunction, PhasePrograms, RowSpec, trace_phase
+from siafu.program.record.cut import Cut, CutGather, CutPhase, cut
+from siafu.program.record.evaluate import evaluate
+from siafu.program.record.record import GatherSite, Recording, record, state_of
+from siafu.program.trace.phase import LossFunction, PhasePrograms, RowSpec, trace_phase
 
 
 def compile_model(model: nn.Module, graph: Graph, *, training: bool, loss_scale: float = 1.0) -> Program:

@@ -8,8 +8,8 @@ from torch import Tensor, fx
 from siafu.graph import Graph
 from siafu.nn.edgewise import gather_messages
 from siafu.nn.functions import forget_blocks
-from siafu.program.cut import Cut, is_gather
-from siafu.program.evaluate import call_target, evaluate
+from siafu.program.record.cut import Cut, is_gather
+from siafu.program.record.evaluate import call_target, evaluate
 
 
 def constant_rows(parts: Cut, graph: Graph, x: Tensor, weights: dict[str, Tensor]) -> list[Tensor]:

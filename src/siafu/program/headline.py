@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from siafu.program.program import Program
-from siafu.program.record import GatherSite
+from siafu.program.record.record import GatherSite
 
 
 def headline(program: Program) -> str:

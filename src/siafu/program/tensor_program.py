@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.program.operations import OPERATIONS, flops
 
 Kind = Literal["float", "int64", "uint8", "bool"]

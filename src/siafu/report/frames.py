@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
+from siafu.report.files.metrics import EpochMetrics, as_line
+from siafu.report.files.metrics import read_metrics as read_epochs
+from siafu.report.files.run_directory import RunDirectory
 from siafu.report.flat import flat
-from siafu.report.metrics import EpochMetrics, as_line
-from siafu.report.metrics import read_metrics as read_epochs
-from siafu.report.run_directory import RunDirectory
 
 _LIBRARIES = ("pandas", "polars")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from siafu.activity import together
+from siafu.base.activity import together
 from siafu.runtime.happenings import Doings
 
 _RANKS = {"p50": 0.50, "p90": 0.90, "p99": 0.99, "max": 1.0}

@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from siafu.report.metrics import EpochMetrics
+from siafu.report.files.metrics import EpochMetrics
 
 _PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 _RECENT = 0.2  # what the latest epoch counts for in the time that epochs are said to take

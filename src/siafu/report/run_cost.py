@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from siafu.base.machine import cpu_id
+from siafu.base.threads import thread_count
 from siafu.cost.elsewhere import Spent, elsewhere
 from siafu.cost.money import dollars
 from siafu.cost.run_prices import RunPrices
-from siafu.report.machine import cpu_id
-from siafu.report.metrics import EpochMetrics
-from siafu.threads import thread_count
+from siafu.report.files.metrics import EpochMetrics
 
 
 class RunCost:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from siafu.activity import Taken
+from siafu.base.activity import Taken
 from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import Epoch, Version
 from siafu.pipeline.instructions import Stop

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from siafu.activity import About
+from siafu.base.activity import About
 from siafu.pipeline.ids import IntervalId, Lane, PhaseId
 from siafu.pipeline.instructions import RunTask
 from siafu.pipeline.task import Priority
@@ -18,10 +18,10 @@ from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.pool import After, Job
 from siafu.server.remote import Detour, TensorJob
 from siafu.server.worker import GraphWorker, Result
-from siafu.serverless.assignment import Assignment, Shortcut
-from siafu.serverless.dispatch import Dispatch
-from siafu.serverless.ids import TaskId
-from siafu.serverless.task_times import LambdaDoings
+from siafu.serverless.control.ids import TaskId
+from siafu.serverless.desk.assignment import Assignment, Shortcut
+from siafu.serverless.desk.dispatch import Dispatch
+from siafu.serverless.desk.task_times import LambdaDoings
 
 Arrays = Mapping[str, NDArray[Any]]
 Soon = Callable[[str, Job, About], None]

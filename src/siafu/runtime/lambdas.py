@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from siafu.server.remote import Habits
-from siafu.serverless.autotuner import first_count
-from siafu.serverless.controller_options import ControllerOptions
-from siafu.serverless.dispatch import Dispatch
-from siafu.serverless.platform import LocalPlatform, Platform
-from siafu.serverless.tuning import Tuning
+from siafu.serverless.control.autotuner import first_count
+from siafu.serverless.control.controller_options import ControllerOptions
+from siafu.serverless.control.tuning import Tuning
+from siafu.serverless.desk.dispatch import Dispatch
+from siafu.serverless.platforms.platform import LocalPlatform, Platform
 from siafu.wire.tensors import Tensors
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from siafu.activity import About, Activity
+from siafu.base.activity import About, Activity
 from siafu.runtime.one_thread import use_one_thread
 
 Urgency = tuple[Any, ...]

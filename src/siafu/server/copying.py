@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.jit import kernel
+from siafu.base.jit import kernel
 from siafu.kernels import Table
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.nn.gather import Gather, Max, Softmax, Sum
 from siafu.server.attention_gather import AttentionGather
 from siafu.server.edges import ServerEdges

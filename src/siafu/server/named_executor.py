@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from siafu.program.execute.torch_executor import TorchExecutor
 from siafu.program.tensor_program import TensorProgram
-from siafu.program.torch_executor import TorchExecutor
 
 
 class NamedExecutor:

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
+from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition, auto_interval_count
@@ -22,10 +23,9 @@ from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.setup import Setup
 from siafu.program.compile import compile_model
 from siafu.program.program import Program
-from siafu.program.record import state_of
+from siafu.program.record.record import state_of
 from siafu.server.assembly import Blueprint
 from siafu.server.schedules import Groups, evaluation_schedule, training_schedule
-from siafu.threads import thread_count
 from siafu.weights.optimizer import Settings
 from siafu.weights.policy import policy
 from siafu.weights.store import WeightStore

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from siafu.pipeline.schedule import Stage
 from siafu.program.program import TensorPhase
-from siafu.program.split import split_backward, split_forward, split_last
 from siafu.program.tensor_program import TensorProgram
-from siafu.program.trace import PhasePrograms
+from siafu.program.trace.phase import PhasePrograms
+from siafu.program.trace.split import split_backward, split_forward, split_last
 from siafu.server.lane import Done, Lane, tallies_of_block
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.jit import kernel
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer
-from siafu.jit import kernel
 from siafu.kernels import over_rows
 
 Ids = NDArray[np.int64]

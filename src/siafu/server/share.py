@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from siafu.base.jit import kernel
 from siafu.graph import Graph
-from siafu.jit import kernel
 from siafu.nn.gather import Sum, lend_scaling
 from siafu.program.constants import constant_rows, gathers_deep
 from siafu.program.constants import recipes as constant_recipes

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 Weights = Mapping[str, Tensor]
 """Parameters by name. The tensors belong to a version, and versions do not change."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 Version = int
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from torch import Tensor
 
-from siafu.errors import SiafuError
+from siafu.base.errors import SiafuError
 from siafu.weights.optimizer import Settings, State, Weights, step
 from siafu.weights.policy import Version
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import zmq
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ at once; only `Listener.wake` may be called from anywhere.
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from siafu.errors import SiafuError
+from siafu.base.errors import SiafuError
 from siafu.wire.messages import Message
 
 

@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from typing import Literal
 
-from siafu.errors import SiafuError
+from siafu.base.errors import SiafuError
 
 Reason = Literal[
     "handshake",  # no key, a wrong one, or bytes that are not ZeroMQ's

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siafu import Graph
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph import csr
 from siafu.graph.partition import METHODS, make_partition, measure, metis, stream
 from siafu.graph.partition.cost import vertex_costs

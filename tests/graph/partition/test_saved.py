@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from siafu import Graph
-from siafu.errors import BadInput, StoreError
+from siafu.base.errors import BadInput, StoreError
 from siafu.graph import read_store
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition, make_partition, partition_path, read_partition, save_partition

@@ -6,9 +6,8 @@ It keeps its own books and shares no state with the controller. Times here are t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from siafu.runtime.simulated.truth import Violation, require
-from siafu.serverless.controller_options import ControllerOptions
-from siafu.serverless.events import (
+from siafu.serverless.control.controller_options import ControllerOptions
+from siafu.serverless.control.events import (
     CountChanged,
     Event,
     InvocationEnded,
@@ -18,9 +17,9 @@ from siafu.serverless.events import (
     TaskReturned,
     TasksAbandoned,
 )
-from siafu.serverless.failure import FailureKind
-from siafu.serverless.ids import InvocationId, PeerId, SlotId, TaskId
-from siafu.serverless.instructions import (
+from siafu.serverless.control.failure import FailureKind
+from siafu.serverless.control.ids import InvocationId, PeerId, SlotId, TaskId
+from siafu.serverless.control.instructions import (
     Cancel,
     Deliver,
     Dismiss,
@@ -31,6 +30,7 @@ from siafu.serverless.instructions import (
     OfferTask,
     WakeAt,
 )
+from tests.checker.truth import Violation, require
 
 _ROUNDING = 2e-5
 

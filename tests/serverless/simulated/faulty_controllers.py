@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from siafu.serverless.alarms import Alarms
-from siafu.serverless.controller import Controller
-from siafu.serverless.events import TasksAbandoned
-from siafu.serverless.fleet import NOBODY, Fleet, Standing
-from siafu.serverless.ids import SlotId
-from siafu.serverless.instructions import Deliver, Invoke, OfferTask
-from siafu.serverless.patience import Patience
-from siafu.serverless.task_table import TaskTable
+from siafu.serverless.control.alarms import Alarms
+from siafu.serverless.control.controller import Controller
+from siafu.serverless.control.events import TasksAbandoned
+from siafu.serverless.control.fleet import NOBODY, Fleet, Standing
+from siafu.serverless.control.ids import SlotId
+from siafu.serverless.control.instructions import Deliver, Invoke, OfferTask
+from siafu.serverless.control.patience import Patience
+from siafu.serverless.control.task_table import TaskTable
 
 FAULTS: dict[str, type[Controller]] = {}
 

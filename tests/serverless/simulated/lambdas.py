@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from siafu.runtime.simulated.agenda import Agenda
-from siafu.serverless.failure import Failure, FailureKind
-from siafu.serverless.ids import InvocationId, PeerId, TaskId
+from siafu.serverless.control.failure import Failure, FailureKind
+from siafu.serverless.control.ids import InvocationId, PeerId, TaskId
+from siafu.virtual.agenda import Agenda
 from tests.serverless.simulated.scenario import Scenario
 
 WHERE = "a simulated function"

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal
 
-from siafu.serverless.controller_options import ControllerOptions
+from siafu.serverless.control.controller_options import ControllerOptions
 
 Doom = Literal["crash", "garbage", "hang"]
 

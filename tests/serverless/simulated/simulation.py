@@ -4,12 +4,10 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
-from siafu.runtime.simulated.agenda import Agenda
-from siafu.runtime.simulated.truth import Violation, require
-from siafu.serverless.backoff import hashed_jitter
-from siafu.serverless.controller import Controller
-from siafu.serverless.counts import Counts
-from siafu.serverless.events import (
+from siafu.serverless.control.backoff import hashed_jitter
+from siafu.serverless.control.controller import Controller
+from siafu.serverless.control.counts import Counts
+from siafu.serverless.control.events import (
     ClockAdvanced,
     CountChanged,
     Event,
@@ -20,9 +18,9 @@ from siafu.serverless.events import (
     TaskReturned,
     TasksAbandoned,
 )
-from siafu.serverless.failure import Failure
-from siafu.serverless.ids import InvocationId, PeerId, TaskId
-from siafu.serverless.instructions import (
+from siafu.serverless.control.failure import Failure
+from siafu.serverless.control.ids import InvocationId, PeerId, TaskId
+from siafu.serverless.control.instructions import (
     Cancel,
     Deliver,
     Dismiss,
@@ -31,6 +29,8 @@ from siafu.serverless.instructions import (
     OfferTask,
     WakeAt,
 )
+from siafu.virtual.agenda import Agenda
+from tests.checker.truth import Violation, require
 from tests.serverless.simulated.checker import Checker
 from tests.serverless.simulated.lambdas import Platform
 from tests.serverless.simulated.scenario import Scenario

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from siafu.runtime.simulated.truth import Violation
-from siafu.serverless.failure import FailureKind
+from siafu.serverless.control.failure import FailureKind
+from tests.checker.truth import Violation
 from tests.serverless.simulated.faulty_controllers import FAULTS
 from tests.serverless.simulated.scenario import Faults, random_scenario
 from tests.serverless.simulated.simulation import simulate

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from siafu.base.svg import label, picture
 from siafu.bench.paper.cells import CLOSE, Cell
-from siafu.svg import label, picture
 
 _COLOURS = {
     "Table 4": "#1b7fc4",

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from siafu.pipeline.ids import Lane, PhaseId, StageId
 from siafu.pipeline.schedule import Schedule, evaluation_schedule, training_schedule
-from siafu.runtime.simulated.costs import Product, Work
-from siafu.runtime.simulated.graph_shape import GraphShape
-from siafu.runtime.simulated.workload import Workload
+from siafu.virtual.costs import Product, Work
+from siafu.virtual.graph_shape import GraphShape
+from siafu.virtual.workload import Workload
 
 _FLOAT = 4
 GAT_SCATTERS = 3.6

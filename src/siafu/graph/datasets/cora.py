@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph.graph import Graph
 
 # As Planetoid numbers them.

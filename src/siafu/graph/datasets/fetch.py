@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from siafu.errors import BadInput
-from siafu.files import cache_directory, disk_errors, replacing
+from siafu.base.errors import BadInput
+from siafu.base.files import cache_directory, disk_errors, replacing
 
 _PIP_SECONDS = 300
 _URL_SECONDS = 20  # without a byte

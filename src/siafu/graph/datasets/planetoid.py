@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph.datasets.unpickle import PickledCsr, unpickle
 from siafu.graph.graph import Graph
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 
 
 class PickledCsr:

@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
+from siafu.base.threads import run_all, thread_count
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.csr import IntArray
 from siafu.graph.generate import sampling
 from siafu.graph.generate.edges import draw_edges
 from siafu.graph.generate.population import BYTES_A_VERTEX, Population, make_population, stream
 from siafu.graph.generate.shapes import SHAPES, Shape, shape_named
-from siafu.graph.importing import memory_budget
+from siafu.graph.importing.importer import memory_budget
 from siafu.graph.progress import Progress, silent
 from siafu.graph.sort import EdgeSorter, SortedEdges
 from siafu.graph.store import StoreWriter
-from siafu.threads import run_all, thread_count
 
 __all__ = ["SHAPES", "Shape", "generate", "shape_named"]
 

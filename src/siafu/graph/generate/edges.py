@@ -8,12 +8,12 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.threads import run_all, thread_count
 from siafu.graph.csr import IntArray
 from siafu.graph.generate import sampling
 from siafu.graph.generate.population import Population, stream
 from siafu.graph.generate.rates import find_rates
 from siafu.graph.generate.shapes import Shape
-from siafu.threads import run_all, thread_count
 
 _ENTRY_BYTES = 8  # two int32
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.hashing import GOLDEN, mix
 from siafu.graph.csr import IntArray
 from siafu.graph.generate import sampling
 from siafu.graph.generate.shapes import Shape
-from siafu.hashing import GOLDEN, mix
 
 BYTES_A_VERTEX = 24  # what a Population holds, and what making it needs for a while
 _HALVINGS = 80

@@ -1,7 +1,7 @@
 """Random draws as pure functions of (seed, stream, index), so that no thread or block size can change them.
 
 Every kernel of the generator stands in this one file: the cache of compiled kernels looks at the file a function
-is in (and at `siafu.hashing`), so that a kernel which calls a changed one elsewhere would go unnoticed.
+is in (and at `siafu.base.hashing`), so that a kernel which calls a changed one elsewhere would go unnoticed.
 """
 
 import math
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.hashing import GOLDEN, mix, uniform
+from siafu.base.jit import kernel
 from siafu.graph.csr import IntArray
-from siafu.hashing import GOLDEN, mix, uniform
-from siafu.jit import kernel
 
 _ENVELOPE = 0.9  # how far a row's edge probability may fall before its logarithm is taken again
 _NOISE_SCALE = math.sqrt(3.0) / 2**16  # a sum of four 16-bit integers has deviation 2**16 / sqrt(3)

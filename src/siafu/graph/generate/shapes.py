@@ -3,7 +3,7 @@
 import difflib
 from dataclasses import dataclass, replace
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph.csr import MAX_INT32_VERTICES
 
 

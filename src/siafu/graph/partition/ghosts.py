@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.jit import kernel
 from siafu.graph.csr import Csr, IntArray, Weights
 from siafu.graph.graph import Graph
 from siafu.graph.partition.partition import Owners, Partition
-from siafu.jit import kernel
 
 Ids = NDArray[np.int64]
 

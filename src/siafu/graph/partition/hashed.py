@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from siafu.base.hashing import GOLDEN, mix
+from siafu.base.jit import kernel
 from siafu.graph.partition.partition import Owners, owner_dtype
-from siafu.hashing import GOLDEN, mix
-from siafu.jit import kernel
 
 
 def hash_owners(num_vertices: int, parts: int, seed: int) -> Owners:

@@ -1,6 +1,6 @@
 """Partitioning by the name of a method."""
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
 from siafu.graph.graph import Graph
 from siafu.graph.partition.contiguous import contiguous_owners
 from siafu.graph.partition.hashed import hash_owners

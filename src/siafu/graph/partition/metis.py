@@ -10,14 +10,14 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.errors import BadInput
+from siafu.base.errors import BadInput
+from siafu.base.jit import kernel
 from siafu.graph import csr
 from siafu.graph.csr import Csr, IntArray
 from siafu.graph.graph import Graph
 from siafu.graph.partition.cost import vertex_costs
 from siafu.graph.partition.partition import Owners, owner_dtype
 from siafu.graph.progress import Progress, silent
-from siafu.jit import kernel
 
 # Measured at 4 to 100 edges a vertex, rounded up: METIS keeps coarser and coarser copies, in 64-bit integers.
 _BYTES_PER_ENTRY = 80

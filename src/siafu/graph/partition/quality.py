@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.jit import kernel
 from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph
 from siafu.graph.partition.partition import Owners, Partition
 from siafu.graph.progress import Progress, silent
-from siafu.jit import kernel
 
 Counts = NDArray[np.int64]
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.jit import kernel
+from siafu.base.threads import run_all
 from siafu.graph.csr import IntArray
 from siafu.graph.partition.ghosts import GhostTable, Ids, LocalGraph
-from siafu.jit import kernel
-from siafu.threads import run_all
 
 Bounds = Sequence[tuple[int, int]]  # of one server's intervals: ranges of its vertices that follow each other
 Mask = NDArray[np.bool_]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from siafu.errors import StoreError
-from siafu.files import NewDirectory, disk_errors
+from siafu.base.errors import StoreError
+from siafu.base.files import NewDirectory, disk_errors
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.graph import Graph
 from siafu.graph.partition.partition import Owners, Partition, owner_dtype

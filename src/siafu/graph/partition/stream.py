@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.jit import kernel
 from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph
 from siafu.graph.partition.cost import vertex_costs
 from siafu.graph.partition.intervals import intervals
 from siafu.graph.partition.partition import Owners, owner_dtype
 from siafu.graph.progress import Progress, silent
-from siafu.jit import kernel
 
 SLACK = 0.1  # how far above the mean a server may be filled
 _EDGES_AT_ONCE = 1 << 22  # between two words of progress

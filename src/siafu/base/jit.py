@@ -1,0 +1,69 @@
+"""Numba, set up once for the whole house: compiled without the GIL and cached on disk.
+
+Numba's own cache looks only at the file a function stands in. Our kernels are emitted by helpers in
+other files, so the cache is stamped with the source of every file that takes part in compilation.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import caching
+
+from siafu.base.files import cache_directory
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@cache
+def _stamp() -> str:
+    digest = hashlib.sha256()
+    base, kernels = _PACKAGE / "base", _PACKAGE / "kernels"
+    for path in [base / "jit.py", base / "hashing.py", *sorted(kernels.glob("*.py"))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class _SiafuCache(caching._CacheLocator):  # type: ignore[misc]
+    """Keeps compiled kernels in the user's cache directory, next to nothing that pip owns."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        self._line = function.__code__.co_firstlineno
+        self._file = Path(file)
+
+    def get_cache_path(self) -> str:
+        digest = hashlib.sha256(str(self._file).encode()).hexdigest()[:12]
+        return str(cache_directory() / "kernels" / digest)
+
+    def get_source_stamp(self) -> str:
+        return _stamp() + hashlib.sha256(self._file.read_bytes()).hexdigest()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> "_SiafuCache | None":
+        if not Path(file).resolve().is_relative_to(_PACKAGE):
+            return None
+        locator = cls(function, file)
+        try:
+            path = Path(locator.get_cache_path())
+            path.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=path).close()
+        except OSError:
+            return None
+        return locator
+
+
+caching.CompileResultCacheImpl._locator_classes.insert(0, _SiafuCache)
+
+
+def kernel(function: F) -> F:
+    """Compile `function` with Numba on first call; it runs without the GIL."""
+    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))

@@ -1,0 +1,45 @@
+"""One pool of threads for work that runs without the GIL."""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+from siafu.base.errors import BadInput
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@cache
+def thread_count() -> int:
+    """How many threads kernels use: `$SIAFU_THREADS`, or the cores this process may run on."""
+    asked = os.environ.get("SIAFU_THREADS")
+    if asked is not None:
+        if not asked.isdigit() or int(asked) < 1:
+            raise BadInput(f"SIAFU_THREADS is {asked!r}: set it to a whole number from 1 up, or unset it")
+        return int(asked)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_count(), thread_name_prefix="siafu")
+
+
+# A forked child has none of its parent's threads: it must start a pool of its own.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def run_all(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """`work` on every item, over the pool; results in the items' order, the first error raised.
+
+    `work` must not call `run_all` itself: a pool that waits for itself never ends.
+    """
+    listed = list(items)
+    if len(listed) <= 1 or thread_count() == 1:
+        return [work(item) for item in listed]
+    return list(_pool().map(work, listed))

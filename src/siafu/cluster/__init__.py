@@ -1,0 +1,1 @@
+"""Servers as processes on many machines, placed and watched by Ray."""

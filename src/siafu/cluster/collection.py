@@ -1,0 +1,35 @@
+"""Collection: the reports of all servers, asked for together and waited for."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from siafu.cluster.host import tensors_of
+from siafu.cluster.weight_host import STATE, WEIGHT
+from siafu.pipeline.ids import Address, Version
+from siafu.runtime.counting import added
+from siafu.wire.tensors import Array
+
+
+class Collection:
+    """What has come in so far.
+
+    number:  that the reports must bear
+    version: of the weights that weight servers were asked for
+    then:    hears it when all is there
+    """
+
+    def __init__(self, number: int, version: Version, then: Callable[["Collection"], None]) -> None:
+        self.number, self.version, self.then = number, version, then
+        self.weights: dict[str, Tensor] = {}
+        self.optimizer: dict[str, Tensor] = {}
+        self.counters: dict[str, Any] = {}
+        self.answered: set[Address] = set()
+
+    def take(self, sender: Address, counters: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+        """A server's report."""
+        self.answered.add(sender)
+        self.counters = added(self.counters, counters)
+        self.weights |= tensors_of(tensors, WEIGHT)
+        self.optimizer |= tensors_of(tensors, STATE)

@@ -1,0 +1,152 @@
+"""What graph servers did, on its way to the driver: numbers in JSON, spans and latencies as tensors."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from siafu.base.activity import About, Activity, Span, add_seconds
+from siafu.pipeline.ids import Address
+from siafu.runtime.counting import added
+from siafu.runtime.happenings import Doings
+from siafu.runtime.lambda_tasks import LambdaTasks
+from siafu.wire.tensors import Array
+
+_THREADS, _LAMBDAS = "threads", "lambdas"
+
+
+class ServerDoings:
+    """A graph server's side: what its threads and its Lambdas did since it last told."""
+
+    def __init__(self, threads: Activity, lambdas: LambdaTasks | None) -> None:
+        self._threads, self._lambdas = threads, lambdas
+        self._staleness: Counter[int] = Counter()
+        self._scattered = 0
+
+    def keep_spans(self) -> None:
+        """From now on, tell of every task."""
+        self._threads.keep_spans()
+        if self._lambdas is not None:
+            self._lambdas.keep_spans()
+
+    def forget(self) -> None:
+        """The run begins anew."""
+        self._threads.forget()
+        self._staleness, self._scattered = Counter(), 0
+
+    def told(self, epoch: int, staleness: Counter[int], scattered: int) -> tuple[str, dict[str, Array]]:
+        """As it travels. `epoch`: that has ended; staleness, scattered: since the run began."""
+        entered, sent = staleness - self._staleness, scattered - self._scattered
+        self._staleness, self._scattered = Counter(staleness), scattered
+        seconds = self._threads.drain()
+        taken = self._threads.take(epoch)
+        if taken.busy_seconds:  # of tasks that ended in between
+            add_seconds(seconds.setdefault(epoch, {}), taken.busy_seconds)
+        kinds, tensors = _packed(taken.spans, _THREADS)
+        told: dict[str, Any] = {
+            "staleness": {str(lead): count for lead, count in sorted(entered.items())},
+            "bytes_scattered": sent,
+            _THREADS: _said(seconds, taken.dropped, taken.zero, kinds),
+        }
+        if self._lambdas is not None:
+            done = self._lambdas.doings(epoch)
+            kinds, more = _packed(done.taken.spans, _LAMBDAS)
+            tensors |= more | {"latencies": np.array(done.latencies, np.float64)}
+            told["counts"] = dict(done.counts)
+            told[_LAMBDAS] = _said(
+                {epoch: done.taken.busy_seconds}, done.taken.dropped, done.taken.zero, kinds
+            )
+        return json.dumps(told), tensors
+
+
+class DoingsOfAll:
+    """The driver's side: what servers told, until an epoch is recorded."""
+
+    def __init__(self, spans_kept: int = 0) -> None:
+        self._kept = spans_kept
+        self.forget()
+
+    def forget(self) -> None:
+        """The run begins anew."""
+        self._activities: dict[tuple[str, Address], Activity] = {}
+        self._since: dict[str, Any] = {}
+        self._counts: dict[Address, Mapping[str, float]] = {}
+        self._latencies: list[float] = []
+
+    def hear(self, sender: Address, told: str, tensors: Mapping[str, Array]) -> None:
+        """What a server told."""
+        found = json.loads(told)
+        self._since = added(self._since, {name: found[name] for name in ("staleness", "bytes_scattered")})
+        for where in (_THREADS, _LAMBDAS):
+            if where in found:
+                self._fill(where, sender, found[where], tensors)
+        if "counts" in found:
+            counts = found["counts"]
+            before = self._counts.get(sender, {})
+            self._counts[sender] = {**added(before, counts), "count": counts["count"]}
+            self._latencies += tensors["latencies"].tolist()
+
+    def take(self, epoch: int) -> Doings:
+        """What was done for an epoch that is recorded now."""
+        taken = {
+            where: tuple(each.take(epoch) for (of, _), each in self._activities.items() if of == where)
+            for where in (_THREADS, _LAMBDAS)
+        }
+        counts: dict[str, float] = {}
+        for each in self._counts.values():
+            counts = added(counts, each)
+        doings = Doings(
+            taken[_THREADS],
+            taken[_LAMBDAS],
+            self._since.get("staleness", {}),
+            self._since.get("bytes_scattered", 0),
+            counts or None,
+            tuple(self._latencies),
+        )
+        self._since, self._latencies = {}, []
+        self._counts = {server: {"count": each["count"]} for server, each in self._counts.items()}
+        return doings
+
+    def _fill(self, where: str, sender: Address, said: dict[str, Any], tensors: Mapping[str, Array]) -> None:
+        activity = self._activities.setdefault((where, sender), Activity(self._kept))
+        activity.zero = said["zero"]
+        busy = {int(epoch): kinds for epoch, kinds in said["seconds"].items()}
+        spans = _unpacked(str(sender), where, said["kinds"], tensors) if self._kept else iter(())
+        activity.fill(busy, spans, said["dropped"])
+
+
+def _said(
+    seconds: Mapping[int, Mapping[str, float]], dropped: int, zero: float, kinds: list[str]
+) -> dict[str, Any]:
+    return {"seconds": seconds, "dropped": dropped, "zero": zero, "kinds": kinds}
+
+
+def _packed(spans: tuple[Span, ...], where: str) -> tuple[list[str], dict[str, Array]]:
+    """The kinds of tasks there are, and what each span is in numbers."""
+    if not spans:
+        return [], {}
+    kinds = {kind: place for place, kind in enumerate(dict.fromkeys(span.kind for span in spans))}
+    times = np.array([(span.began, span.ended) for span in spans], np.float64)
+    numbers = np.array(
+        [
+            (kinds[span.kind], span.track, span.about.epoch, _or(span.about.interval), span.moved)
+            for span in spans
+        ],
+        np.int64,
+    )
+    return list(kinds), {f"{where}/times": times, f"{where}/numbers": numbers}
+
+
+def _unpacked(server: str, where: str, kinds: list[str], tensors: Mapping[str, Array]) -> Iterator[Span]:
+    if not kinds:
+        return
+    times, numbers = tensors[f"{where}/times"].tolist(), tensors[f"{where}/numbers"].tolist()
+    for (began, ended), (kind, track, epoch, interval, moved) in zip(times, numbers, strict=True):
+        about = About(server, epoch, None if interval < 0 else interval)
+        yield Span(about, kinds[kind], track, began, ended, moved)
+
+
+def _or(interval: int | None) -> int:
+    return -1 if interval is None else interval

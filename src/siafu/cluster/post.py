@@ -1,0 +1,379 @@
+"""Post: brings letters between servers, each once and in order, however often a connection breaks.
+
+Between machines letters go over TCP, encrypted, and only those who prove a key of the roster are heard. On one machine
+they go through a socket in a directory that is the user's alone. Every letter bears the *life* of its sender: when a
+server is replaced, the roster has a new life in its place, and what the old one says is refused, however late it comes.
+
+A letter is kept until it is acknowledged. Who gets letters takes them in the order of their numbers, and no number
+twice. When none was acknowledged for a while, the other is asked what it has: a question travels behind the letters, so
+the answer tells which of them were lost, and only then are they sent again. However slow a link is, nothing is sent
+twice for that.
+"""
+
+import os
+import struct
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from siafu.cluster.letters import Letter, Stamp, decode, encode
+from siafu.cluster.member import Member
+from siafu.cluster.requests import Alive
+from siafu.pipeline.ids import Address, Incarnation
+from siafu.wire.doorman import Doorman
+from siafu.wire.keys import Keys, make_keys
+from siafu.wire.refusal import Refusal, Refusals
+
+LARGEST_FRAME = 1 << 31
+_ASK_SECONDS = 1.0  # without an answer until the other is asked what it has
+_STALL_SECONDS = 1.0  # a turn that took longer says nothing of others: this process was busy, or paused
+_RETRY_SECONDS = 0.2  # from being turned away to the next try
+_END_SECONDS = 10.0
+_TURN_MS = 200
+_ANSWER = struct.Struct(
+    "<QQq"
+)  # my life, how many of your letters I have, the number of the one that I answer
+_QUESTION = Letter(Alive(Incarnation(-1)))
+
+
+@dataclass(slots=True)
+class _Line:
+    """To one server: letters that it has not acknowledged, and how to reach it.
+
+    sent:  how many of `letters`, from the first, were sent through `socket`
+    next:  the next letter's number
+    moved: when it last got on
+    ask:   when to ask what the other has
+    asked: the number of the last question; questions count down from -1
+    until: the letters before this number were sent before it
+    """
+
+    member: Member | None = None
+    socket: Any = None
+    letters: deque[tuple[int, Letter]] = field(default_factory=deque)
+    sent: int = 0
+    next: int = 0
+    moved: float = 0.0
+    ask: float = 0.0
+    asked: int = 0
+    until: int = 0
+
+
+class Post:
+    """One server's letters. Any thread may call; `hear` is called in the post's own thread, one letter at a time.
+
+    machine: the address that others reach this machine at
+    hear:    takes what comes
+    failed:  hears of an error in `hear`; the post has ended then
+    stuck:   hears of a server that has acknowledged nothing for so many seconds, once a second; one that was paused itself
+             does not complain of others
+    """
+
+    def __init__(
+        self,
+        me: Address,
+        life: int,
+        machine: str,
+        hear: Callable[[Address, Letter], None],
+        failed: Callable[[BaseException], None],
+        stuck: Callable[[Member, float], None] = lambda member, seconds: None,
+    ) -> None:
+        self.refusals = Refusals(f"post of {me}")
+        self.bytes_out = 0
+        self._me, self._life = me, life
+        self._hear, self._failed, self._stuck = hear, failed, stuck
+        self._keys: Keys = make_keys()
+        self._context: Any = zmq.Context()
+        self._doorman = Doorman(self._context, self.refusals)
+        self._directory = Path(tempfile.mkdtemp(prefix="siafu-"))
+        self._far = self._listener()
+        self._far.setsockopt(zmq.CURVE_SERVER, 1)
+        self._far.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret.encode())
+        self._far.setsockopt_string(zmq.ZAP_DOMAIN, "siafu")
+        self._far.bind(f"tcp://{machine}:*")
+        self._near = self._listener()
+        self._near.bind(f"ipc://{self._directory / 'post'}")
+        self.member = Member(
+            me,
+            life,
+            machine,
+            self._far.getsockopt_string(zmq.LAST_ENDPOINT),
+            self._near.getsockopt_string(zmq.LAST_ENDPOINT),
+            self._keys.public,
+        )
+        self._lines: dict[Address, _Line] = {}
+        self._roster: dict[Address, Member] = {}
+        self._expected: dict[Address, tuple[int, int]] = {}
+        self._heard: dict[Address, float] = {}
+        self._complained: dict[Address, float] = {}
+        self._lock = threading.RLock()
+        self._stopping = self._closed = False
+        self._listened = time.monotonic()
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        self._woken, self._waker = reader, writer
+        self._poller = zmq.Poller()
+        for each in (self._far, self._near, self._doorman.socket, self._woken):
+            self._poller.register(each, zmq.POLLIN)
+        self._thread = threading.Thread(target=self._run, name=f"siafu-post-{me}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, seconds: float = 0.0) -> None:
+        """End; before that, wait so long for letters to be acknowledged."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._thread.is_alive():
+            with self._lock:
+                if not any(line.letters for line in self._lines.values() if line.member is not None):
+                    break
+            time.sleep(0.01)
+        self._stopping = True
+        self._wake()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(_END_SECONDS)
+            if self._thread.is_alive():
+                return  # what it hears does not let it go, and the sockets are its own
+        self._close()
+
+    def meet(self, members: Iterable[Member]) -> None:
+        """From now on these are who they say. Letters that were meant for an earlier life go to the new one."""
+        with self._lock:
+            for member in members:
+                known = self._roster.get(member.address)
+                if member.address == self._me or (known is not None and known.life >= member.life):
+                    continue
+                if known is not None:
+                    self._doorman.dismiss(known.key)
+                self._doorman.admit(member.key)
+                self._roster[member.address] = member
+                self._heard[member.address] = time.monotonic()
+                line = self._lines.setdefault(member.address, _Line())
+                line.letters = deque((number, letter) for number, (_, letter) in enumerate(line.letters))
+                line.next, line.sent, line.until, line.member = len(line.letters), 0, 0, member
+        self._wake()
+
+    def send(self, to: Address, letter: Letter) -> None:
+        """Bring a letter; it is kept until the other has it, or another takes its place."""
+        with self._lock:
+            line = self._lines.setdefault(to, _Line())
+            if not line.letters:
+                line.moved = time.monotonic()
+            line.letters.append((line.next, letter))
+            line.next += 1
+        self._wake()
+
+    def silence(self, server: Address) -> float:
+        """For how many seconds nothing was heard of a server, though this one listened."""
+        with self._lock:
+            return max(0.0, self._listened - self._heard.get(server, self._listened))
+
+    # In the thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                ready = dict(self._poller.poll(_TURN_MS))
+                self._forgive_stall()
+                if self._doorman.socket in ready:
+                    self._doorman.answer()
+                if self._woken in ready:
+                    os.read(self._woken, 4096)
+                for listener in (self._far, self._near):
+                    if listener in ready:
+                        self._receive_all(listener)
+                self._forgive_stall()
+                with self._lock:
+                    for address, line in list(self._lines.items()):
+                        self._attend(address, line, ready)
+                    self._listened = time.monotonic()
+                self._complain()
+        except BaseException as error:
+            if not self._stopping:
+                self._failed(error)
+
+    def _forgive_stall(self) -> None:
+        """While this process did not listen, nobody was silent."""
+        with self._lock:
+            now = time.monotonic()
+            stalled = now - self._listened
+            if stalled < _STALL_SECONDS:
+                return
+            self._listened = now
+            for line in self._lines.values():
+                line.moved = min(now, line.moved + stalled)
+            for address, heard in self._heard.items():
+                self._heard[address] = min(now, heard + stalled)
+
+    def _receive_all(self, listener: Any) -> None:
+        for _ in range(64):  # then others have their turn
+            try:
+                identity, *frames = listener.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            try:
+                self._take(listener, identity, frames)
+            except Refusal as refusal:
+                self.refusals.add(refusal.reason, str(refusal))
+
+    def _take(self, listener: Any, identity: Any, frames: list[Any]) -> None:
+        stamp, letter = decode([frame.buffer for frame in frames])
+        with self._lock:
+            known = self._roster.get(stamp.sender)
+            if known is None or stamp.life != known.life:
+                raise Refusal("unexpected", f"a letter of {stamp.sender} in life {stamp.life}")
+            if listener is self._far and identity.get("User-Id") != known.key:
+                raise Refusal("key", f"a letter of {stamp.sender} under another's key")
+            self._heard[stamp.sender] = time.monotonic()
+            life, expected = self._expected.get(stamp.sender, (stamp.life, 0))
+            if life != stamp.life:
+                expected = 0
+            if stamp.number > expected:
+                return  # one before it was lost, and will come again
+            new = stamp.number == expected
+            self._expected[stamp.sender] = stamp.life, expected + new
+        if new:
+            self._hear(stamp.sender, letter)
+        with suppress(zmq.ZMQError):
+            listener.send_multipart(
+                [bytes(identity.buffer), _ANSWER.pack(self._life, expected + new, stamp.number)], zmq.NOBLOCK
+            )
+
+    def _attend(self, address: Address, line: _Line, ready: dict[Any, int]) -> None:
+        if line.member is None:
+            return
+        if line.socket is None or line.socket.member != line.member:
+            self._connect(line)
+        if line.socket.zmq in ready:
+            self._hear_answers(address, line)
+        try:
+            self._send_all(line)
+        except zmq.Again:
+            # The other would not have this one: it had not met it. A socket that was turned away does not try again.
+            if time.monotonic() - line.socket.since > _RETRY_SECONDS:
+                self._connect(line)
+
+    def _send_all(self, line: _Line) -> None:
+        now = time.monotonic()
+        if not line.sent:
+            line.ask = now + _ASK_SECONDS
+        elif line.letters and now >= line.ask:
+            line.ask = now + _ASK_SECONDS
+            line.asked -= 1
+            line.until = line.letters[line.sent - 1][0] + 1
+            self._push(line, line.asked, _QUESTION)
+        while line.sent < len(line.letters):
+            self._push(line, *line.letters[line.sent])
+            line.sent += 1
+
+    def _push(self, line: _Line, number: int, letter: Letter) -> None:
+        frames = encode(Stamp(self._me, self._life, number), letter)
+        line.socket.zmq.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        self.bytes_out += sum(map(len, frames))
+
+    def _connect(self, line: _Line) -> None:
+        assert line.member is not None
+        if line.socket is None or line.socket.member != line.member:
+            line.moved = time.monotonic()
+        if line.socket is not None:
+            self._poller.unregister(line.socket.zmq)
+            line.socket.zmq.close(linger=0)
+        socket = self._context.socket(zmq.DEALER)
+        _endure(socket)
+        if line.member.machine == self.member.machine:
+            socket.connect(line.member.near)
+        else:
+            socket.setsockopt(zmq.CURVE_SERVERKEY, line.member.key.encode())
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.public.encode())
+            socket.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret.encode())
+            socket.connect(line.member.far)
+        line.socket = _Socket(socket, line.member, time.monotonic())
+        line.sent, line.until, line.ask = 0, 0, time.monotonic() + _ASK_SECONDS
+        self._poller.register(socket, zmq.POLLIN)
+
+    def _hear_answers(self, address: Address, line: _Line) -> None:
+        while True:
+            try:
+                answer = line.socket.zmq.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if len(answer) != _ANSWER.size:
+                continue
+            life, taken, answered = _ANSWER.unpack(answer)
+            if line.member is None or life != line.member.life:
+                continue
+            now = time.monotonic()
+            self._heard[address] = now
+            while line.letters and line.letters[0][0] < taken:
+                line.letters.popleft()
+                line.sent = max(0, line.sent - 1)
+                line.moved, line.ask = now, now + _ASK_SECONDS
+            if answered == line.asked and taken < line.until:
+                line.sent = line.until = 0  # they were lost on the way
+
+    def _complain(self) -> None:
+        """Tell of servers that take nothing."""
+        now = time.monotonic()
+        with self._lock:
+            late = [
+                (line.member, now - line.moved)
+                for line in self._lines.values()
+                if line.letters and line.member is not None and now - line.moved > _ASK_SECONDS
+            ]
+        for member, seconds in late:
+            if now - self._complained.get(member.address, 0.0) > 1.0:
+                self._complained[member.address] = now
+                self._stuck(member, seconds)
+
+    def _listener(self) -> Any:
+        socket = self._context.socket(zmq.ROUTER)
+        _endure(socket)
+        return socket
+
+    def _wake(self) -> None:
+        with self._lock, suppress(BlockingIOError):
+            if not self._closed:  # else the number may be another file's
+                os.write(self._waker, b"\0")
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for line in self._lines.values():
+                if line.socket is not None:
+                    line.socket.zmq.close(linger=0)
+            for each in (self._far, self._near, self._doorman.socket):
+                each.close(linger=0)
+            self._context.term()
+            for pipe in (self._woken, self._waker):
+                os.close(pipe)
+        for path in [*self._directory.glob("*"), self._directory]:
+            with suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class _Socket:
+    zmq: Any
+    member: Member
+    since: float
+
+
+def _endure(socket: Any) -> None:
+    """No mark at which letters are dropped: how many are under way is bounded by the run itself."""
+    socket.linger = 0
+    socket.rcvhwm = socket.sndhwm = 0
+    socket.setsockopt(zmq.MAXMSGSIZE, LARGEST_FRAME)
+    socket.setsockopt(zmq.RECONNECT_IVL, 50)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, 2000)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 6000)

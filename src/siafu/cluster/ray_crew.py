@@ -1,0 +1,333 @@
+"""RayCrew: a run's servers as Ray actors. Ray places, starts, watches and ends them; rows never pass through it."""
+
+import atexit
+import logging
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import nn
+
+from siafu.base.errors import BadInput, SiafuError
+from siafu.cluster.crew import Loss, Server, ServerLost
+from siafu.cluster.graph_host import Bounds, Share
+from siafu.cluster.member import Member
+from siafu.cluster.ray_head import RayHead
+from siafu.graph.partition.reads import Reads
+from siafu.launch.look import connect, import_ray
+from siafu.pipeline.ids import Address
+from siafu.pipeline.setup import Setup
+from siafu.runtime.lambdas import Lambdas
+from siafu.server.plan import Plan, WeightPlan
+
+ROOM_SECONDS = 30.0
+"""How long a server may wait for a machine that has room for it."""
+
+_CALL_SECONDS = 300.0
+
+
+class RayServer:
+    """A server in an actor; see `crew.Server`."""
+
+    def __init__(self, address: Address, life: int, actor: Any) -> None:
+        self.address, self.life, self._actor = address, life, actor
+        self._serving: Any = None
+        self._member: Member | None = None
+        self.node = self._where = ""
+
+    def hello(self, seconds: float) -> None:
+        """Wait until it is there."""
+        self._member, self.node, self._where = self._call("hello", seconds=seconds)
+
+    @property
+    def member(self) -> Member:
+        assert self._member is not None, "it has said hello"
+        return self._member
+
+    @property
+    def where(self) -> str:
+        return self._where
+
+    @property
+    def serving(self) -> Any:
+        """What Ray says of it when it has ended; None: it has not joined."""
+        return self._serving
+
+    def share(self) -> Share:
+        return self._call("share")  # type: ignore[no-any-return]
+
+    def reads(self, bounds: Sequence[Bounds]) -> Reads:
+        return self._call("reads", bounds)  # type: ignore[no-any-return]
+
+    def join(self, setup: Setup, members: Sequence[Member]) -> None:
+        self._call("join", setup, list(members))
+        self._serving = self._actor.serve.remote()
+
+    def stop(self) -> None:
+        self._actor.stop.remote()
+
+    def kill(self) -> None:
+        import ray
+
+        ray.kill(self._actor)
+
+    def _call(self, method: str, *arguments: Any, seconds: float = _CALL_SECONDS) -> Any:
+        import ray
+
+        try:
+            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=seconds)
+        except ray.exceptions.RayTaskError as error:
+            cause = error.as_instanceof_cause()
+            if isinstance(cause, SiafuError):
+                kind = BadInput if isinstance(cause, BadInput) else SiafuError
+                raise kind(str(error.cause)) from None
+            raise SiafuError(f"{self.address} failed: {_one_line(error)}") from error
+        except ray.exceptions.GetTimeoutError:
+            raise ServerLost(f"{self.address} did not answer in {seconds:.0f} s") from None
+        except ray.exceptions.RayError as error:
+            raise ServerLost(_one_line(error)) from error
+
+
+class RayCrew:
+    """Actors of one run, spread over a cluster's nodes by a placement group.
+
+    address: of the cluster; "auto": the one that runs on this machine
+    lambdas: of all graph servers together; None: they compute tensor tasks themselves
+    threads: of each graph server; None: its share of its node's cores
+    """
+
+    def __init__(
+        self,
+        address: str,
+        plan: Plan,
+        model: nn.Module,
+        lambdas: Lambdas | None = None,
+        *,
+        threads: int | None = None,
+    ) -> None:
+        _connect(address)
+        import ray
+
+        self.machine: str = ray.util.get_node_ip_address()
+        self._head = RayHead(ray.get_runtime_context().gcs_address)
+        self._plan, self._model, self._lambdas, self._threads = plan, model, lambdas, threads
+        self._servers: dict[Address, RayServer] = {}
+        self._group: Any = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._made = ray.remote(_Actor)
+        self._common: Any = None
+
+    def employ(self, servers: Iterable[tuple[Address, int]]) -> dict[Address, Server]:
+        import ray
+
+        wanted = list(servers)
+        source = self._plan.graph.source
+        assert source is not None, "a store's path was checked"
+        plan = self._plan
+        self._common = ray.put(
+            (source, plan.partition, self._model, plan.options, list(plan.interval_counts), self._lambdas)
+        )
+        graph = [address for address, _ in wanted if address.role == "graph"]
+        self._group = ray.util.placement_group([{"CPU": 1}] * len(graph), strategy="SPREAD")
+        try:
+            ray.get(self._group.ready(), timeout=ROOM_SECONDS)
+        except ray.exceptions.GetTimeoutError:
+            raise _no_room(len(graph)) from None
+        for place, (address, life) in enumerate(wanted):
+            bundle = place % len(graph)
+            strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
+                placement_group=self._group, placement_group_bundle_index=bundle
+            )
+            self._servers[address] = self._start(address, life, strategy)
+        for server in self._servers.values():
+            self._greet(server)
+        return dict(self._servers)
+
+    def _greet(self, server: RayServer) -> None:
+        try:
+            server.hello(ROOM_SECONDS + _CALL_SECONDS)
+        except ServerLost as lost:
+            raise SiafuError(f"{server.address} did not start: {lost}") from lost
+
+    def replace(self, server: Address, life: int, *, elsewhere: bool) -> Server:
+        import ray
+
+        chosen = self._place_for(server, elsewhere=elsewhere)
+        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(chosen, soft=True)
+        with self._lock:
+            if self._closed:
+                raise ServerLost("the run is over")
+            fresh = self._servers[server] = self._start(server, life, strategy, num_cpus=0)
+        fresh.hello(ROOM_SECONDS + _CALL_SECONDS)
+        return fresh
+
+    def _place_for(self, server: Address, *, elsewhere: bool) -> str:
+        """The node with the fewest servers of this run; of equals the one where it was."""
+        import ray
+
+        lost = self._servers[server].node
+        crowd = Counter(each.node for address, each in self._servers.items() if address != server)
+        deadline = time.monotonic() + ROOM_SECONDS
+        while True:
+            alive: list[str] = [each["NodeID"] for each in ray.nodes() if each["Alive"]]
+            others = [each for each in alive if each != lost]
+            if choices := (others or alive) if elsewhere else alive:
+                return min(choices, key=lambda node: (crowd[node], node != lost))
+            if time.monotonic() > deadline or self._closed:
+                raise SiafuError(
+                    f"no machine is left for {server} after {ROOM_SECONDS:.0f} s: add one to the cluster, and go on "
+                    "with --resume"
+                )
+            time.sleep(0.5)
+
+    def losses(self) -> list[Loss]:
+        import ray
+
+        self._head.check()
+        waiting = {each.serving: each for each in self._servers.values() if each.serving is not None}
+        if not waiting:
+            return []
+        ended, _ = ray.wait(list(waiting), num_returns=len(waiting), timeout=0)
+        found = []
+        for reference in ended:
+            server = waiting[reference]
+            server._serving = None
+            found.append(_loss(server, reference))
+        return found
+
+    def close(self) -> None:
+        import ray
+
+        if self._head.is_gone:
+            atexit.register(_end_before_ray)
+            return
+        if not ray.is_initialized():
+            return
+        deadline = time.monotonic() + 2.0
+        serving = [each.serving for each in self._servers.values() if each.serving is not None]
+        if serving:
+            ray.wait(serving, num_returns=len(serving), timeout=max(0.0, deadline - time.monotonic()))
+        with self._lock:
+            self._closed = True
+            for server in self._servers.values():
+                server.kill()
+        if self._group is not None:
+            ray.util.remove_placement_group(self._group)
+        self._group = None
+
+    def _start(self, address: Address, life: int, strategy: Any, num_cpus: int | None = None) -> RayServer:
+        graph = address.role == "graph"
+        cpus = num_cpus if num_cpus is not None else int(graph)
+        settings = {"num_cpus": cpus, "max_concurrency": 8, "max_restarts": 0}
+        actor = self._made.options(
+            scheduling_strategy=strategy, name=f"siafu-{address}-{life}-{os.urandom(4).hex()}", **settings
+        ).remote(address, life, self._common, self._store_of(address), self._threads)
+        return RayServer(address, life, actor)
+
+    def _store_of(self, address: Address) -> Any:
+        """What a weight server makes its store by."""
+        plan = self._plan
+        return None if address.role == "graph" else WeightPlan(plan.weights, plan.groups, plan.settings)
+
+
+class _Actor:
+    """What runs in a server's process."""
+
+    def __init__(self, address: Address, life: int, common: Any, weights: Any, threads: int | None) -> None:
+        import ray
+
+        logging.getLogger("siafu").setLevel(logging.WARNING)
+        context = ray.get_runtime_context()
+        self._node = context.get_node_id()
+        machine = ray.util.get_node_ip_address()
+        source, partition, model, options, counts, lambdas = common
+        if address.role == "graph":
+            from siafu.cluster.graph_host import GraphHost
+            from siafu.graph.remote import open_store
+
+            threads = threads or _own_threads(self._node, partition.parts)
+            os.environ["SIAFU_THREADS"] = str(threads)  # Ray sets OMP_NUM_THREADS to 1
+            graph = open_store(source)
+            plan = Plan.of(graph, model, options, partition, interval_counts=counts)
+            self._host: Any = GraphHost(address, life, machine, plan, threads, lambdas)
+        else:
+            from siafu.cluster.weight_host import WeightHost
+
+            self._host = WeightHost(address, life, machine, weights)
+
+    def hello(self) -> tuple[Member, str, str]:
+        member = self._host.post.member
+        return member, self._node, f"{member.machine}, process {os.getpid()}"
+
+    def share(self) -> Share:
+        return self._host.share()  # type: ignore[no-any-return]
+
+    def reads(self, bounds: Sequence[Bounds]) -> Reads:
+        return self._host.reads(bounds)  # type: ignore[no-any-return]
+
+    def join(self, setup: Setup, members: list[Member]) -> None:
+        self._host.join(setup, members)
+
+    def serve(self) -> None:
+        """Until it is over."""
+        self._host.wait()
+
+    def stop(self) -> None:
+        self._host.stop()
+
+
+def _connect(address: str) -> None:
+    if not import_ray().is_initialized():
+        connect(address)
+
+
+def _end_before_ray() -> None:
+    """Without its head Ray waits for a minute when a process ends, and then crashes it. The run has failed, and said why."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _own_threads(node: str, servers: int) -> int:
+    import ray
+
+    nodes = [each for each in ray.nodes() if each["Alive"]]
+    cores = next((each["Resources"].get("CPU", 1) for each in nodes if each["NodeID"] == node), 1)
+    return max(1, int(cores) // -(-servers // len(nodes)))
+
+
+def _loss(server: RayServer, reference: Any) -> Loss:
+    import ray
+
+    try:
+        ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        given = isinstance(error.cause, BadInput)
+        return Loss(server.address, server.life, _one_line(error.cause), final=True, given=given)
+    except ray.exceptions.RayError as error:
+        return Loss(server.address, server.life, _one_line(error))
+    return Loss(server.address, server.life, "it ended")
+
+
+def _no_room(servers: int) -> SiafuError:
+    import ray
+
+    cores = ray.cluster_resources().get("CPU", 0)
+    return SiafuError(
+        f"the cluster has no room for {servers} graph servers, one core each, after {ROOM_SECONDS:.0f} s "
+        f"({cores:.0f} cores in all, {ray.available_resources().get('CPU', 0):.0f} free): add machines or ask for fewer"
+    )
+
+
+def _one_line(error: BaseException | None, limit: int = 300) -> str:
+    """What happened: of a traceback in words its last line, where the error stands."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    told = lines[-1] if "Traceback" in str(error) or "creation task" in lines[0] else " ".join(lines[:2])
+    return " ".join(told.split())[:limit]

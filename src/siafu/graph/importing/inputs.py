@@ -1,0 +1,147 @@
+"""Which reader an input is for, and what the user says about it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from siafu.base.errors import BadInput
+from siafu.graph.importing.readers import graphbolt, ogb
+from siafu.graph.importing.readers.arrays import ArrayFile
+from siafu.graph.importing.readers.blocks import EdgeSource, Rows, VertexData, VertexTable
+from siafu.graph.importing.readers.columns import VertexColumns
+from siafu.graph.importing.readers.npz import array_rows, code_rows, read_npz
+from siafu.graph.importing.readers.parquet import ParquetEdges, ParquetTable, ParquetVertices
+from siafu.graph.importing.readers.text import BLOCK_BYTES, TextEdges, TextTable
+from siafu.graph.importing.readers.vertex_text import TextVertices, number_rows, split_rows
+from siafu.graph.store import is_store
+
+FORMATS = ("text", "parquet", "npz", "ogb", "graphbolt")
+IdKind = Literal["auto", "dense", "relabel", "names"]
+
+_MEMORY_PER_BLOCK_BYTE = 64  # blocks in flight, each with the text and what it is parsed into
+_LEAST_BLOCK_BYTES = 1 << 16
+_MAGIC = {b"PAR1": "parquet", b"PK\x03\x04": "npz"}
+
+
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """How to read an input.
+
+    format:                  one of FORMATS; None: as the input looks
+    src, dst, weight:        columns by name, or by position from 0; None: well-known names, else the first two
+    delimiter, header:       of text; None: as the first lines look
+    ids:                     "dense": as they are; "relabel": integers, to be numbered; "names": strings;
+                             "auto": strings if the first row has them, integers as they are if half of their range is used
+    vertices:                a table with a row for each vertex; `vertex_columns` says which columns it has
+    features, labels, split: files with a row for each vertex, in order; `split` names an OGB folder's split, too
+    """
+
+    format: str | None = None
+    src: str | None = None
+    dst: str | None = None
+    weight: str | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    ids: IdKind = "auto"
+    vertices: Path | None = None
+    vertex_columns: VertexColumns = field(default_factory=VertexColumns)
+    features: Path | None = None
+    labels: Path | None = None
+    split: str | None = None
+
+
+def open_input(source: Path, options: InputOptions, memory: int) -> tuple[EdgeSource, VertexData]:
+    """The edges of `source`, and what it and the files next to it say of vertices."""
+    kind = options.format or detect_format(source)
+    if kind not in FORMATS:
+        raise BadInput(f"format {kind!r} is unknown: choose one of {', '.join(FORMATS)}")
+    data = VertexData()
+    if kind == "text":
+        edges: EdgeSource = _text_edges(source, options, memory)
+    elif kind == "parquet":
+        edges = ParquetEdges(ParquetTable(source), src=options.src, dst=options.dst, weight=options.weight)
+    elif kind == "npz":
+        edges, data = read_npz(source)
+    elif kind == "ogb":
+        edges, data = ogb.read_ogb(source, options.split)
+    else:
+        edges, data = graphbolt.read_graphbolt(source)
+    _add_files(data, options, split_is_file=kind != "ogb")
+    return edges, data
+
+
+def detect_format(source: Path) -> str:
+    """The format that a file or folder has by its looks."""
+    if not source.exists():
+        raise BadInput(f"no file or folder {source}: check the name")
+    if source.is_dir():
+        return _folder_format(source)
+    with source.open("rb") as file:
+        magic = file.read(4)
+    return _MAGIC.get(magic, "text")
+
+
+def open_vertex_table(options: InputOptions, edges: EdgeSource, memory: int) -> VertexTable | None:
+    """The table of vertices, if one is given; its ids are of the edges' kind."""
+    if options.vertices is None:
+        return None
+    if any((options.features, options.labels, options.split)):
+        raise BadInput("give either --vertices, or --features, --labels and --split, not both")
+    table: VertexTable
+    if detect_format(options.vertices) == "parquet":
+        table = ParquetVertices(ParquetTable(options.vertices), options.vertex_columns)
+    else:
+        text = TextTable(options.vertices, delimiter=options.delimiter, block_bytes=_block_bytes(memory))
+        table = TextVertices(text, options.vertex_columns, named=edges.named or None)
+    if table.named != edges.named:
+        kinds = ("strings", "integers") if table.named else ("integers", "strings")
+        raise BadInput(
+            f"{table.path} has {kinds[0]} as ids, but the edges have {kinds[1]}: both must be of one kind; see --ids"
+        )
+    return table
+
+
+def _folder_format(folder: Path) -> str:
+    if (folder / graphbolt.METADATA).is_file():
+        return "graphbolt"
+    if ogb.is_ogb(folder):
+        return "ogb"
+    if any(folder.glob("*.parquet")):
+        return "parquet"
+    if is_store(folder):
+        raise BadInput(f"{folder} is a store already: use it as it is")
+    raise BadInput(
+        f"{folder} is no folder that siafu reads: it has neither {graphbolt.METADATA}, raw/edge.csv.gz, raw/data.npz nor Parquet files"
+    )
+
+
+def _text_edges(source: Path, options: InputOptions, memory: int) -> TextEdges:
+    asked = [column for column in (options.src, options.dst, options.weight) if column is not None]
+    header = options.header
+    if header is None and any(not column.isdecimal() for column in asked):
+        header = True
+    table = TextTable(source, delimiter=options.delimiter, header=header, block_bytes=_block_bytes(memory))
+    named = {"auto": None, "names": True, "dense": False, "relabel": False}[options.ids]
+    return TextEdges(table, src=options.src, dst=options.dst, weight=options.weight, named=named)
+
+
+def _block_bytes(memory: int) -> int:
+    return max(_LEAST_BLOCK_BYTES, min(BLOCK_BYTES, memory // _MEMORY_PER_BLOCK_BYTE))
+
+
+def _add_files(data: VertexData, options: InputOptions, *, split_is_file: bool) -> None:
+    """Files that hold a row for each vertex take the place of what the input itself has."""
+    if options.features is not None:
+        data.features = _rows(options.features, "features", wide=True)
+    if options.labels is not None:
+        data.labels = _rows(options.labels, "labels", wide=False)
+    if options.split is not None and split_is_file:
+        path = Path(options.split)
+        data.split_ids = {}
+        data.split_codes = code_rows(ArrayFile(path)) if path.suffix == ".npy" else split_rows(path)
+
+
+def _rows(path: Path, what: str, *, wide: bool) -> Rows:
+    if path.suffix == ".npy":
+        return array_rows(ArrayFile(path), what)
+    return number_rows(path, what, always_wide=wide)

@@ -1,0 +1,153 @@
+"""What every reader gives: edges in blocks, and rows of vertex data in blocks."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.base.errors import BadInput
+from siafu.graph.csr import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Strings, as where they stand in a buffer of UTF-8 bytes; an edge block's two share the buffer.
+
+    starts, lengths: [n] int64
+    """
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        return len(self.starts)
+
+    def text(self, row: int) -> bytes:
+        start = int(self.starts[row])
+        return self.data[start : start + int(self.lengths[row])].tobytes()
+
+
+Ids = NDArray[np.int64] | Names
+
+
+class EdgeBlock(NamedTuple):
+    """Some edges, src[e] to dst[e].
+
+    read: how much of the input was read so far, from 0 to 1
+    """
+
+    src: Ids
+    dst: Ids
+    weights: Weights
+    read: float
+
+
+class EdgeSource(Protocol):
+    """Edges of an input, in blocks.
+
+    num_vertices: how many the input says there are; None where it does not say
+    """
+
+    @property
+    def num_vertices(self) -> int | None: ...
+
+    @property
+    def named(self) -> bool:
+        """Whether ids are strings."""
+        ...
+
+    @property
+    def weighted(self) -> bool: ...
+
+    def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
+        """All edges; an id that is not below `id_stop` is refused, with its place, where the place is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A value for each vertex, in the vertices' order, read in blocks.
+
+    count:  how many rows there are; None if only reading them tells
+    shape:  of one row: () for a number, (F,) for F of them
+    what:   to name it in errors: "features in x.npy"
+    blocks: starts reading: blocks of rows, each of at most about the given number of bytes
+    """
+
+    count: int | None
+    shape: tuple[int, ...]
+    what: str
+    blocks: Callable[[int], Iterator[NDArray[Any]]]
+
+
+SPLIT_CODES = ("", "train", "val", "test")
+
+
+@dataclass(slots=True)
+class VertexData:
+    """What an input says of its vertices, besides their edges.
+
+    features, labels: a row for each vertex, or None
+    split_ids:        for train, val and test, blocks of vertex ids; empty where the split is not given so
+    split_codes:      a position in `SPLIT_CODES` for each vertex; None where the split is not given so
+    num_classes:      None: as many as the labels show
+    """
+
+    features: Rows | None = None
+    labels: Rows | None = None
+    split_ids: dict[str, Callable[[], Iterator[NDArray[np.int64]]]] = field(default_factory=dict)
+    split_codes: Rows | None = None
+    num_classes: int | None = None
+
+
+class VertexBlock(NamedTuple):
+    """Some rows of a table of vertices, which may come in any order.
+
+    labels:   [n] classes, NaN where unknown; None if the table has none
+    split:    [n] uint8, a position in `SPLIT_CODES`; None if the table has none
+    features: [n, F] float32; F may be 0
+    """
+
+    ids: Ids
+    labels: NDArray[np.float32] | None
+    split: NDArray[np.uint8] | None
+    features: NDArray[np.float32]
+
+
+_SPLIT_WORDS = {
+    **dict.fromkeys((b"", b"-", b"none", b"nan", b"-1"), 0),
+    **dict.fromkeys((b"train", b"training", b"0"), 1),
+    **dict.fromkeys((b"val", b"valid", b"validation", b"dev", b"1"), 2),
+    **dict.fromkeys((b"test", b"testing", b"2"), 3),
+}
+
+
+def codes_of(words: Names, where: str) -> NDArray[np.uint8]:
+    """Positions in `SPLIT_CODES` for the words that people write."""
+    codes = np.empty(words.size, np.uint8)
+    for row in range(words.size):
+        word = words.text(row)
+        code = _SPLIT_WORDS.get(word.lower())
+        if code is None:
+            raise BadInput(
+                f"{where} has the split {word.decode(errors='replace')!r}: write train, val, test, or nothing"
+            )
+        codes[row] = code
+    return codes
+
+
+class VertexTable(Protocol):
+    """A table with a row for each vertex: its id, and any of a label, a split and features."""
+
+    path: Path
+    named: bool
+    width: int
+    has_labels: bool
+    has_split: bool
+
+    def blocks(self) -> Iterator[VertexBlock]: ...

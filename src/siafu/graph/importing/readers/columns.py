@@ -1,0 +1,109 @@
+"""Which column of a table is which: as asked for, or by the names that people use."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from siafu.base.errors import BadInput
+
+SOURCE = ("src", "source", "from", "source_id", "src_id", "fromnodeid", "head", "u")
+DESTINATION = ("dst", "target", "destination", "to", "target_id", "dst_id", "tonodeid", "tail", "v")
+WEIGHT = ("weight", "edge_weight")
+VERTEX = ("id", "vertex", "vertex_id", "node", "node_id", "name")
+LABEL = ("label", "y", "class")
+SPLIT = ("split",)
+
+NUMBER_CLASSES = "number the classes from 0 up"
+"""What to do with labels that are words."""
+
+KNOWN = frozenset((*SOURCE, *DESTINATION, *WEIGHT, *VERTEX, *LABEL, *SPLIT))
+
+
+def known_column(columns: Sequence[str] | None, names: Sequence[str]) -> int | None:
+    """The position of the first of the well-known `names` that the header has."""
+    lowered = [column.lower() for column in columns or ()]
+    return next((lowered.index(name) for name in names if name in lowered), None)
+
+
+def asked_column(path: Path, columns: Sequence[str] | None, count: int, asked: str) -> int:
+    """The position of a column that the user named, or numbered from 0."""
+    if columns is not None and asked in columns:
+        return list(columns).index(asked)
+    if asked.isdecimal() and int(asked) < count:
+        return int(asked)
+    there = (
+        f"it has {', '.join(columns)}"
+        if columns is not None
+        else f"it has no header and {count} columns, counted from 0"
+    )
+    raise BadInput(f"{path} has no column {asked!r}: {there}")
+
+
+def edge_columns(
+    path: Path,
+    columns: Sequence[str] | None,
+    count: int,
+    src: str | None,
+    dst: str | None,
+    weight: str | None,
+) -> tuple[int, int, int | None]:
+    """Positions of sources, destinations and weights; by default the well-known names, else the first two."""
+    source = known_column(columns, SOURCE) if src is None else asked_column(path, columns, count, src)
+    target = known_column(columns, DESTINATION) if dst is None else asked_column(path, columns, count, dst)
+    weights = known_column(columns, WEIGHT) if weight is None else asked_column(path, columns, count, weight)
+    if weight is None and weights in (source, target):
+        weights = None  # the column is asked for as an end
+    chosen = [column for column in (source, target, weights) if column is not None]
+    if len(set(chosen)) < len(chosen):
+        raise BadInput(
+            f"{path}: one column is given for two of source, destination and weight: name a column for each"
+        )
+    free = [column for column in range(max(2, count)) if column not in (source, target, weights)]
+    if source is None:
+        source = free.pop(0)
+    if target is None and free:
+        target = free.pop(0)
+    if target is None or (count and max(source, target) >= count):
+        raise BadInput(
+            f"{path} has {count} column{'' if count == 1 else 's'}: edges need a source and a destination; is the delimiter right?"
+        )
+    return source, target, weights
+
+
+class VertexPositions(NamedTuple):
+    """Where a table of vertices has what; None where it has it not."""
+
+    id: int
+    label: int | None
+    split: int | None
+    features: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class VertexColumns:
+    """The columns that the user asked for; None: those with well-known names, and as features all other numbers."""
+
+    id: str | None = None
+    label: str | None = None
+    split: str | None = None
+    features: tuple[str, ...] | None = None
+
+    def positions(
+        self, path: Path, columns: Sequence[str] | None, count: int, numeric: Sequence[int]
+    ) -> VertexPositions:
+        """Where they are in a table whose columns at `numeric` hold numbers."""
+
+        def found(asked: str | None, names: Sequence[str]) -> int | None:
+            return (
+                known_column(columns, names) if asked is None else asked_column(path, columns, count, asked)
+            )
+
+        ids = found(self.id, VERTEX)
+        ids = 0 if ids is None else ids
+        label, split = found(self.label, LABEL), found(self.split, SPLIT)
+        if self.features is None:
+            features = [column for column in numeric if column not in (ids, label, split)]
+        else:
+            features = [asked_column(path, columns, count, name) for name in self.features]
+        return VertexPositions(ids, label, split, features)

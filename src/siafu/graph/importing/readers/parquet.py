@@ -1,0 +1,210 @@
+"""Tables in Parquet files, read with pyarrow: of edges, and of vertices."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.base.errors import BadInput
+from siafu.graph.importing.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
+from siafu.graph.importing.readers.columns import NUMBER_CLASSES, VertexColumns, edge_columns
+
+_ROWS_AT_ONCE = 1 << 18
+
+
+class ParquetTable:
+    """A Parquet file, or a directory of such files that are one table."""
+
+    def __init__(self, path: Path) -> None:
+        self._parquet, self._arrow = _pyarrow()
+        self.path = path
+        self._files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        if not self._files or not all(file.exists() for file in self._files):
+            raise BadInput(f"no file {path}: check the name")
+        with self._open(self._files[0]) as file:
+            self.schema = file.schema_arrow
+        self.columns: list[str] = list(self.schema.names)
+
+    def is_text(self, column: int) -> bool:
+        kind = self.schema.field(column).type
+        kinds = self._arrow.types
+        if kinds.is_dictionary(kind):
+            kind = kind.value_type
+        return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_binary(kind))
+
+    def is_number(self, column: int) -> bool:
+        kind = self.schema.field(column).type
+        kinds = self._arrow.types
+        return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind))
+
+    def batches(self, columns: list[int]) -> Iterator[tuple[list[Any], float]]:
+        """Arrow arrays of these columns, some rows at a time, and how much of the table was read so far."""
+        names = [self.columns[column] for column in dict.fromkeys(columns)]
+        for number, path in enumerate(self._files):
+            with self._open(path) as file:
+                rows, done = max(1, file.metadata.num_rows), 0
+                for batch in file.iter_batches(_ROWS_AT_ONCE, columns=names):
+                    done += batch.num_rows
+                    read = (number + done / rows) / len(self._files)
+                    yield [batch.column(self.columns[column]) for column in columns], read
+
+    def ids(self, values: Any, column: int, *, named: bool) -> Ids:
+        if values.null_count:
+            raise BadInput(f"{self.path}, column {self.columns[column]!r}: a row has no id")
+        if named:
+            return self._names(values, column)
+        if not self._arrow.types.is_integer(values.type):
+            raise BadInput(
+                f"{self.path}, column {self.columns[column]!r} holds {values.type}: ids are whole numbers or strings"
+            )
+        numbers = values.to_numpy(zero_copy_only=False)
+        if numbers.dtype == np.uint64 and numbers.max(initial=0) >= 2**63:
+            raise BadInput(
+                f"{self.path}, column {self.columns[column]!r} holds {numbers.max()}: ids go to 2**63 - 1"
+            )
+        ids: NDArray[np.int64] = numbers.astype(np.int64, copy=False)
+        return ids
+
+    def _names(self, values: Any, column: int) -> Names:
+        where = f"{self.path}, column {self.columns[column]!r}"
+        try:
+            names = self.words(values)
+        except self._arrow.ArrowException as error:
+            raise BadInput(f"{where} has a name that is not UTF-8: save it as a string") from error
+        if names.size and not names.data[names.starts[0] : names.starts[-1] + names.lengths[-1]].all():
+            raise BadInput(f"{where} has a name with a zero byte: leave it out")
+        return names
+
+    def words(self, values: Any) -> Names:
+        """Strings; nothing is an empty one."""
+        arrow = self._arrow
+        text = values.cast(arrow.large_string()).fill_null("")
+        _, offsets, data = text.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+        letters = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+        return Names(letters, bounds[:-1].copy(), np.diff(bounds))
+
+    def numbers(self, values: Any) -> NDArray[np.float32]:
+        """Numbers; nothing is NaN."""
+        found: NDArray[np.float32] = values.cast(self._arrow.float64()).to_numpy(zero_copy_only=False)
+        return found.astype(np.float32)
+
+    def _open(self, path: Path) -> Any:
+        try:
+            return self._parquet.ParquetFile(path)
+        except (self._arrow.ArrowException, OSError) as error:
+            raise BadInput(f"{path} is not a Parquet file, or is cut off: {error}") from error
+
+
+class ParquetEdges:
+    """Edges out of a Parquet table."""
+
+    num_vertices: int | None = None
+
+    def __init__(
+        self,
+        table: ParquetTable,
+        *,
+        src: str | None = None,
+        dst: str | None = None,
+        weight: str | None = None,
+    ) -> None:
+        self._table = table
+        self._src, self._dst, self._weight = edge_columns(
+            table.path, table.columns, len(table.columns), src, dst, weight
+        )
+        self.weighted = self._weight is not None
+        if self._weight is not None and table.is_text(self._weight):
+            raise BadInput(
+                f"{table.path}, column {table.columns[self._weight]!r} holds no numbers: weights are"
+            )
+        self.named = table.is_text(self._src) or table.is_text(self._dst)
+
+    def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
+        columns = [self._src, self._dst, *([] if self._weight is None else [self._weight])]
+        first = 0
+        for (src, dst, *weights), read in self._table.batches(columns):
+            block = EdgeBlock(
+                *_sharing(
+                    self._table.ids(src, self._src, named=self.named),
+                    self._table.ids(dst, self._dst, named=self.named),
+                ),
+                self._finite(weights, first),
+                read,
+            )
+            if id_stop is not None:
+                self._check_range(block, id_stop, first)
+            first += len(src)
+            yield block
+
+    def _finite(self, weights: list[Any], first: int) -> NDArray[np.float32] | None:
+        if not weights:
+            return None
+        values = self._table.numbers(weights[0])
+        if not np.isfinite(values).all():
+            row = first + int(np.argmin(np.isfinite(values)))
+            raise BadInput(f"{self._table.path}, row {row}: the weight is not a finite number")
+        return values
+
+    def _check_range(self, block: EdgeBlock, id_stop: int, first: int) -> None:
+        for ids in (block.src, block.dst):
+            if isinstance(ids, Names) or not ids.size or (ids.min() >= 0 and ids.max() < id_stop):
+                continue
+            row = int(np.argmax((ids < 0) | (ids >= id_stop)))
+            raise BadInput(
+                f"{self._table.path}, row {first + row}: id {ids[row]} is out of range: with {id_stop} vertices, ids go from 0 to {id_stop - 1}"
+            )
+
+
+class ParquetVertices:
+    """Vertices out of a Parquet table."""
+
+    def __init__(self, table: ParquetTable, asked: VertexColumns) -> None:
+        self.path = table.path
+        self._table = table
+        numeric = [column for column in range(len(table.columns)) if table.is_number(column)]
+        self._columns = asked.positions(table.path, table.columns, len(table.columns), numeric)
+        for column in self._columns.features:
+            if column not in numeric:
+                raise BadInput(
+                    f"{table.path}, column {table.columns[column]!r} holds no numbers: leave it out"
+                )
+        label = self._columns.label
+        if label is not None and table.is_text(label):
+            raise BadInput(
+                f"{table.path}, column {table.columns[label]!r} holds no numbers: {NUMBER_CLASSES}"
+            )
+        self.width = len(self._columns.features)
+        self.has_labels = label is not None
+        self.has_split = self._columns.split is not None
+        self.named = table.is_text(self._columns.id)
+
+    def blocks(self) -> Iterator[VertexBlock]:
+        ids, label, split, features = self._columns
+        others = [column for column in (label, split) if column is not None]
+        for (first, *rest), _ in self._table.batches([ids, *others, *features]):
+            labels = self._table.numbers(rest.pop(0)) if label is not None else None
+            codes = codes_of(self._table.words(rest.pop(0)), str(self.path)) if split is not None else None
+            rows = np.empty((len(first), self.width), np.float32)
+            for column, values in enumerate(rest):
+                rows[:, column] = self._table.numbers(values)
+            yield VertexBlock(self._table.ids(first, ids, named=self.named), labels, codes, rows)
+
+
+def _sharing(src: Ids, dst: Ids) -> tuple[Ids, Ids]:
+    """Names of both ends in one buffer."""
+    if not isinstance(src, Names) or not isinstance(dst, Names):
+        return src, dst
+    data = np.concatenate([src.data, dst.data])
+    return Names(data, src.starts, src.lengths), Names(data, dst.starts + len(src.data), dst.lengths)
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise BadInput("reading Parquet needs pyarrow: pip install 'siafu[parquet]'") from error
+    return parquet, pyarrow

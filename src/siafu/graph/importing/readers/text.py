@@ -1,0 +1,332 @@
+"""Tables of text: CSV, TSV and columns between spaces, plain or gzipped."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.base.errors import BadInput
+from siafu.base.threads import run_all, thread_count
+from siafu.graph.importing.readers import parse
+from siafu.graph.importing.readers.blocks import EdgeBlock, Names
+from siafu.graph.importing.readers.columns import KNOWN, edge_columns
+from siafu.graph.importing.readers.textfile import Opened, read_some, whole_lines
+
+BLOCK_BYTES = 4 << 20
+_SAMPLE_BYTES = 1 << 16
+_SAMPLE_ROWS = 100
+_DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "whitespace": " "}
+
+Fields = list[str]
+
+
+class TableBlock(NamedTuple):
+    """Some rows of a table: the columns that were asked for, in the order of asking.
+
+    integers: [columns, rows] int64; numbers: [rows, columns] float32
+    read:     how much of the file was read so far, from 0 to 1
+    """
+
+    rows: int
+    integers: NDArray[np.int64]
+    numbers: NDArray[np.float32]
+    names: list[Names]
+    read: float
+
+
+class TextTable:
+    """A file of rows and columns. Opening it reads the first rows, to see how the rest is written.
+
+    columns: the names in its header; None if it has none
+    sample:  fields of the first rows after the header
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        delimiter: str | None = None,
+        header: bool | None = None,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self.path = path
+        self._block_bytes = block_bytes
+        with Opened(path) as (file, _):
+            lines = _first_lines(read_some(file, _SAMPLE_BYTES, path))
+        self._delimiter = _delimiter_of(delimiter, lines)
+        rows = [split_fields(line, self._delimiter) for line in lines]
+        self.columns = (
+            rows.pop(0) if rows and (_looks_like_header(rows) if header is None else header) else None
+        )
+        self.sample = rows
+        self.num_columns = len(self.columns or (rows[0] if rows else []))
+
+    def blocks(
+        self,
+        *,
+        integers: Sequence[int] = (),
+        numbers: Sequence[int] = (),
+        weights: Sequence[int] = (),
+        names: Sequence[int] = (),
+        words: Sequence[int] = (),
+        id_stop: int | None = None,
+        advice: str = "",
+    ) -> Iterator[TableBlock]:
+        """Rows of the columns at these positions; integers are ids, from 0 up, where `id_stop` is given.
+
+        `advice` is what to do if the last of the numbers is none.
+
+        A block's `names` are the names, which may not be empty, then the words, which may.
+        """
+        wanted = [
+            *((column, parse.INTEGER, slot) for slot, column in enumerate(integers)),
+            *((column, parse.NUMBER, slot) for slot, column in enumerate(numbers)),
+            *((column, parse.WEIGHT, slot) for slot, column in enumerate(weights)),
+            *((column, parse.NAME, slot) for slot, column in enumerate(names)),
+            *((column, parse.WORD, slot) for slot, column in enumerate(words, start=len(names))),
+        ]
+        plan = _Plan.of(wanted, self._delimiter, -1 if id_stop is None else id_stop)
+        first_line = 1
+        with Opened(self.path) as (file, share_read):
+            for text, read in self._parsed(file, share_read, plan):
+                if text.error[0] != parse.FINE:
+                    advised = len(numbers) > 0 and text.error[3] == numbers[-1]
+                    self._refuse(text, first_line, plan, advice if advised else "")
+                first_line += text.lines
+                yield TableBlock(text.rows, text.integers, text.numbers, text.names, read)
+
+    def _parsed(
+        self, file: IO[bytes], share_read: Callable[[], float], plan: "_Plan"
+    ) -> Iterator[tuple["_ParsedText", float]]:
+        """Blocks of text, parsed by all threads while the next are read."""
+        texts = whole_lines(file, self._block_bytes, self.path, skip_header=self.columns is not None)
+
+        def read_next() -> tuple[list[bytearray], float]:
+            batch = list(islice(texts, 2 * thread_count()))
+            return batch, share_read()
+
+        batch, read = read_next()
+        while batch:
+            jobs: list[Callable[[], Any]] = [read_next, *(partial(plan.parse, text) for text in batch)]
+            (batch, next_read), *parsed = run_all(lambda job: job(), jobs)
+            for text in parsed:
+                yield text, read
+            read = next_read
+
+    def _refuse(self, text: "_ParsedText", first_line: int, plan: "_Plan", advice: str) -> NoReturn:
+        wrong, lo, hi, column, lines = (int(part) for part in text.error)
+        if lo == hi:
+            wrong = parse.MISSING
+        field = bytes(text.data[lo:hi]).decode(errors="replace")
+        field = field if len(field) <= 40 else field[:40] + "…"
+        name = repr(self.columns[column]) if self.columns and column < len(self.columns) else str(column)
+        what = {
+            parse.NOT_INTEGER: f"{field!r} in column {name} is not a whole number; if ids are names, give --ids names",
+            parse.TOO_LARGE: f"{field} in column {name} is too large: whole numbers go to 2**63 - 1; if ids are names, give --ids names",
+            parse.NOT_NUMBER: f"{field!r} in column {name} is not a number{advice and f': {advice}'}",
+            parse.NOT_FINITE: f"{field!r} in column {name} is not a finite number",
+            parse.MISSING: f"there is nothing in column {name}: expected at least {plan.num_columns} columns",
+            parse.OUT_OF_RANGE: f"id {field} in column {name} is out of range: with {plan.id_stop} vertices, ids go from 0 to {plan.id_stop - 1}",
+            parse.OPEN_QUOTE: f"a quote in column {name} is not closed before the line ends",
+            parse.AFTER_QUOTE: f"{field!r} stands after the closing quote in column {name}: put the quote at the field's end",
+            parse.STRAY_RETURN: "a carriage return stands inside the line: end lines with a newline, \\n or \\r\\n",
+            parse.NOT_TEXT: f"the name {field!r} in column {name} is not UTF-8, or has a zero byte: save the file as UTF-8",
+        }[wrong]
+        raise BadInput(f"{self.path}, line {first_line + lines}: {what}")
+
+
+class _ParsedText(NamedTuple):
+    data: NDArray[np.uint8]
+    rows: int
+    lines: int
+    integers: NDArray[np.int64]
+    numbers: NDArray[np.float32]
+    names: list[Names]
+    error: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Which columns to read, as the kernel wants it."""
+
+    kinds: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    counts: dict[int, int]
+    delimiter: int
+    id_stop: int
+
+    @classmethod
+    def of(cls, wanted: list[tuple[int, int, int]], delimiter: str, id_stop: int) -> "_Plan":
+        columns = max(column for column, _, _ in wanted) + 1
+        kinds, slots = np.full(columns, parse.SKIP), np.zeros(columns, np.int64)
+        counts: dict[int, int] = {}
+        for column, kind, slot in wanted:
+            kinds[column], slots[column] = kind, slot
+            counts[kind] = counts.get(kind, 0) + 1
+        return cls(kinds, slots, counts, parse.WHITESPACE if delimiter == " " else ord(delimiter), id_stop)
+
+    @property
+    def num_columns(self) -> int:
+        return len(self.kinds)
+
+    def parse(self, text: bytearray) -> _ParsedText:
+        data = np.frombuffer(text, np.uint8)
+        stray = parse.find_stray_return(data, len(data)) if b"\r" in text else -1
+        lines = parse.count_lines(data, len(data))
+        counts = self.counts
+        integers = np.empty((counts.get(parse.INTEGER, 0), lines), np.int64)
+        numbers = np.empty((lines, counts.get(parse.NUMBER, 0) + counts.get(parse.WEIGHT, 0)), np.float32)
+        starts = np.empty((counts.get(parse.NAME, 0) + counts.get(parse.WORD, 0), lines), np.int64)
+        lengths = np.empty_like(starts)
+        error = np.zeros(5, np.int64)
+        names_are_fine = parse.NAME not in counts or _is_text(text)
+        rows = (
+            0
+            if stray >= 0
+            else parse.parse_rows(
+                data,
+                len(data),
+                self.delimiter,
+                self.kinds,
+                self.slots,
+                self.id_stop,
+                integers,
+                numbers,
+                starts,
+                lengths,
+                error,
+            )
+        )
+        names = [
+            Names(data, start[:rows], length[:rows]) for start, length in zip(starts, lengths, strict=True)
+        ]
+        if stray >= 0:
+            error[:] = parse.STRAY_RETURN, stray, stray + 1, 0, text.count(b"\n", 0, stray)
+        elif not names_are_fine and error[0] == parse.FINE:
+            self._find_bad_name(text, names, error)
+        return _ParsedText(data, rows, lines, integers[:, :rows], numbers[:rows], names, error)
+
+    def _find_bad_name(self, text: bytearray, names: list[Names], error: NDArray[np.int64]) -> None:
+        """Say where the first name is that is no text, if there is one."""
+        for column in np.flatnonzero(self.kinds == parse.NAME):
+            found = names[self.slots[column]]
+            wrong = next((row for row in range(found.size) if not _is_text(found.text(row))), None)
+            if wrong is None:
+                continue
+            lo, length = int(found.starts[wrong]), int(found.lengths[wrong])
+            lines = text.count(b"\n", 0, lo)
+            if error[0] == parse.FINE or lines < error[4]:
+                error[:] = parse.NOT_TEXT, lo, lo + length, column, lines
+
+
+class TextEdges:
+    """Edges out of a table of text: a column of sources, one of destinations, perhaps one of weights."""
+
+    num_vertices: int | None = None
+
+    def __init__(
+        self,
+        table: TextTable,
+        *,
+        src: str | None = None,
+        dst: str | None = None,
+        weight: str | None = None,
+        named: bool | None = None,
+    ) -> None:
+        self._table = table
+        self._src, self._dst, self._weight = edge_columns(
+            table.path, table.columns, table.num_columns, src, dst, weight
+        )
+        self.weighted = self._weight is not None
+        self.named = self._has_names() if named is None else named
+
+    def _has_names(self) -> bool:
+        """As the first row has them: a later one that differs is more likely a mistake."""
+        ends = self._table.sample[0] if self._table.sample else []
+        return any(not is_integer(ends[end]) for end in (self._src, self._dst) if end < len(ends))
+
+    def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
+        ends = (self._src, self._dst)
+        weights = () if self._weight is None else (self._weight,)
+        if self.named:
+            for block in self._table.blocks(names=ends, weights=weights):
+                yield EdgeBlock(block.names[0], block.names[1], self._weights(block), block.read)
+            return
+        for block in self._table.blocks(integers=ends, weights=weights, id_stop=id_stop):
+            yield EdgeBlock(block.integers[0], block.integers[1], self._weights(block), block.read)
+
+    def _weights(self, block: TableBlock) -> NDArray[np.float32] | None:
+        return block.numbers[:, 0] if self.weighted else None
+
+
+def _is_text(data: bytes | bytearray) -> bool:
+    if b"\0" in data:
+        return False
+    try:
+        data.isascii() or data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_integer(field: str) -> bool:
+    return field.lstrip("+-").isdecimal()
+
+
+def split_fields(line: str, delimiter: str) -> Fields:
+    """A line's fields, as the kernel sees them."""
+    if delimiter == " ":
+        return [field.strip('"') for field in line.split()]
+    fields, field, quoted = [], "", False
+    for character in line:
+        if character == '"':
+            quoted = not quoted
+        elif character == delimiter and not quoted:
+            fields.append(field.strip())
+            field = ""
+        else:
+            field += character
+    return [*fields, field.strip()]
+
+
+def _first_lines(sample: bytes) -> list[str]:
+    """The first lines that are no comments, without what may be cut off at the sample's end."""
+    whole = sample if len(sample) < _SAMPLE_BYTES else sample[: sample.rfind(b"\n") + 1] or sample
+    lines = whole.decode("utf-8", errors="replace").removeprefix("\ufeff").split("\n")
+    rows = [line.rstrip("\r") for line in lines if line.strip() and line.lstrip()[0] not in "#%"]
+    return rows[: _SAMPLE_ROWS + 1]
+
+
+def _delimiter_of(asked: str | None, lines: list[str]) -> str:
+    if asked is not None:
+        found = _DELIMITERS.get(asked.lower(), asked)
+        if len(found) != 1 or ord(found) > 127:
+            raise BadInput(
+                f"delimiter {asked!r} is not one character: give one, or tab, comma, semicolon or space"
+            )
+        return found
+    line = lines[0] if lines else ""
+    return next((mark for mark in "\t,;|" if mark in line), " ")
+
+
+def _looks_like_header(rows: list[Fields]) -> bool:
+    """Whether the first row names columns: words above a number, or names that people use."""
+    if any(is_number(name) for name in rows[0]):
+        return False
+    known = sum(name.lower() in KNOWN for name in rows[0])
+    return known >= min(2, len(rows[0])) or any(
+        is_number(value) for value in (rows[1] if len(rows) > 1 else [])
+    )
+
+
+def is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

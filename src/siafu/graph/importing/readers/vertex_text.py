@@ -1,0 +1,98 @@
+"""Tables of vertices in text, and single columns of labels or splits."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.base.errors import BadInput
+from siafu.graph.importing.readers.blocks import Rows, VertexBlock, codes_of
+from siafu.graph.importing.readers.columns import NUMBER_CLASSES, VertexColumns
+from siafu.graph.importing.readers.text import TextTable, is_integer, is_number
+
+
+class TextVertices:
+    """A row for each vertex: an id, and any of a label, a split and features."""
+
+    def __init__(self, table: TextTable, asked: VertexColumns, named: bool | None = None) -> None:
+        self.path = table.path
+        self._table = table
+        numeric = [
+            column
+            for column in range(table.num_columns)
+            if all(is_number(row[column]) for row in table.sample if len(row) > column and row[column])
+        ]
+        self._columns = asked.positions(table.path, table.columns, table.num_columns, numeric)
+        self.width = len(self._columns.features)
+        self.has_labels = self._columns.label is not None
+        self.has_split = self._columns.split is not None
+        ids = [row[self._columns.id] for row in table.sample if len(row) > self._columns.id]
+        self.named = not all(map(is_integer, ids)) if named is None else named
+
+    def blocks(self) -> Iterator[VertexBlock]:
+        ids, label, split, features = self._columns
+        labels = () if label is None else (label,)
+        splits = () if split is None else (split,)
+        names, integers = ((ids,), ()) if self.named else ((), (ids,))
+        for block in self._table.blocks(
+            names=names,
+            integers=integers,
+            words=splits,
+            numbers=(*features, *labels),
+            advice=NUMBER_CLASSES if labels else "",
+        ):
+            yield VertexBlock(
+                block.names[0] if self.named else block.integers[0],
+                block.numbers[:, -1] if labels else None,
+                codes_of(block.names[-1], str(self.path)) if splits else None,
+                block.numbers[:, : self.width],
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """All columns of a table without ids, as numbers."""
+
+    table: TextTable
+    advice: str
+
+    def blocks(self, most_bytes: int) -> Iterator[NDArray[Any]]:
+        for block in self.table.blocks(numbers=range(self.table.num_columns), advice=self.advice):
+            yield block.numbers if self.table.num_columns > 1 else block.numbers[:, 0]
+
+
+def number_rows(path: Path, what: str, *, always_wide: bool = False) -> Rows:
+    """A table of numbers with a row for each vertex, in order, and no ids."""
+    table = TextTable(path)
+    numbers = _Numbers(table, NUMBER_CLASSES if what == "labels" else "")
+    shape = (table.num_columns,) if table.num_columns > 1 or always_wide else ()
+    if not always_wide or table.num_columns > 1:
+        return Rows(None, shape, f"{what} in {path}", numbers.blocks)
+    return Rows(None, shape, f"{what} in {path}", lambda size: (b[:, None] for b in numbers.blocks(size)))
+
+
+def integer_blocks(path: Path) -> Iterator[NDArray[np.int64]]:
+    """The first column of a table, whole numbers."""
+    for block in TextTable(path).blocks(integers=[0]):
+        yield block.integers[0]
+
+
+def first_integer(path: Path) -> int:
+    for block in integer_blocks(path):
+        if block.size:
+            return int(block[0])
+    raise BadInput(f"{path} is empty: it should hold a number")
+
+
+def split_rows(path: Path) -> Rows:
+    """A split for each vertex, in order: a word in the table's first column."""
+    table = TextTable(path)
+
+    def blocks(most_bytes: int) -> Iterator[NDArray[np.uint8]]:
+        for block in table.blocks(words=[0]):
+            yield codes_of(block.names[0], str(path))
+
+    return Rows(None, (), f"split in {path}", blocks)

@@ -1,0 +1,285 @@
+"""Running tensor programs with PyTorch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from siafu.nn.dropout import drop_rows
+from siafu.nn.tensors import as_rows
+from siafu.program.execute.running import Frame
+from siafu.program.tensor_program import Op, Ref, Rows, TensorProgram
+
+aten = torch.ops.aten
+_KINDS = {"int64": torch.int64, "uint8": torch.uint8, "bool": torch.bool}
+
+Values = list[Any]
+Step = Callable[[Values, int, torch.dtype], None]
+
+
+class TorchExecutor:
+    """A program made ready once and run many times, on the calling thread; it may run on several at a time.
+
+        TorchExecutor(program)({"rows/0": x, …}) → the outputs, in the program's order
+
+    Floats of all inputs have one type, float32 or float64, and so have the results.
+    """
+
+    def __init__(self, program: TensorProgram) -> None:
+        self.program = program
+        self._frame = Frame(program)
+        self._outputs = [number for _, number in program.outputs]
+        self._size = len(program.specs)
+        first, self._steps = len(program.inputs), []
+        for op, dead in zip(program.ops, self._frame.dead, strict=True):
+            self._steps.append(_step(op, first, dead))
+            first += len(op.results)
+
+    def __call__(self, inputs: Mapping[str, Tensor], rows: int | None = None) -> list[Tensor]:
+        """rows: how many there are, for a program that reads none and makes some"""
+        return self.run(self._frame.pick(inputs), rows)
+
+    def run(self, given: Sequence[Tensor], rows: int | None = None) -> list[Tensor]:
+        """The same with the inputs in the program's order."""
+        values: Values = [*given, *([None] * (self._size - len(given)))]
+        rows = self._frame.count_rows(given, rows)
+        lead = self._frame.float_in
+        precision = torch.float32 if lead is None else given[lead].dtype
+        with torch.no_grad():
+            for step in self._steps:
+                step(values, rows, precision)
+        return [values[number] for number in self._outputs]
+
+
+def _step(op: Op, first: int, dead: tuple[int, ...]) -> Step:
+    compute = _bind(op)
+    if len(op.results) == 1:
+
+        def one(values: Values, rows: int, precision: torch.dtype) -> None:
+            values[first] = compute(values, rows, precision)
+            for number in dead:
+                values[number] = None
+
+        return one
+    last = first + len(op.results)
+
+    def several(values: Values, rows: int, precision: torch.dtype) -> None:
+        values[first:last] = compute(values, rows, precision)
+        for number in dead:
+            values[number] = None
+
+    return several
+
+
+Compute = Callable[[Values, int, torch.dtype], Any]
+
+
+def _bind(op: Op) -> Compute:
+    """The operation with its arguments: values are looked up, everything else is fixed now."""
+    if op.name in _SHAPED:
+        return _SHAPED[op.name](*op.arguments)
+    function = _FUNCTIONS[op.name]
+    if op.name == "cat":
+        parts, dim = op.arguments
+        numbers = [each.number for each in parts]
+        return lambda values, rows, precision: torch.cat([values[number] for number in numbers], dim)
+    refs = [each.number for each in op.arguments if isinstance(each, Ref)]
+    if len(refs) == len(op.arguments) == 1:
+        (a,) = refs
+        return lambda values, rows, precision: function(values[a])
+    if len(refs) == len(op.arguments) == 2:
+        a, b = refs
+        return lambda values, rows, precision: function(values[a], values[b])
+    places = [(each.number, None) if isinstance(each, Ref) else (None, each) for each in op.arguments]
+    return lambda values, rows, precision: function(
+        *[given if number is None else values[number] for number, given in places]
+    )
+
+
+# What needs the number of rows, or the precision.
+
+
+def _reshape(value: Ref, shape: tuple[Any, ...]) -> Compute:
+    number, sized = value.number, _sizer(shape)
+    return lambda values, rows, precision: values[number].reshape(sized(rows))
+
+
+def _expand(value: Ref, shape: tuple[Any, ...]) -> Compute:
+    number, sized = value.number, _sizer(shape)
+    return lambda values, rows, precision: values[number].expand(sized(rows))
+
+
+def _full(shape: tuple[Any, ...], number: float, kind: str) -> Compute:
+    sized, fixed = _sizer(shape), _KINDS.get(kind)
+    return lambda values, rows, precision: torch.full(sized(rows), number, dtype=fixed or precision)
+
+
+def _constant(numbers: tuple[float, ...], shape: tuple[Any, ...], kind: str) -> Compute:
+    fixed, exact = (
+        _KINDS.get(kind),
+        torch.tensor(numbers, dtype=_KINDS.get(kind, torch.float64)).reshape(shape),
+    )
+    return lambda values, rows, precision: exact.to(fixed or precision)
+
+
+def _to(value: Ref, kind: str) -> Compute:
+    number, fixed = value.number, _KINDS.get(kind)
+    return lambda values, rows, precision: values[number].to(fixed or precision)
+
+
+def _sizer(shape: tuple[Any, ...]) -> Callable[[int], tuple[int, ...]]:
+    parts = [(size.times, 0) if isinstance(size, Rows) else (0, size) for size in shape]
+    return lambda rows: tuple(times * rows + fixed for times, fixed in parts)
+
+
+_SHAPED: dict[str, Callable[..., Compute]] = {
+    "reshape": _reshape,
+    "expand": _expand,
+    "full": _full,
+    "constant": _constant,
+    "to": _to,
+}
+
+
+# The others, as functions of values and numbers.
+
+
+def _number_first(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """For functions of PyTorch that take a number only in second place."""
+    return lambda a, b: function(
+        a if isinstance(a, Tensor) else torch.full((), a, dtype=b.dtype), _beside(a, b)
+    )
+
+
+def _beside(a: Any, b: Any) -> Tensor:
+    return b if isinstance(b, Tensor) else torch.full((), b, dtype=a.dtype)
+
+
+def _compare(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda a, b: (
+        function(a, b) if isinstance(a, Tensor) else function(torch.full((), a, dtype=b.dtype), b)
+    )
+
+
+def _layer_norm_backward(
+    gradient: Tensor, rows: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, *wanted: bool
+) -> Any:
+    # PyTorch looks at the bias only for its shape.
+    bias = rows.new_empty(shape) if wanted[2] else None
+    return aten.native_layer_norm_backward(gradient, rows, shape, mean, rstd, weight, bias, wanted)
+
+
+def _log_softmax_backward(gradient: Tensor, out: Tensor, dim: int) -> Any:
+    return aten._log_softmax_backward_data(gradient, out, dim, out.dtype)
+
+
+def _softmax_backward(gradient: Tensor, out: Tensor, dim: int) -> Any:
+    return aten._softmax_backward_data(gradient, out, dim, out.dtype)
+
+
+def _nll_loss(logs: Tensor, y: Tensor, ignored: int) -> Tensor:
+    return F.nll_loss(logs, y, reduction="sum", ignore_index=ignored)
+
+
+def _nll_loss_backward(gradient: Tensor, logs: Tensor, y: Tensor, ignored: int) -> Any:
+    return aten.nll_loss_backward(gradient, logs, y, None, 2, ignored, gradient)
+
+
+def _slice(value: Tensor, dim: int, start: int, end: int, step: int) -> Any:
+    return aten.slice(value, dim, start, end, step)
+
+
+def _pad(value: Tensor, dim: int, before: int, after: int) -> Tensor:
+    return F.pad(value, (*[0, 0] * (value.ndim - 1 - dim), before, after))
+
+
+def _sum(value: Tensor, dims: tuple[int, ...], keep: bool) -> Tensor:
+    return value.sum(dims, keepdim=keep) if dims else value
+
+
+def _mean(value: Tensor, dims: tuple[int, ...], keep: bool) -> Tensor:
+    return value.mean(dims, keepdim=keep) if dims else value
+
+
+def _dropout(rows: Tensor, vertices: Tensor, key: Tensor, p: float, site: int) -> Tensor:
+    # Not through PyTorch's dispatcher, which takes longer than a small interval's mask.
+    seed, epoch = key.tolist()
+    flat = as_rows(rows.flatten(1) if rows.ndim > 1 else rows[:, None])
+    return torch.from_numpy(drop_rows(flat, vertices.numpy(), seed, epoch, p, site)).reshape(rows.shape)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(torch, name) for name in ("add", "sub", "mul", "div", "pow", "where", "clamp")},
+    **{
+        name: _number_first(getattr(torch, name))
+        for name in ("maximum", "minimum", "logical_and", "logical_or")
+    },
+    **{name: _compare(getattr(torch, name)) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{
+        name: getattr(torch, name)
+        for name in (
+            *(
+                "neg",
+                "abs",
+                "sign",
+                "relu",
+                "logical_not",
+                "reciprocal",
+                "floor",
+                "ceil",
+                "sqrt",
+                "rsqrt",
+                "exp",
+            ),
+            *(
+                "expm1",
+                "log",
+                "log1p",
+                "sin",
+                "cos",
+                "tanh",
+                "sigmoid",
+                "erf",
+                "mm",
+                "addmm",
+                "bmm",
+                "permute",
+            ),
+            *("softmax", "log_softmax", "amax", "amin"),
+        )
+    },
+    "silu": F.silu,
+    "leaky_relu": F.leaky_relu,
+    "elu": aten.elu,
+    "gelu": lambda value, approximate: F.gelu(value, approximate=approximate),
+    "softplus": F.softplus,
+    **{
+        name: getattr(aten, name)
+        for name in (
+            "threshold_backward",
+            "tanh_backward",
+            "sigmoid_backward",
+            "elu_backward",
+            "silu_backward",
+        )
+    },
+    "softplus_backward": aten.softplus_backward,
+    "leaky_relu_backward": lambda gradient, value, slope: aten.leaky_relu_backward(
+        gradient, value, slope, False
+    ),
+    "gelu_backward": lambda gradient, value, how: aten.gelu_backward(gradient, value, approximate=how),
+    "log_softmax_backward": _log_softmax_backward,
+    "softmax_backward": _softmax_backward,
+    "layer_norm": aten.native_layer_norm,
+    "layer_norm_backward": _layer_norm_backward,
+    "sum": _sum,
+    "mean": _mean,
+    "cat": torch.cat,
+    "slice": _slice,
+    "pad": _pad,
+    "nll_loss": _nll_loss,
+    "nll_loss_backward": _nll_loss_backward,
+    "dropout": _dropout,
+}

@@ -1,0 +1,1 @@
+"""A model's forward pass recorded, and cut at its gathers."""

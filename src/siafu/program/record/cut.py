@@ -1,0 +1,212 @@
+"""Cut: a recorded model taken apart at its gathers, and what can be computed once taken out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from siafu.base.errors import BadInput
+from siafu.program.record.record import GatherSite, Recording
+
+_GATHER = torch.ops.siafu.gather.default
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CutGather:
+    """A gather that runs in every epoch: `sent` rows go along edges, `out` comes of them."""
+
+    site: GatherSite
+    sent: tuple[fx.Node, ...]
+    out: fx.Node
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CutPhase:
+    """The operations between two gathers.
+
+    nodes:   in order
+    inputs:  rows that come in: constants, what gathers gave, what earlier phases made
+    outputs: rows that go along edges next, that a later phase reads, or that come out of the model
+    weights: names of the weights it reads
+    """
+
+    nodes: tuple[fx.Node, ...]
+    inputs: tuple[fx.Node, ...]
+    outputs: tuple[fx.Node, ...]
+    weights: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cut:
+    """phases[0] · gathers[0] · phases[1] · gathers[1] · … · phases[-1]
+
+    constants: rows that depend on the features alone and that some phase reads: computed once
+    folded:    gathers among what makes them: they never run again
+    """
+
+    recording: Recording
+    phases: tuple[CutPhase, ...]
+    gathers: tuple[tuple[CutGather, ...], ...]
+    constants: tuple[fx.Node, ...]
+    folded: tuple[GatherSite, ...]
+
+
+def cut(recording: Recording, trainable: Iterable[str]) -> Cut:
+    """Take `recording` apart; what depends on no trainable weight and on no dropout is computed once."""
+    return _Cutter(recording, set(trainable)).cut()
+
+
+def is_row(node: fx.Node) -> bool:
+    """Whether a node has one row for each vertex."""
+    value = _first(node.meta.get("val"))
+    return isinstance(value, Tensor) and value.ndim > 0 and isinstance(value.shape[0], torch.SymInt)
+
+
+def is_gather(node: fx.Node) -> bool:
+    return node.target is _GATHER
+
+
+class _Cutter:
+    def __init__(self, recording: Recording, trainable: set[str]) -> None:
+        self.recording = recording
+        self.nodes = [node for node in recording.graph.nodes if node.op not in ("placeholder", "output")]
+        self.name_of = {node: name for name, node in recording.weights.items()}
+        changing = [node for name, node in recording.weights.items() if name in trainable]
+        self.changing = {*changing, recording.vertices, recording.key}
+        for node in self.nodes:
+            _refuse_mixing(node)
+            if any(each in self.changing for each in node.all_input_nodes) and not _is_size(node):
+                self.changing.add(node)
+
+    def cut(self) -> Cut:
+        output = self.recording.output
+        if not is_row(output):
+            raise BadInput(
+                "the model's output has no row for each vertex: take the features from siafu.nn.features(graph) and map rows"
+            )
+        if output not in self.changing:
+            raise BadInput("the model's output depends on no trainable parameter: there is nothing to train")
+        depth = self._depths()
+        last = max(depth.values(), default=0)
+        phase = self._phases(depth, last)
+        gathers = tuple(
+            tuple(self._gather(node) for node, deep in depth.items() if deep == number)
+            for number in range(1, last + 1)
+        )
+        sent = {row: k for k, group in enumerate(gathers) for each in group for row in each.sent}
+        phases = tuple(self._phase(number, phase, last, set(sent)) for number in range(last + 1))
+        constants = [row for each in phases for row in each.inputs if row not in self.changing]
+        constants += [row for row in sent if row not in self.changing]
+        folded = [node for node in _ancestors(constants) if is_gather(node)]
+        sites = self.recording.sites
+        return Cut(
+            self.recording,
+            phases,
+            gathers,
+            tuple(dict.fromkeys(constants)),
+            tuple(sites[number] for number in sorted(_site(node) for node in folded)),
+        )
+
+    def _depths(self) -> dict[fx.Node, int]:
+        """How many gathers, itself counted, lie on the way from the features to a gather that runs every epoch."""
+        below: dict[fx.Node, int] = {}
+        depth = {}
+        for node in self.nodes:
+            below[node] = max((below.get(each, 0) for each in node.all_input_nodes), default=0)
+            if is_gather(node) and node in self.changing:
+                below[node] += 1
+                depth[node] = below[node]
+        return depth
+
+    def _phases(self, depth: dict[fx.Node, int], last: int) -> dict[fx.Node, int]:
+        """The phase of each operation on rows that runs every epoch: the last that is early enough for its readers.
+
+        So a vertex's part of a layer (`apply_vertex`) is computed after the gather, together with what follows.
+        """
+        phase = {self.recording.output: last}
+        for node in reversed(self.nodes):
+            if node not in self.changing or not is_row(node) or is_gather(node):
+                continue
+            readers = [
+                depth[user] - 1 if is_gather(user) else phase[user]
+                for user in node.users
+                if user in phase or user in depth
+            ]
+            phase[node] = min([*readers, phase.get(node, last)])
+        for node in self.nodes:
+            # The parts of an operation with several results are taken where it runs.
+            if node in phase and _is_tuple(node):
+                for part in node.users:
+                    phase[part] = phase[node]
+        if is_gather(self.recording.output):
+            del phase[self.recording.output]
+        return phase
+
+    def _gather(self, node: fx.Node) -> CutGather:
+        sent: Any = node.args[0]
+        return CutGather(self.recording.sites[_site(node)], tuple(sent), node)
+
+    def _phase(self, number: int, phase: dict[fx.Node, int], last: int, sent: set[fx.Node]) -> CutPhase:
+        own = [node for node in self.nodes if phase.get(node) == number]
+        inside = set(own)
+        read = [each for node in own for each in node.all_input_nodes if is_row(each) and each not in inside]
+        output = self.recording.output
+        if number == last and output not in inside:
+            read.append(output)
+        read = [each for each in read if each is not self.recording.vertices]
+        outputs = [
+            node
+            for node in own
+            if node in sent or any(phase.get(user, number) != number for user in node.users)
+        ]
+        if number == last:
+            outputs.append(output)
+        weights = [self.name_of[node] for node in _ancestors(own, stop=is_row) if node in self.name_of]
+        return CutPhase(
+            tuple(own),
+            tuple(dict.fromkeys(read)),
+            tuple(dict.fromkeys(outputs)),
+            tuple(name for name in self.recording.weights if name in set(weights)),
+        )
+
+
+def _site(node: fx.Node) -> int:
+    site = node.args[2]
+    assert isinstance(site, int)
+    return site
+
+
+def _ancestors(nodes: Iterable[fx.Node], stop: Any = lambda node: False) -> set[fx.Node]:
+    """`nodes` and all that they are computed of, as far as `stop`."""
+    found: set[fx.Node] = set(nodes)
+    waiting = list(found)
+    while waiting:
+        for each in waiting.pop().all_input_nodes:
+            if each not in found and not stop(each):
+                found.add(each)
+                waiting.append(each)
+    return found
+
+
+def _refuse_mixing(node: fx.Node) -> None:
+    """Only a gather looks at other vertices' rows: without row in, no row out, and the other way round."""
+    rows_in = any(is_row(each) for each in node.all_input_nodes)
+    if rows_in and not is_row(node) and not _is_size(node):
+        raise BadInput(
+            f"the model's {node.target} mixes the rows of different vertices: outside of a gather each vertex is computed alone"
+        )
+
+
+def _is_size(node: fx.Node) -> bool:
+    """Whether a node is a number of rows, or made of it."""
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
+
+
+def _is_tuple(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), (tuple, list))
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, (tuple, list)) and value else value

@@ -1,0 +1,1 @@
+"""Tensor phases traced to tensor programs: lists of operations, forth and back."""

@@ -1,0 +1,306 @@
+"""Tracing: a tensor phase, written in PyTorch, as tensor programs for its forward and its backward pass."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    GuardOnDataDependentSymNode,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
+
+from siafu.base.errors import BadInput
+from siafu.program.tensor_program import Kind, Ref, Spec, TensorProgram, prune
+from siafu.program.trace.aten import translate
+from siafu.program.trace.aten_call import spec_of
+from siafu.program.trace.builder import Builder
+from siafu.program.trace.decompositions import decompositions
+from siafu.program.trace.fuse import fuse_biases
+from siafu.program.trace.keep import choose_kept, read_kept
+from siafu.program.trace.rowwise import check_outputs, check_rowwise
+from siafu.program.trace.tracing import traced
+
+PhaseFunction = Callable[[list[Tensor], dict[str, Tensor], Tensor, Tensor], list[Tensor]]
+"""(rows, weights by name, vertices int64 [rows], key int64 [2]) → rows"""
+LossFunction = Callable[[list[Tensor], Tensor], Tensor]
+"""(what the phase gives, y) → the loss, a sum over rows"""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSpec:
+    """Rows [rows, *shape]."""
+
+    shape: tuple[int, ...]
+    kind: Kind = "float"
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePrograms:
+    """A phase's programs. Inputs that a program does not read are not among its inputs.
+
+    Inputs:  rows/0, rows/1, …   weight/NAME   vertices   key   y   gradient/0, … (of the outputs)   kept/0, …
+    Outputs: output/0, …   kept/0, …   loss   grad/rows/0, … (those differentiated)   grad/weight/NAME (those learnt)
+
+    forward:         outputs
+    forward_keeping: outputs, then kept: what the backward pass would otherwise need a matrix product for
+    backward:        gradients, by computing the forward pass again; None: nothing is differentiated, or has_loss
+    backward_kept:   the same, from what was kept; it may read output/0, … as well, where that saves a product
+    last:            loss and gradients in one; None: no loss was given
+    joint:           everything in one, from which the others are taken
+    """
+
+    forward: TensorProgram
+    forward_keeping: TensorProgram
+    backward: TensorProgram | None
+    backward_kept: TensorProgram | None
+    last: TensorProgram | None
+    joint: TensorProgram
+
+    @property
+    def kept(self) -> tuple[Spec, ...]:
+        """What kept/0, … look like."""
+        specs = self.forward_keeping.specs
+        found = (specs[number] for name, number in self.forward_keeping.outputs if name.startswith("kept/"))
+        return tuple(spec for spec in found if spec is not None)
+
+
+def trace_phase(
+    function: PhaseFunction,
+    rows: Sequence[RowSpec],
+    weights: Mapping[str, Tensor],
+    *,
+    learnt: Sequence[str] = (),
+    differentiated: Sequence[int] = (),
+    loss: LossFunction | None = None,
+    target: RowSpec | None = None,
+) -> PhasePrograms:
+    """Trace `function` for any number of rows, and its gradients.
+
+    weights:        parameters and buffers; their shapes and types count, not their numbers
+    learnt:         the weights that get a gradient
+    differentiated: the rows, by position, that get one
+    loss:           of the last phase
+    target:         what its y looks like; if not given, one class a row
+    """
+    phase = _Phase(function, rows, weights, list(learnt), list(differentiated), loss, target)
+    builder, given = phase.trace()
+    return _split(builder, given, phase)
+
+
+@dataclass(eq=False)
+class _Phase:
+    function: PhaseFunction
+    rows: Sequence[RowSpec]
+    weights: Mapping[str, Tensor]
+    learnt: list[str]
+    differentiated: list[int]
+    loss: LossFunction | None
+    target: RowSpec | None
+
+    def __post_init__(self) -> None:
+        floats = {each.dtype for each in self.weights.values() if each.is_floating_point()}
+        if len(floats) > 1:
+            raise BadInput(
+                f"the model's weights have several types ({', '.join(map(str, floats))}): give them one"
+            )
+        self.float = next(iter(floats), torch.float32)
+        self.fakes = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+
+    def trace(self) -> tuple[Builder, dict[str, Ref | None]]:
+        """Everything in one: named values of the outputs, the loss and the gradients."""
+        inputs = self._inputs()
+        outputs = self._check_forward(inputs)
+        if self.loss is None and (self.learnt or self.differentiated):
+            inputs |= {f"gradient/{k}": out for k, out in enumerate(outputs)}
+        return self._traced(self._joint, inputs)
+
+    def _check_forward(self, inputs: dict[str, Tensor]) -> list[Tensor]:
+        """What the phase gives, once each row was seen to be computed alone."""
+        outputs: list[Tensor] = []
+
+        def forward(inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
+            outputs[:] = self._call(inputs)
+            return {f"output/{k}": out for k, out in enumerate(outputs)}
+
+        builder, named = self._traced(forward, inputs)
+        program = prune(
+            builder.inputs,
+            tuple(builder.ops),
+            [(name, each.number) for name, each in named.items() if each is not None],
+        )
+        check_rowwise(program, has_loss=False)
+        check_outputs(program)
+        with self.fakes:
+            return [torch.empty_like(out) for out in outputs]
+
+    def _traced(
+        self, function: Callable[[dict[str, Tensor]], dict[str, Tensor | None]], inputs: dict[str, Tensor]
+    ) -> tuple[Builder, dict[str, Ref | None]]:
+        """`function` of named inputs as operations, and what it gives by name."""
+        names: list[str] = []
+
+        def listed(*tensors: Tensor) -> list[Tensor | None]:
+            found = function(dict(zip(inputs, tensors, strict=True)))
+            names[:] = list(found)
+            return list(found.values())
+
+        with self.fakes, torch.no_grad(), _refusing():
+            # A function may change its inputs in place.
+            copies = [each.clone() for each in inputs.values()]
+            found = traced(listed, *copies, decomposition_table=decompositions())
+            _drop_dead(found)
+            if _changes_in_place(found):
+                found = _out_of_place(found, copies)
+        specs = [(name, spec_of(tensor)) for name, tensor in inputs.items()]
+        if any(isinstance(spec.shape[0], int) for name, spec in specs if name.startswith("rows/")):
+            raise BadInput(
+                "the model fixes the number of rows: write it for any number, with x.shape[0] instead of len(x)"
+            )
+        builder, values = translate(found, specs)
+        return builder, dict(zip(names, values, strict=True))
+
+    def _inputs(self) -> dict[str, Tensor]:
+        """Every input but the gradients, without numbers."""
+        inputs = {f"rows/{k}": self._fake_rows(spec) for k, spec in enumerate(self.rows)}
+        inputs |= {
+            f"weight/{name}": self.fakes.from_tensor(_bare(each), static_shapes=True)
+            for name, each in self.weights.items()
+        }
+        inputs["vertices"] = self._fake_rows(RowSpec((), "int64"))
+        inputs["key"] = self.fakes.from_tensor(torch.empty(2, dtype=torch.int64), static_shapes=True)
+        if self.loss is not None:
+            inputs["y"] = self._fake_rows(self.target or RowSpec((), "int64"))
+        return inputs
+
+    def _fake_rows(self, spec: RowSpec) -> Tensor:
+        kind = self.float if spec.kind == "float" else getattr(torch, spec.kind)
+        # Sizes that are alike get one symbol: the rows of all inputs are one number. The others are fixed.
+        sizes = [DimDynamic.DUCK, *(DimDynamic.STATIC for _ in spec.shape)]
+        example = torch.empty((_SOME_ROWS, *spec.shape), dtype=kind)
+        return self.fakes.from_tensor(example, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+
+    def _call(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
+        rows = [inputs[f"rows/{k}"] for k in range(len(self.rows))]
+        weights = {name: inputs[f"weight/{name}"] for name in self.weights}
+        return list(self.function(rows, weights, inputs["vertices"], inputs["key"]))
+
+    def _joint(self, inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
+        wanted = [f"rows/{k}" for k in self.differentiated] + [f"weight/{name}" for name in self.learnt]
+        inputs = inputs | {name: inputs[name].detach().requires_grad_() for name in wanted}
+        with torch.enable_grad():
+            outputs = self._call(inputs)
+            found: dict[str, Tensor | None] = {f"output/{k}": out for k, out in enumerate(outputs)}
+            if self.loss is not None:
+                found["loss"] = self.loss(outputs, inputs["y"])
+                ends, starts = [found["loss"]], None
+            else:
+                ends = [out for out in outputs if out.requires_grad]
+                starts = (
+                    [inputs[f"gradient/{k}"] for k, out in enumerate(outputs) if out.requires_grad]
+                    if wanted
+                    else []
+                )
+            if not wanted:
+                return found
+            gradients: Sequence[Tensor | None] = [None] * len(wanted)
+            if any(end is not None and end.requires_grad for end in ends):
+                gradients = torch.autograd.grad(
+                    [end for end in ends if end is not None],
+                    [inputs[name] for name in wanted],
+                    starts,
+                    allow_unused=True,
+                )
+        return found | {f"grad/{name}": each for name, each in zip(wanted, gradients, strict=True)}
+
+
+_SOME_ROWS = 8191  # a size to trace with; it ends up as a symbol
+
+
+def _bare(weight: Tensor) -> Tensor:
+    return torch.empty(weight.shape, dtype=weight.dtype)
+
+
+def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> PhasePrograms:
+    inputs = dict(builder.inputs)
+    named: dict[str, int] = {}
+    for name, value in given.items():
+        # What the outputs do not depend on has a gradient of zeros.
+        spec = inputs.get(name.removeprefix("grad/"))
+        if value is None:
+            assert spec is not None, "only gradients may be missing"
+            value = builder.emit("full", spec.shape, 0.0, "float", result=spec)
+        named[name] = value.number
+    ops = fuse_biases(builder.inputs, tuple(builder.ops), named.values())
+
+    def take(prefixes: tuple[str, ...], extra: Sequence[tuple[str, int]] = ()) -> TensorProgram:
+        outputs = [each for each in named.items() if each[0].startswith(prefixes)]
+        return prune(builder.inputs, ops, [*outputs, *extra])
+
+    forward = take(("output/",))
+    joint = take(("",))
+    if phase.loss is not None:
+        check_rowwise(take(("loss",)), has_loss=True)
+        return PhasePrograms(forward, forward, None, None, take(("loss", "grad/")), joint)
+    if not any(name.startswith("grad/") for name in named):
+        return PhasePrograms(forward, forward, None, None, None, joint)
+    kept = choose_kept(builder.inputs, ops, named)
+    return PhasePrograms(
+        forward,
+        take(("output/",), kept.outputs),
+        take(("grad/",)),
+        read_kept(builder.inputs, ops, named, kept),
+        None,
+        joint,
+    )
+
+
+def _changes_in_place(found: fx.GraphModule) -> bool:
+    return any(_is_mutable(node) for node in found.graph.nodes)
+
+
+def _is_mutable(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def _out_of_place(found: fx.GraphModule, inputs: list[Tensor]) -> fx.GraphModule:
+    pure = torch.func.functionalize(found, remove="mutations")
+    try:
+        return traced(pure, *inputs, decomposition_table=decompositions())
+    except RuntimeError as error:
+        names = {str(node.target) for node in found.graph.nodes if _is_mutable(node)}
+        raise BadInput(
+            f"the model changes tensors in place ({', '.join(sorted(names))}) in a way that cannot be traced: write it without"
+        ) from error
+
+
+def _drop_dead(found: fx.GraphModule) -> None:
+    found.graph.eliminate_dead_code()
+    found.recompile()
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """PyTorch's ways to say that a function cannot be traced, in ours."""
+    try:
+        yield
+    except UnsupportedOperatorException as error:
+        raise BadInput(
+            f"the model uses {error.func}, which cannot be traced: write it with other operations"
+        ) from error
+    except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
+        name: Any = getattr(error, "func", "a condition")
+        raise BadInput(
+            f"what the model computes depends on the rows' values ({name}): use torch.where instead of a condition"
+        ) from error

@@ -1,0 +1,1 @@
+"""The files of a run's directory: metrics, traces, checkpoints, weights, locks."""

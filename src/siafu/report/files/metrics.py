@@ -1,0 +1,176 @@
+"""What each epoch measured, and the file that keeps it: one JSON object a line, only ever appended to."""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from siafu.base.errors import BadInput
+from siafu.base.files import disk_errors
+from siafu.report.files import run_lock
+
+VERSION = 2
+"""Of a line's fields: see docs/metrics.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMetrics:
+    """One epoch of one run: what it measured, and from `time` on what was done for it (docs/metrics.md says more).
+
+    epoch:            counted from 1
+    train_loss:       the loss that was trained on: training rows, dropout on, before this epoch's update
+    val_loss:         after the update, dropout off; None: not evaluated in this epoch, or no such split
+    train_accuracy, val_accuracy, test_accuracy: likewise; micro-F1 where vertices have several labels
+    seconds:          forward, backward and update, without the evaluation
+    evaluate_seconds: the evaluation alone; None: there was none
+    time:             when it ended: seconds since 1970
+    busy_seconds:     what its tasks took, over all threads, by kind
+    staleness:        how often an interval entered an epoch since the one before, by its lead
+    bytes_scattered:  rows sent to other servers since the one before
+    lambdas:          what Lambdas did since the one before; None: there are none
+    usd:              dollars from the run's start to here; None: it has no price
+    """
+
+    epoch: int
+    train_loss: float
+    val_loss: float | None
+    train_accuracy: float | None
+    val_accuracy: float | None
+    test_accuracy: float | None
+    seconds: float
+    evaluate_seconds: float | None
+    time: float | None = None
+    busy_seconds: dict[str, float] | None = None
+    staleness: dict[str, int] | None = None
+    bytes_scattered: int | None = None
+    lambdas: dict[str, Any] | None = None
+    usd: float | None = None
+
+    @property
+    def evaluated(self) -> bool:
+        return self.train_accuracy is not None
+
+
+def best_epoch(history: Sequence[EpochMetrics]) -> EpochMetrics | None:
+    """The epoch whose weights are kept: the highest validation accuracy; of equals the lowest validation
+    loss; of equals the earliest. Without a validation split nothing can choose: the last that was evaluated.
+    """
+    evaluated = [epoch for epoch in history if epoch.evaluated]
+    if not evaluated:
+        return None
+    if evaluated[-1].val_accuracy is None:
+        return evaluated[-1]
+    return max(evaluated, key=_merit)
+
+
+def is_better(new: EpochMetrics, old: EpochMetrics | None) -> bool:
+    """Whether `new`, the later of the two, takes the place of the best so far."""
+    return old is None or best_epoch([old, new]) is new
+
+
+def _merit(epoch: EpochMetrics) -> tuple[float, float]:
+    # `max` keeps the first of equals, which is the earliest.
+    return (epoch.val_accuracy or 0.0, -(epoch.val_loss or 0.0))
+
+
+class MetricsFile:
+    """A run's `metrics.jsonl`, open to write, and by one process at a time.
+
+    Each line is written by one call, so that a killed process leaves whole lines.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with disk_errors(path):
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            run_lock.take(self._file, path.parent)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def append(self, metrics: EpochMetrics) -> None:
+        with disk_errors(self.path):
+            os.write(self._file, _line(metrics))
+
+    def sync(self) -> None:
+        """Bring every line to the disk."""
+        with disk_errors(self.path):
+            os.fsync(self._file)
+
+    def keep_until(self, epoch: int) -> list[EpochMetrics]:
+        """Drop what came after `epoch`, and any broken last line; what remains."""
+        kept, size = _read_lines(self.path.read_bytes(), until=epoch)
+        if len(kept) != epoch:
+            raise BadInput(
+                f"{self.path} ends at epoch {len(kept)} but the checkpoint is of epoch {epoch}: "
+                "it was changed by hand; start the run again with --overwrite"
+            )
+        os.truncate(self._file, size)
+        return kept
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def read_metrics(path: Path) -> list[EpochMetrics]:
+    """Every whole line of a metrics file."""
+    try:
+        return _read_lines(path.read_bytes())[0]
+    except FileNotFoundError as error:
+        raise BadInput(f"{path} is missing: the run was not copied whole; copy it again") from error
+
+
+def _read_lines(data: bytes, until: float = math.inf) -> tuple[list[EpochMetrics], int]:
+    """Epochs 1, 2, … up to `until` or the first line that is not the next, and how many bytes they take."""
+    kept: list[EpochMetrics] = []
+    size = 0
+    for line in data.splitlines(keepends=True):
+        metrics = _parse(line)
+        if metrics is None or metrics.epoch != len(kept) + 1 or metrics.epoch > until:
+            break
+        kept.append(metrics)
+        size += len(line)
+    return kept, size
+
+
+_FIELDS = tuple(each.name for each in fields(EpochMetrics))
+_MEASURED = _FIELDS[: _FIELDS.index("time")]
+
+
+def as_line(metrics: EpochMetrics) -> dict[str, Any]:
+    """A line's fields, in their order."""
+    values = {name: getattr(metrics, name) for name in _FIELDS}
+    measured = {name: values.pop(name) for name in _MEASURED}
+    return {**measured, "v": VERSION, **values}
+
+
+def _line(metrics: EpochMetrics) -> bytes:
+    return json.dumps(as_line(metrics), allow_nan=False, ensure_ascii=False).encode() + b"\n"
+
+
+def _parse(line: bytes) -> EpochMetrics | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        found: Any = json.loads(line)
+        # Fields that a later version knows are left alone.
+        metrics = EpochMetrics(**{name: found[name] for name in _FIELDS if name in found})
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return metrics if _is_sound(metrics) else None
+
+
+def _is_sound(metrics: EpochMetrics) -> bool:
+    """Whether the numbers that are reckoned with are numbers: a file may hold anything."""
+    numbers = [getattr(metrics, name) for name in (*_MEASURED, "time", "bytes_scattered", "usd")]
+    needed = (metrics.epoch, metrics.train_loss, metrics.seconds)
+    tables = (metrics.busy_seconds, metrics.staleness, metrics.lambdas)
+    return (
+        all(each is None or type(each) in (int, float) for each in numbers)
+        and None not in needed
+        and all(each is None or isinstance(each, dict) for each in tables)
+    )

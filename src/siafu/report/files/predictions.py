@@ -1,0 +1,94 @@
+"""Predictions as a table: the vertices' own ids, what the model says, and how sure it is."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.base.errors import BadInput
+from siafu.base.files import replacing
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """A row for each vertex.
+
+    ids:           [N] int64, or UTF-8 bytes: the vertices' names in the source
+    classes:       [N] int64, or [N, C] booleans where a vertex may have several labels
+    probabilities: [N, C] float32; None: not asked for
+    """
+
+    ids: NDArray[Any]
+    classes: NDArray[Any]
+    probabilities: NDArray[np.float32] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        width = 0 if self.probabilities is None else self.probabilities.shape[1]
+        return ["id", "prediction", *(f"probability_{k}" for k in range(width))]
+
+    def write(self, path: Path) -> None:
+        """Write a .csv or .parquet file, whole or not at all."""
+        kind = path.suffix.lower()
+        if kind == ".csv":
+            with replacing(path) as file:
+                self.write_csv(file)
+        elif kind == ".parquet":
+            self._write_parquet(path)
+        else:
+            raise BadInput(f"cannot tell what to write to {path}: name a file that ends in .csv or .parquet")
+
+    def write_csv(self, file: IO[bytes]) -> None:
+        """Comma-separated, with a header; several labels of one vertex are separated by spaces."""
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        for block in self._blocks():
+            writer.writerows(block)
+        text.flush()
+        text.detach()
+
+    def _blocks(self) -> Iterator[Iterator[list[Any]]]:
+        for start in range(0, len(self.ids), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            columns: list[list[Any]] = [_names(self.ids[rows]), self._written_classes(rows)]
+            if self.probabilities is not None:
+                columns += [[f"{p:.6g}" for p in column] for column in self.probabilities[rows].T.tolist()]
+            yield map(list, zip(*columns, strict=True))
+
+    def _written_classes(self, rows: slice) -> list[Any]:
+        chosen = self.classes[rows]
+        if chosen.ndim == 1:
+            return list(chosen.tolist())
+        return [" ".join(map(str, np.flatnonzero(row))) for row in chosen]
+
+    def _write_parquet(self, path: Path) -> None:
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError as error:
+            raise BadInput(
+                "writing Parquet needs pyarrow: pip install 'siafu[parquet]', or write a .csv file"
+            ) from error
+        several = self.classes.ndim == 2
+        columns: list[Any] = [
+            _names(self.ids) if self.ids.dtype.kind == "S" else self.ids,
+            [np.flatnonzero(row) for row in self.classes] if several else self.classes,
+        ]
+        if self.probabilities is not None:
+            columns += list(self.probabilities.T)
+        table = pyarrow.table([pyarrow.array(column) for column in columns], names=self.columns)
+        with replacing(path) as file:
+            parquet.write_table(table, file)
+
+
+def _names(ids: NDArray[Any]) -> list[Any]:
+    values = ids.tolist()
+    return [name.decode() for name in values] if ids.dtype.kind == "S" else list(values)

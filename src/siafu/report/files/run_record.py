@@ -1,0 +1,87 @@
+"""RunRecord: all that a run's directory tells of it, whether it has finished, goes on, or was cut off."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from siafu.base.errors import BadInput
+from siafu.report.files.metrics import EpochMetrics, best_epoch, read_metrics
+from siafu.report.files.run_directory import RunDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run as its files have it.
+
+    name:    of its directory, fit to be shown
+    config:  what was asked for
+    summary: what came of it; {}: it has not finished
+    facts:   what was found when it began; {}: an earlier version's run
+    history: what each epoch measured
+    """
+
+    name: str
+    path: Path
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    facts: dict[str, Any]
+    history: list[EpochMetrics]
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.summary)
+
+    @property
+    def best(self) -> EpochMetrics | None:
+        return best_epoch(self.history)
+
+    @property
+    def metric(self) -> str:
+        """What its accuracies are, in words."""
+        return str(self.section("graph").get("metric", "accuracy")).replace("_", "-")
+
+    def section(self, name: str) -> dict[str, Any]:
+        """A part of what was asked for: graph, model, training."""
+        found = self.config.get(name)
+        return found if isinstance(found, dict) else {}
+
+    def counted(self, name: str) -> dict[str, int]:
+        """A histogram: of the summary, or where that is missing, of the epochs so far."""
+        found = self.summary.get(name)
+        if isinstance(found, dict):
+            return {str(key): value for key, value in found.items() if isinstance(value, int)}
+        total: dict[str, int] = {}
+        if name == "staleness_histogram":
+            for epoch in self.history:
+                for lead, count in (epoch.staleness or {}).items():
+                    total[lead] = total.get(lead, 0) + count
+        return total
+
+    def busy_seconds(self) -> dict[str, float]:
+        """What tasks of each kind took in an epoch, over all threads: the mean over all but the first, which warms up."""
+        epochs = [epoch.busy_seconds for epoch in self.history[1:] or self.history if epoch.busy_seconds]
+        total: dict[str, float] = {}
+        for each in epochs:
+            for kind, seconds in each.items():
+                total[kind] = total.get(kind, 0.0) + seconds
+        return {kind: seconds / len(epochs) for kind, seconds in total.items()}
+
+
+def read_run(path: Path) -> RunRecord:
+    """What is at `path`; refused if that is no run, or one that has not ended an epoch yet."""
+    directory = RunDirectory(path)
+    config = directory.config()
+    try:
+        summary = directory.summary() if directory.finished else {}
+    except BadInput:
+        summary = {}
+    history = read_metrics(directory.metrics_path)
+    if not history:
+        raise BadInput(f"{path} has no epoch that has ended: wait for the first")
+    return RunRecord(shown_name(path), path, config, summary, directory.facts(), history)
+
+
+def shown_name(path: Path) -> str:
+    """A directory's name as text that can be written: file names may be any bytes."""
+    return os.fsencode(path.resolve().name).decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""Pages about runs: reports, comparisons, plots, cards."""

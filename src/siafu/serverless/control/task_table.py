@@ -1,0 +1,77 @@
+"""TaskTable: the tasks whose results are wanted, and those of them that wait for a Lambda."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from siafu.serverless.control.ids import InvocationId, Priority, Seconds, TaskId
+
+
+@dataclass(slots=True)
+class TaskState:
+    """A task that has no result yet.
+
+    offered:  when it was given to whom, last
+    attempts: how often it was given out
+    runner:   the Lambda that is expected to bring the result; None: it waits for one
+    home:     tasks of one home are best done by one Lambda; None: anyone will do
+    """
+
+    id: TaskId
+    kind: str
+    priority: Priority
+    offered: dict[InvocationId, Seconds] = field(default_factory=dict)
+    attempts: int = 0
+    runner: InvocationId | None = None
+    home: int | None = None
+
+    @property
+    def rank(self) -> tuple[bool, Priority, TaskId]:
+        """Those that were given out before go first, then by priority."""
+        return not self.offered, self.priority, self.id
+
+
+class TaskTable:
+    def __init__(self) -> None:
+        self._tasks: dict[TaskId, TaskState] = {}
+        self._waiting: set[TaskId] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[TaskState]:
+        return iter(self._tasks.values())
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    def get(self, task: TaskId) -> TaskState | None:
+        return self._tasks.get(task)
+
+    def add(self, task: TaskId, kind: str, priority: Priority, home: int | None = None) -> None:
+        self._tasks[task] = TaskState(task, kind, priority, home=home)
+        self._waiting.add(task)
+
+    def give(self, task: TaskState, invocation: InvocationId, now: Seconds) -> None:
+        """A task that waited is run by `invocation`."""
+        self._waiting.discard(task.id)
+        task.runner = invocation
+        task.offered[invocation] = now
+        task.attempts += 1
+
+    def take_back(self, task: TaskState) -> None:
+        """Its runner will not do; another Lambda is to run it."""
+        task.runner = None
+        self._waiting.add(task.id)
+
+    def finish(self, task: TaskState) -> None:
+        del self._tasks[task.id]
+        self._waiting.discard(task.id)
+
+    def clear(self) -> None:
+        self._tasks.clear()
+        self._waiting.clear()
+
+    def waiting(self) -> list[TaskState]:
+        """Those that wait for a Lambda, the first to run first."""
+        return sorted((self._tasks[each] for each in self._waiting), key=lambda each: each.rank)

@@ -1,0 +1,1 @@
+"""What runs on a Lambda: the zip holds this and what it imports."""

@@ -1,1 +1,0 @@
-"""Where Lambdas run, one file each: processes of this machine, AWS."""

@@ -1,0 +1,1 @@
+"""Where Lambdas run: processes of this machine, or AWS."""

@@ -1,0 +1,223 @@
+"""Run: one training, done, and what it can do."""
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from siafu.base.errors import BadInput
+from siafu.graph import Graph
+from siafu.nn.calling import call_model
+from siafu.program.record.record import mode as mode_of
+from siafu.report.files.checkpoint import load_tensors
+from siafu.report.files.metrics import EpochMetrics, best_epoch, read_metrics
+from siafu.report.files.run_directory import RunDirectory
+from siafu.report.pages.plot import Plot, plot_history
+from siafu.report.pages.run_card import run_card
+from siafu.report.score import Target, classes, probabilities
+from siafu.server.plan import model_input, rows_of
+
+# What the pipeline counts, as it stands in a summary.
+COUNTERS = (
+    "max_staleness_seen",
+    "staleness_histogram",
+    "row_age_histogram",
+    "weight_versions_peak",
+    "gradients_applied",
+    "bytes_scattered",
+    "lambda",
+)
+
+# The same where servers were lost.
+_LOSSES = ("servers_lost", "epochs_lost", "recovery_seconds")
+
+# How the work was laid out, as it stands in a summary.
+_LAYOUT = ("mode", "staleness", "servers", "intervals", "weights", "weight_servers")
+
+NO_LAMBDAS = {
+    "invocations": 0,
+    "relaunched": 0,
+    "duplicates_dropped": 0,
+    "billed_gb_seconds": 0.0,
+    "usd": 0.0,
+}
+
+# What a run's files must hold for `Run` to work.
+_IN_CONFIG: dict[str, type | UnionType] = {
+    "graph.name": str,
+    "graph.features": int,
+    "graph.classes": int,
+    "graph.metric": str,
+    "model.name": str,
+    "training.seed": int,
+    "training.normalize_features": bool,
+}
+_IN_SUMMARY: dict[str, type | UnionType] = {"seconds_total": int | float, "peak_rss_bytes": int}
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One training, done.
+
+    model:          with the weights of the best epoch
+    history:        what each epoch measured
+    config:         what was asked for: data, model, options
+    counters:       what the pipeline counted: see docs/pipeline.md
+    seconds_total:  from start to end, evaluations included, pauses between sessions left out
+    peak_rss_bytes: the most memory the process held
+    path:           the run's directory; None: it was not saved
+    cost:           its bill, and what it would have cost elsewhere: see docs/cost.md; None: of a run of an older Siafu
+    """
+
+    model: nn.Module
+    history: list[EpochMetrics]
+    config: dict[str, Any]
+    counters: dict[str, Any]
+    seconds_total: float
+    peak_rss_bytes: int
+    path: Path | None = None
+    cost: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        scores = self.summary()
+        found = scores["test_accuracy"] if scores["test_accuracy"] is not None else scores["train_accuracy"]
+        split = "test" if scores["test_accuracy"] is not None else "train"
+        return f"Run({scores['model']} on {scores['dataset']}, {len(self.history)} epochs, {split} {scores['metric']} {found:.4f})"
+
+    def _repr_html_(self) -> str:
+        return run_card(self.summary())
+
+    def plot(self) -> Plot:
+        """Loss and accuracies over the epochs: notebooks show it, and `save` writes an .svg file."""
+        return plot_history(self.history, self.config["graph"]["metric"].replace("_", "-"))
+
+    @classmethod
+    def load(cls, path: str | Path, model: nn.Module | None = None) -> "Run":
+        """A finished run from its directory. Pass `model`, as it was built, if it is of your own making."""
+        directory = RunDirectory(Path(path))
+        config, summary = directory.config(), directory.summary()
+        _refuse_damage(config, _IN_CONFIG, directory.path / "config.json")
+        _refuse_damage(summary, _IN_SUMMARY, directory.path / "summary.json")
+        if model is None:
+            model = _build(config["model"], directory.path)
+        weights, _ = load_tensors(directory.model)
+        try:
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise BadInput(f"{directory.model} holds the weights of another model: {reason}") from error
+        history = read_metrics(directory.metrics_path)
+        if best_epoch(history) is None:
+            raise BadInput(f"{directory.metrics_path} holds no epoch that was evaluated: copy the run again")
+        return cls(
+            model,
+            history,
+            config,
+            {name: summary[name] for name in (*COUNTERS, *_LOSSES) if name in summary},
+            summary["seconds_total"],
+            summary["peak_rss_bytes"],
+            directory.path,
+            summary["cost"] if isinstance(summary.get("cost"), dict) else None,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What came of the run, as JSON takes it; losses and accuracies are those of the best epoch."""
+        best = best_epoch(self.history)
+        assert best is not None, "the last epoch is always evaluated"
+        evaluations = [e.evaluate_seconds for e in self.history if e.evaluate_seconds is not None]
+        return {
+            "dataset": self.config["graph"]["name"],
+            "model": self.config["model"]["name"],
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "metric": self.config["graph"]["metric"],
+            **{name: self.config["training"].get(name) for name in _LAYOUT},
+            "seed": self.config["training"]["seed"],
+            "epochs": len(self.history),
+            "best_epoch": best.epoch,
+            "train_loss": best.train_loss,
+            "val_loss": best.val_loss,
+            "train_accuracy": best.train_accuracy,
+            "val_accuracy": best.val_accuracy,
+            "test_accuracy": best.test_accuracy,
+            "seconds_total": self.seconds_total,
+            "seconds_per_epoch": _median_after_first([e.seconds for e in self.history]),
+            "seconds_per_evaluation": _median_after_first(evaluations),
+            "peak_rss_bytes": self.peak_rss_bytes,
+            **self.counters,
+            "lambda": self.counters.get("lambda", NO_LAMBDAS),
+            "cost_usd": None if self.cost is None else self.cost.get("usd"),
+            "value": None if self.cost is None else self.cost.get("value"),
+            "cost": self.cost,
+            "path": None if self.path is None else str(self.path),
+        }
+
+    def predict(self, graph: Graph) -> Tensor:
+        """[V] the likeliest class of each vertex, or [V, C] booleans where a vertex may have several labels."""
+        return classes(self.logits(graph), multi_label=self.multi_label)
+
+    def probabilities(self, graph: Graph) -> Tensor:
+        """[V, C]: how likely each class, or each label, is."""
+        return probabilities(self.logits(graph), multi_label=self.multi_label)
+
+    def evaluate(self, graph: Graph) -> dict[str, dict[str, float]]:
+        """For each split of `graph`: how many `rows` it has, the `loss` and the `accuracy` on them."""
+        target = Target.of(graph)
+        if target.num_classes != self.config["graph"]["classes"] or target.multi_label != self.multi_label:
+            raise BadInput(
+                f"graph {graph.name!r} has {target.num_classes} classes ({target.metric}), the run was trained for "
+                f"{self.config['graph']['classes']} ({self.config['graph']['metric']}): give a graph of the same kind"
+            )
+        return target.scores(self.logits(graph), rows_of(graph))
+
+    def logits(self, graph: Graph) -> Tensor:
+        """[V, C]: the model's output, dropout off."""
+        wanted = self.config["graph"]["features"]
+        if graph.num_features != wanted:
+            raise BadInput(
+                f"graph {graph.name!r} has {graph.num_features} features, the run was trained with {wanted}: "
+                "give a graph of the same kind"
+            )
+        normalize = self.config["training"]["normalize_features"]
+        x = model_input(graph, normalize=True) if normalize else None
+        with mode_of(self.model, training=False), torch.no_grad():
+            return call_model(self.model, graph, x)
+
+    @property
+    def multi_label(self) -> bool:
+        return bool(self.config["graph"]["metric"] == "micro_f1")
+
+
+def _build(description: dict[str, Any], where: Path) -> nn.Module:
+    from siafu.nn import MODELS, build
+
+    name = description["name"]
+    if name not in MODELS:
+        raise BadInput(
+            f"{where} was trained with {name}, which is not one of siafu's: use siafu.Run.load(path, model) from Python"
+        )
+    try:
+        return build(name, description["config"])
+    except (BadInput, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(
+            f"{where / 'config.json'} describes a {name} that cannot be built ({reason}): copy the run again"
+        ) from error
+
+
+def _refuse_damage(found: dict[str, Any], wanted: dict[str, type | UnionType], file: Path) -> None:
+    """Refuse a file of a run that lacks what we read from it later on."""
+    for name, kind in wanted.items():
+        value: Any = found
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, kind):
+            raise BadInput(f"{file} lacks or misnames {name!r}: copy the run again, or train it again")
+
+
+def _median_after_first(values: list[float]) -> float | None:
+    # The first epoch compiles, maps and warms up.
+    return statistics.median(values[1:] or values) if values else None

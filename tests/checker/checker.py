@@ -1,0 +1,167 @@
+"""Checker: the invariants of the design, held against everything that a simulated run does.
+
+It sees symbols instead of rows and weights (`symbols`), and what every incarnation has really done (`Truth`); it
+shares no state with the machines. A rule that does not hold raises `Violation`.
+"""
+
+from collections.abc import Callable
+
+from siafu.pipeline.events import Begin, Event, Measures, Settle, WeightsGranted, WeightsReleased
+from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, ServerId, Version
+from siafu.pipeline.instructions import Accumulate, KeepBest, RecordEpoch, RunTask, SaveCheckpoint, Stop
+from siafu.pipeline.records import Score
+from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.setup import Setup
+from siafu.pipeline.task import Task
+from tests.checker.record_checks import RecordChecks
+from tests.checker.row_checks import RowChecks
+from tests.checker.symbols import Gradient, Part, Result, Rows, RowsKey, Shelf
+from tests.checker.truth import Truth, require
+from tests.checker.weight_checks import WeightChecks
+
+
+class Checker:
+    """What a simulation tells as it goes; `shelves` are the weight servers', by their number."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        options: RunOptions,
+        score: Callable[[Measures], Score],
+        start: Anchor,
+        shelves: list[Shelf],
+    ) -> None:
+        self._setup = setup
+        self._rows = RowChecks(setup)
+        self._weights = WeightChecks(setup)
+        self._records = RecordChecks(setup, options, score, start.epoch)
+        self._shelves = shelves
+        self._truths: dict[Incarnation, Truth] = {}
+        self._exact_at_start = setup.exact
+        self._latest = Incarnation(-1)
+        self._best: Epoch | None = None
+        self._best_saved: Epoch | None = None
+
+    @property
+    def truth(self) -> Truth:
+        """Of the latest incarnation."""
+        return self._truths[self._latest]
+
+    def reads(self, task: Task) -> list[RowsKey]:
+        """The rows that a task must read."""
+        return self._rows.reads(task)
+
+    def sent(self, sender: Address, to: Address, message: Event) -> None:
+        if isinstance(message, Begin):
+            self._begun(message)
+            return
+        truth = self._truths[message.incarnation]
+        if isinstance(message, WeightsGranted):
+            truth.pins[message.server, message.interval, message.epoch] = message.version
+        elif isinstance(message, WeightsReleased):
+            key = to.index, message.interval, message.epoch
+            require(key in truth.pins, "what is released was held", sender, message)
+            del truth.pins[key]
+        elif isinstance(message, Settle):
+            truth.settled = message.anchor
+            if message.exact and truth.exact is None:
+                truth.exact = message.anchor
+
+    def _begun(self, message: Begin) -> None:
+        if message.incarnation in self._truths:
+            return
+        self._latest = message.incarnation
+        exact = message.start if self._exact_at_start else None
+        self._truths[message.incarnation] = Truth(
+            self._setup, message.incarnation, message.start, exact, message.start
+        )
+
+    # Graph servers
+
+    def issued(self, incarnation: Incarnation, run: RunTask) -> None:
+        self._rows.issued(self._truths[incarnation], run)
+
+    def kept(self, incarnation: Incarnation, result: Result | None) -> None:
+        require(result is not None, "only a result that just came is kept")
+        if result is not None:
+            self._rows.kept(self._truths[incarnation], result)
+
+    def stored(self, key: RowsKey, new: Rows, old: Rows | None) -> None:
+        self._rows.stored(key, new, old)
+
+    def weights_read(self, incarnation: Incarnation, run: RunTask) -> None:
+        self._weights.read(self._truths[incarnation], run, self._shelves[run.weights])
+
+    # Weight servers
+
+    def accumulated(self, incarnation: Incarnation, added: Accumulate, gradient: Gradient | None) -> None:
+        self._weights.accumulated(self._truths[incarnation], added, gradient)
+
+    def made(self, incarnation: Incarnation, part: Part) -> None:
+        self._weights.made(self._truths[incarnation], part)
+
+    def freed(self, incarnation: Incarnation, server: ServerId, version: Version) -> None:
+        self._weights.freed(self._truths[incarnation], server, version)
+
+    def held(self, server: ServerId) -> None:
+        self._weights.held(server, self._shelves[server])
+
+    def best(self, incarnation: Incarnation, server: ServerId, best: KeepBest) -> None:
+        parts = self._shelves[server].parts.get(best.version, {})
+        require(parts.keys() == self._setup.parts, "the best model is held when it is copied", best)
+        evaluated = self._truths[incarnation].evaluated.get(best.epoch)
+        require(evaluated == best.version, "the best model is the one that was evaluated", best, evaluated)
+        if incarnation == self._latest:
+            self._best = best.epoch
+
+    # The run
+
+    def recorded(self, record: RecordEpoch) -> None:
+        self._records.record(self.truth, record)
+
+    def saving(self, save: SaveCheckpoint) -> None:
+        """Everything must stand still and be applied."""
+        truth = self.truth
+        require(self._records.recorded == save.epochs, "a checkpoint has all epochs' records", save)
+        require(self._records.best == self._best, "a checkpoint has the best model", save, self._best)
+        self._check_standstill(save.epochs, save.version)
+        require(
+            truth.settled == Anchor(save.epochs, save.version), "weights settle before a checkpoint", save
+        )
+
+    def saved(self) -> None:
+        self._exact_at_start = self.truth.exact is not None
+        self._best_saved = self._best
+
+    def rewound(self, epochs: Epoch) -> None:
+        self._records.rewind(epochs)
+        self._best = self._best_saved
+
+    def stopped(self, stop: Stop) -> None:
+        if stop.reason == "diverged":
+            return
+        self._records.ended(stop)
+        require(stop.best == self._best, "the best model is kept", stop, self._best)
+        self._check_standstill(stop.epochs, stop.version)
+
+    def ended(self, stop: Stop) -> None:
+        """Nothing is on its way any more."""
+        if stop.version is not None:
+            self._weights.ended(self.truth, stop.epochs, stop.version, self._shelves)
+
+    def _check_standstill(self, epochs: Epoch, version: Version | None) -> None:
+        truth = self.truth
+        moving = [
+            (interval, position)
+            for (lane, interval), position in truth.positions.items()
+            if lane == "train" and position != (epochs, 0)
+        ]
+        require(not moving, "at a limit every interval stands still", epochs, moving)
+        for server, shelf in enumerate(self._shelves):
+            if shelf.lost:
+                continue
+            parts = shelf.parts.get(version, {}) if version is not None else {}
+            require(
+                parts.keys() == self._setup.parts, "at a limit all hold the settled version", server, version
+            )
+            require(max(shelf.parts) == version, "at a limit no later version is made", server, version)

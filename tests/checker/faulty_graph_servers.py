@@ -1,0 +1,198 @@
+"""Graph servers with one fault each."""
+
+from dataclasses import replace
+
+from siafu.pipeline.events import WeightsReleased
+from siafu.pipeline.graph_server import GraphServer
+from siafu.pipeline.instructions import KeepRows, RunTask, Send
+from tests.checker.planted_faults import fault
+
+
+@fault("async")
+class NoStalenessCheck(GraphServer):
+    """no staleness check"""
+
+    def _reach(self):
+        return self._until
+
+
+@fault("async")
+class OneEpochMoreThanTheStalenessAllows(GraphServer):
+    """one epoch more than the staleness allows"""
+
+    def _reach(self):
+        return super()._reach() + 1
+
+
+@fault("async")
+class AnIntervalRunsAheadWhileOthersReadTheFirstEpochRows(GraphServer):
+    """an interval runs ahead while others read the first epoch's rows"""
+
+    def _reach(self):
+        return self._slowest() + self.setup.staleness
+
+
+@fault("async")
+class TheFirstEpochReadsWhatIsThere(GraphServer):
+    """the first epoch reads what is there"""
+
+    def _oldest_read(self, epoch):
+        return -1
+
+
+@fault("async")
+class AGatherDoesNotWaitForRowsThatAreLateBeyondTheStaleness(GraphServer):
+    """a gather does not wait for rows that are late beyond the staleness"""
+
+    def _oldest_read(self, epoch):
+        return epoch if self._is_exact(epoch) else 0
+
+
+@fault("pipe")
+class AGatherDoesNotWait(GraphServer):
+    """a gather does not wait"""
+
+    def _oldest_read(self, epoch):
+        return -1
+
+
+@fault("pipe")
+class AGatherTakesRowsOfTheEpochBefore(GraphServer):
+    """a gather takes rows of the epoch before"""
+
+    def _oldest_read(self, epoch):
+        return max(self._first, epoch - 1)
+
+
+@fault()
+class GhostRowsAreNotStored(GraphServer):
+    """ghost rows are not stored"""
+
+    def _rows_arrived(self, event, out):
+        super()._rows_arrived(event, out)
+        out[:] = [each for each in out if not isinstance(each, KeepRows)]
+
+
+@fault("pipe")
+class GhostRowsAreLost(GraphServer):
+    """ghost rows are lost"""
+
+    def _rows_arrived(self, event, out):
+        if event.interval != 0:
+            super()._rows_arrived(event, out)
+
+
+@fault()
+class RowsGoToOneServerLess(GraphServer):
+    """rows go to one server less"""
+
+    def _send_rows(self, *arguments):
+        out = arguments[-1]
+        before = len(out)
+        super()._send_rows(*arguments)
+        del out[max(before, len(out) - 1) :]
+
+
+@fault()
+class RowsOfAnOlderEpochTakeThePlaceOfNewerOnes(GraphServer):
+    """rows of an older epoch take the place of newer ones"""
+
+    def _rows_arrived(self, event, out):
+        super()._rows_arrived(event, out)
+        if not out:
+            out.append(KeepRows(event.lane, event.epoch, event.stage, event.interval))
+
+
+@fault()
+class BackwardWithAnotherVersionThanForward(GraphServer):
+    """backward with another version than forward"""
+
+    def handle(self, event):
+        return [
+            replace(each, version=each.version + 1)
+            if isinstance(each, RunTask) and each.task.stage.direction == "backward"
+            else each
+            for each in super().handle(event)
+        ]
+
+
+@fault("pipe")
+class AnExactEpochTakesTheLatestVersion(GraphServer):
+    """an exact epoch takes the latest version"""
+
+    def _ask_weights(self, interval, epoch, out):
+        super()._ask_weights(interval, epoch, out)
+        out[-1] = Send(out[-1].to, replace(out[-1].message, version=None))
+
+
+@fault("sync")
+class SyncWithoutItsBarrier(GraphServer):
+    """sync without its barrier"""
+
+    def _reset(self, start, exact):
+        super()._reset(start, exact)
+        self._train.barrier = None
+
+    def _slowest_moved(self, out):
+        self._try_entries(out)
+
+
+@fault()
+class ResultsThatComeTwiceCountTwice(GraphServer):
+    """results that come twice count twice"""
+
+    def _task_done(self, event, out):
+        track = self._train if event.task.lane == "train" else self._evaluate
+        track.is_running = lambda task: True
+        super()._task_done(event, out)
+
+
+@fault()
+class EventsOfAnotherIncarnationCount(GraphServer):
+    """events of another incarnation count"""
+
+    def handle(self, event):
+        if event.incarnation < self.incarnation:
+            event = replace(event, incarnation=self.incarnation)
+        return super().handle(event)
+
+
+@fault()
+class AVersionIsNeverReleased(GraphServer):
+    """a version is never released"""
+
+    def _gradient_taken(self, event, out):
+        super()._gradient_taken(event, out)
+        out[:] = [
+            each for each in out if not (isinstance(each, Send) and isinstance(each.message, WeightsReleased))
+        ]
+
+
+@fault()
+class AVersionIsReleasedBeforeItsLastGradient(GraphServer):
+    """a version is released before its last gradient"""
+
+    def _gradient_taken(self, event, out):
+        pin = self._pins.get((event.interval, event.epoch))
+        if pin is not None:
+            pin.owed.intersection_update({event.phase})
+        super()._gradient_taken(event, out)
+
+
+@fault()
+class GathersOfAnEvaluationDoNotWait(GraphServer):
+    """gathers of an evaluation do not wait"""
+
+    def _reset(self, start, exact):
+        super()._reset(start, exact)
+        self._evaluate.oldest_read = lambda epoch: -1
+
+
+@fault()
+class AnEvaluationMeasuresAreForgottenForOneInterval(GraphServer):
+    """an evaluation's measures are forgotten for one interval"""
+
+    def _count_finished(self, lane, epoch, out):
+        if lane == "evaluate":
+            self._measures.get((lane, epoch), {}).pop(self.intervals[0], None)
+        super()._count_finished(lane, epoch, out)

@@ -1,0 +1,55 @@
+"""Network: messages that are delayed, reordered, lost and sent again, and duplicated, but that arrive."""
+
+import random
+from collections.abc import Callable
+
+from siafu.pipeline.events import Event
+from siafu.pipeline.ids import Address
+from siafu.virtual.agenda import Agenda
+from tests.checker.durations import Durations
+from tests.checker.faults import Faults
+from tests.checker.symbols import Payload
+
+Deliver = Callable[[Address, Event, Payload], bool]
+
+
+class Network:
+    """An at-least-once transport: the sender sends again until it hears that the message came.
+
+    deliver: False: no one is there; the message comes again later
+    """
+
+    def __init__(
+        self, agenda: Agenda, durations: Durations, faults: Faults, source: random.Random, deliver: Deliver
+    ) -> None:
+        self._agenda = agenda
+        self._durations = durations
+        self._faults = faults
+        self._draw = source.random
+        self._deliver = deliver
+        self.sent = 0
+
+    def send(self, sender: Address, to: Address, message: Event, payload: Payload) -> None:
+        self.sent += 1
+        self._bring(self._delay(sender, to, message), to, message, payload)
+        if self._draw() < self._faults.duplicated:
+            # The acknowledgement was lost: the second copy comes later, perhaps by whole epochs.
+            again = self._faults.resend + self._delay(sender, to, message)
+            if self._draw() < 0.5:
+                again += self._draw() * self._faults.hold
+            self._bring(again, to, message, payload)
+
+    def _delay(self, sender: Address, to: Address, message: Event) -> float:
+        delay = self._durations.message(message, sender, to)
+        while self._draw() < self._faults.lost:
+            delay += self._faults.resend
+        if self._draw() < self._faults.held_up and isinstance(message, self._faults.victims):
+            delay += self._draw() * self._faults.hold
+        return delay
+
+    def _bring(self, delay: float, to: Address, message: Event, payload: Payload) -> None:
+        self._agenda.after(delay, self._arrive, to, message, payload)
+
+    def _arrive(self, to: Address, message: Event, payload: Payload) -> None:
+        if not self._deliver(to, message, payload):
+            self._bring(self._faults.resend, to, message, payload)

@@ -1,0 +1,126 @@
+"""Checks of tasks and rows: in which order tasks run, with which weights, and which rows they read."""
+
+from siafu.pipeline.ids import IntervalId, StageId
+from siafu.pipeline.instructions import RunTask
+from siafu.pipeline.setup import Setup
+from siafu.pipeline.task import Task
+from tests.checker.symbols import Read, Result, Rows, RowsKey
+from tests.checker.truth import Truth, require
+
+
+class RowChecks:
+    """Invariants 1, 2 and 3, as far as graph servers keep them."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+
+    def reads(self, task: Task) -> list[RowsKey]:
+        """The rows that a task must read: its own of the stage before, or those that its edges lead to."""
+        if task.stage.kind == "tensor":
+            return [(task.lane, StageId(task.stage.id - 1), task.interval)] if task.stage.id else []
+        schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
+        return [
+            (task.lane, source, interval)
+            for source in task.stage.reads
+            for interval in self._setup.layout.reads[schedule[source].direction][task.interval]
+        ]
+
+    def issued(self, truth: Truth, run: RunTask) -> None:
+        """A graph server wants a task to be run."""
+        task = run.task
+        lane = task.lane, task.interval
+        require(lane not in truth.running, "an interval runs one task at a time", task)
+        truth.running.add(lane)
+        if task.stage.id == 0:
+            self._check_entry(truth, run)
+            truth.positions[lane] = (task.epoch, 0)
+            truth.versions[task.lane, task.interval, task.epoch] = run.version
+        here = truth.positions[lane]
+        require(here == (task.epoch, task.stage.id), "stages run in the order of the schedule", task, here)
+        version = truth.versions[task.lane, task.interval, task.epoch]
+        require(run.version == version, "an (interval, epoch) uses one version", task, run.version, version)
+        if self._setup.mode == "sync" and task.lane == "train":
+            require(here <= truth.slowest, "sync: no task before all have come to it", task, truth.slowest)
+
+    def _check_entry(self, truth: Truth, run: RunTask) -> None:
+        task = run.task
+        before = truth.positions[task.lane, task.interval]
+        if task.lane == "evaluate":
+            require(before[0] <= task.epoch and before[1] == 0, "one evaluation at a time", task, before)
+            self._check_evaluation(truth, run)
+            return
+        require(before == (task.epoch, 0), "an interval enters each epoch once", task, before)
+        exact = truth.is_exact("train", task.epoch)
+        allowed = 0 if exact or truth.slowest[0] == truth.start.epoch else self._setup.staleness
+        require(
+            task.epoch <= truth.slowest[0] + allowed,
+            f"no interval is more than {allowed} epochs ahead of the slowest",
+            task,
+            f"slowest {truth.slowest[0]}",
+        )
+        if truth.exact is not None and task.epoch >= truth.exact.epoch:
+            wanted = truth.exact.version_of(task.epoch)
+            require(run.version == wanted, "an exact epoch has its own version", task, run.version, wanted)
+        elif exact:
+            require(run.version == truth.start.version, "the first epoch has the first version", task)
+
+    def _check_evaluation(self, truth: Truth, run: RunTask) -> None:
+        epoch = run.task.epoch
+        version = truth.evaluated.setdefault(epoch, run.version)
+        require(run.version == version, "an evaluation has one version", run.task, run.version, version)
+        behind = [
+            position
+            for interval in self._intervals()
+            for position in [truth.positions["evaluate", interval]]
+            if interval != run.task.interval
+            and position[0] < epoch
+            and (position[1] or ("evaluate", interval) in truth.running)
+        ]
+        require(not behind, "an evaluation begins when the one before has ended", run.task, behind)
+
+    def _intervals(self) -> list[IntervalId]:
+        return [IntervalId(number) for number in range(self._setup.layout.num_intervals)]
+
+    def kept(self, truth: Truth, result: Result) -> None:
+        """A graph server takes the result of a task."""
+        task = result.task
+        lane = task.lane, task.interval
+        require(result.rows.incarnation == truth.incarnation, "only results of this incarnation count", task)
+        here = truth.positions[lane]
+        require(here == (task.epoch, task.stage.id), "a result counts once", task, here)
+        require(lane in truth.running, "a result counts once", task)
+        truth.running.remove(lane)
+        for read in result.reads:
+            self._check_read(truth, task, read)
+        schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
+        last = task.stage.id + 1 == len(schedule)
+        truth.positions[lane] = (task.epoch + 1, 0) if last else (task.epoch, task.stage.id + 1)
+
+    def stored(self, key: RowsKey, new: Rows, old: Rows | None) -> None:
+        """A graph server writes rows to its tables, its own or ghosts."""
+        require(
+            old is None or (new.incarnation, new.epoch) > (old.incarnation, old.epoch),
+            "rows take the place of older ones only",
+            key,
+            new,
+            old,
+        )
+
+    def _check_read(self, truth: Truth, task: Task, read: Read) -> None:
+        rows = read.rows
+        require(rows is not None, "no task reads a row that was never made", task, read)
+        if rows is None:
+            return
+        require(
+            rows.incarnation == truth.incarnation, "no task reads rows of another incarnation", task, read
+        )
+        own = task.stage.kind == "tensor"
+        if own or truth.is_exact(task.lane, task.epoch):
+            version = truth.versions[task.lane, task.interval, task.epoch]
+            require(rows.epoch == task.epoch, "a task reads rows of its own epoch", task, read)
+            require(rows.version == version, "a task reads rows made with its own version", task, read)
+            require(read.unchanged, "rows are not overwritten while they are read", task, read)
+            return
+        staleness = self._setup.staleness
+        oldest = max(truth.start.epoch, task.epoch - staleness - 1)
+        require(oldest <= rows.epoch <= task.epoch + staleness, "rows are of an epoch nearby", task, read)

@@ -1,0 +1,184 @@
+"""Scenario: all that decides a simulated run, drawn from a seed or given by a planner."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from siafu.pipeline.events import (
+    EpochFinished,
+    EvaluationStarted,
+    Event,
+    GradientArrived,
+    GradientTaken,
+    Measures,
+    Proceed,
+    RoomMade,
+    RowsArrived,
+    ServerAdvanced,
+    Settle,
+    UpdateDue,
+    WeightsAsked,
+    WeightsGranted,
+    WeightsMade,
+    WeightsReleased,
+)
+from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, Version
+from siafu.pipeline.layout import Layout
+from siafu.pipeline.records import Score
+from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.schedule import evaluation_schedule, training_schedule
+from siafu.pipeline.setup import Setup
+from siafu.weights.policy import POLICIES
+from tests.checker.durations import Durations, RandomDurations
+from tests.checker.faults import Faults
+
+_VICTIMS = (
+    RowsArrived,
+    RowsArrived,
+    ServerAdvanced,
+    WeightsAsked,
+    WeightsGranted,
+    WeightsReleased,
+    GradientArrived,
+    GradientTaken,
+    WeightsMade,
+    RoomMade,
+    UpdateDue,
+    Proceed,
+    EvaluationStarted,
+    EpochFinished,
+    Settle,
+)
+"""Messages that may be the only ones to be held up: what comes in between then differs most from the usual."""
+
+_START = Anchor(Epoch(0), Version(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """All that decides a simulated run.
+
+    score:          what an evaluation's measures, (intervals, versions of all intervals), say
+    cores, lambdas: of each graph server; no Lambdas: tensor tasks run on the cores
+    diverges_in:    the epoch whose loss is not a number
+    checkpoints:    when someone asks for one
+    stop:           when someone asks the run to end
+    """
+
+    seed: int
+    setup: Setup
+    options: RunOptions
+    durations: Durations
+    score: Callable[[Measures], Score]
+    faults: Faults = field(default_factory=Faults)
+    cores: int = 2
+    lambdas: int = 0
+    start: Anchor = _START
+    diverges_in: Epoch | None = None
+    checkpoints: tuple[float, ...] = ()
+    stop: float | None = None
+
+
+def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = None) -> Scenario:
+    """A small run of any shape, with any faults. The same seed gives the same run."""
+    source = random.Random(seed)
+    setup = _random_setup(source, mode, policy)
+    epochs = source.randint(1, 4)
+    start = Epoch(source.choice([0, 0, 0, 3]))
+    return Scenario(
+        seed=seed,
+        setup=setup,
+        options=_random_options(source, start + epochs),
+        durations=RandomDurations(
+            random.Random(seed + 1),
+            latency=source.choice([0.01, 0.5, 3.0]),
+            slow=_some_servers(source, setup),
+        ),
+        score=_RandomScore(seed),
+        faults=_random_faults(source, setup),
+        cores=source.randint(1, 3),
+        lambdas=source.choice([0, 0, 1, 4]),
+        start=Anchor(start, Version(start * source.randint(0, 2))),
+        diverges_in=Epoch(start + source.randrange(epochs)) if source.random() < 0.02 else None,
+        checkpoints=tuple(source.random() * 40 for _ in range(source.choice([0, 0, 0, 1, 2]))),
+        stop=source.random() * 40 if source.random() < 0.05 else None,
+    )
+
+
+def _random_setup(source: random.Random, mode: str | None, policy: str | None) -> Setup:
+    servers = source.choice([1, 2, 2, 3, 4, 5])
+    # Many intervals on many servers take long to simulate and show little more: such runs are rare.
+    most = 7 if servers == 1 or source.random() < 0.03 else max(1, 9 // servers)
+    layout = _random_layout(source, tuple(source.randint(1, most) for _ in range(servers)))
+    layers = source.choice([1, 2, 2, 3, 4])
+    first = source.choice([0, 1])
+    phases = range(first, layers + 1)
+    parameters = {phase for phase in phases if source.random() < 0.8} or {layers}
+    chosen = mode or source.choice(["sync", "pipe", "async", "async"])
+    return Setup(
+        training=training_schedule(first, layers, parameters),
+        evaluation=evaluation_schedule(first, layers),
+        layout=layout,
+        weight_servers=source.randint(1, 3),
+        mode=chosen,  # type: ignore[arg-type]
+        policy=POLICIES[policy or source.choice(sorted(POLICIES))],
+        staleness=source.randint(0, 2),
+        update_every=source.choice([None, None, source.randint(1, layout.num_intervals + 2)]),
+    )
+
+
+def _random_layout(source: random.Random, intervals: tuple[int, ...]) -> Layout:
+    count = sum(intervals)
+    density = source.choice([0.1, 0.5, 1.0])
+    edges = [
+        [reader == each or source.random() < density for each in range(count)] for reader in range(count)
+    ]
+    forward = tuple(frozenset(IntervalId(j) for j in range(count) if edges[i][j]) for i in range(count))
+    backward = tuple(frozenset(IntervalId(j) for j in range(count) if edges[j][i]) for i in range(count))
+    reads: dict[Direction, tuple[frozenset[IntervalId], ...]] = {"forward": forward, "backward": backward}
+    return Layout(intervals, reads)
+
+
+def _random_options(source: random.Random, epochs: int) -> RunOptions:
+    return RunOptions(
+        epochs=epochs,
+        evaluate_every=source.choice([1, 1, 2, 3]),
+        patience=source.choice([None, None, 1, 2]),
+        checkpoint_every=source.choice([None, None, 1, 2]),
+        exact_above=source.choice([None, None, 0.3, 0.7]),
+    )
+
+
+def _random_faults(source: random.Random, setup: Setup) -> Faults:
+    if source.random() < 0.2:
+        return Faults()
+    held_up, victims = source.choice([(0.0, (Event,)), (0.05, (Event,)), (0.3, (source.choice(_VICTIMS),))])
+    return Faults(
+        lost=source.choice([0.0, 0.05, 0.3]),
+        duplicated=source.choice([0.0, 0.1, 0.5]),
+        held_up=held_up,
+        victims=victims,
+        late=source.choice([0.0, 0.1]),
+        dead=source.choice([0.0, 0.1]),
+        deaths=tuple(
+            (source.random() * 40, source.choice(setup.graph_addresses + setup.weight_addresses))
+            for _ in range(source.choice([0, 0, 0, 1, 1, 2]))
+        ),
+    )
+
+
+def _some_servers(source: random.Random, setup: Setup) -> frozenset[Address]:
+    return frozenset(
+        each for each in setup.graph_addresses + setup.weight_addresses if source.random() < 0.15
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _RandomScore:
+    """Scores that go up and down from version to version, and are often equal."""
+
+    seed: int
+
+    def __call__(self, measures: Measures) -> Score:
+        source = random.Random(hash((self.seed, *measures)))
+        return Score(accuracy=source.randint(0, 4) / 4, loss=float(source.randint(0, 2)))

@@ -1,0 +1,22 @@
+"""The checker can fail: every machine with a fault is caught, and says by which seed."""
+
+import pytest
+
+from tests.checker.planted_faults import FAULTS
+from tests.checker.scenario import random_scenario
+from tests.checker.simulation import simulate
+from tests.checker.truth import Violation
+
+SEEDS = range(600)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_machine_with_a_fault_is_caught(fault: str) -> None:
+    machines, mode = FAULTS[fault]
+    for seed in SEEDS:
+        try:
+            simulate(random_scenario(seed, mode=mode), machines)
+        except Violation as violation:
+            assert f"seed {seed}:" in str(violation)
+            return
+    pytest.fail(f"{len(SEEDS)} runs went through with this fault: {fault}")

@@ -1,0 +1,39 @@
+"""Thousands of seeded schedules, each under the checker."""
+
+import pytest
+
+from tests.checker.scenario import random_scenario
+from tests.checker.simulation import simulate
+from tests.checker.sweep import run_seeds, sweep
+
+RUNS = 10_000
+
+
+@pytest.mark.slow
+def test_ten_thousand_schedules_keep_every_invariant() -> None:
+    tally = sweep(range(RUNS), processes=2)
+    assert tally.runs == RUNS
+    # What the sweep is for was really there: all modes and policies, all ways to end, losses and leads.
+    assert set(tally.shapes) == {
+        (mode, versions) for mode in ("sync", "pipe", "async") for versions in (None, 2, 1)
+    }
+    assert set(tally.reasons) == {"finished", "patience", "asked", "diverged"}
+    assert tally.restarts > 1000
+    assert tally.lead == {0: 0, 1: 1, 2: 2}
+
+
+def test_the_same_seed_replays_the_same_run() -> None:
+    assert [simulate(random_scenario(seed)) for seed in range(30)] == [
+        simulate(random_scenario(seed)) for seed in range(30)
+    ]
+
+
+def test_seeds_differ() -> None:
+    assert len({simulate(random_scenario(seed)).makespan for seed in range(30)}) == 30
+
+
+def test_a_tally_adds_up() -> None:
+    together = run_seeds(range(40))
+    apart = run_seeds(range(15))
+    apart.add(run_seeds(range(15, 40)))
+    assert together == apart

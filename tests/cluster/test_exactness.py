@@ -1,0 +1,46 @@
+"""On many processes a model comes out as it does in one piece, and servers read no more rows than they must."""
+
+import pytest
+
+from tests.cluster.cases import MODELS, case, truth
+from tests.cluster.cluster_runs import assert_exact, train_on_crew
+from tests.training_runs import train_in_pipeline
+
+EPOCHS = 6
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sync_and_pipe_are_the_oracles(name: str) -> None:
+    for mode, servers in (("sync", 2), ("pipe", 3)):
+        assert_exact(train_on_crew(name, epochs=EPOCHS, mode=mode, servers=servers), truth(name, EPOCHS))
+
+
+def test_machines_with_addresses_of_their_own_are_exact_too() -> None:
+    assert_exact(train_on_crew("gcn", epochs=EPOCHS, servers=3, crew={"apart": True}), truth("gcn", EPOCHS))
+
+
+@pytest.mark.parametrize("partition", ["contiguous", "auto"])
+def test_intervals_that_send_no_row_of_a_stage_are_exact_too(partition: str) -> None:
+    ran = train_on_crew("gcn", epochs=EPOCHS, servers=2, intervals=7, partition=partition)
+    assert_exact(ran, truth("gcn", EPOCHS))
+
+
+def test_it_counts_what_threads_of_one_process_count_and_has_their_bits() -> None:
+    given = case("gcn")
+    layout = {"epochs": EPOCHS, "servers": 2, "intervals": 3, "weight_servers": 2, "mode": "sync"}
+    here = train_in_pipeline(
+        given.graph, given.model, programs=given.programs, lr=0.02, weight_decay=1e-3, seed=7, **layout
+    )
+    there = train_on_crew("gcn", epochs=EPOCHS, mode="sync")
+    assert there.losses == here.losses
+    # How many versions there are at once depends on when an evaluation ends.
+    assert {**there.counters, "weight_versions_peak": 0} == {**here.counters, "weight_versions_peak": 0}
+
+
+def test_asynchronous_epochs_learn() -> None:
+    ran = train_on_crew("learns", epochs=40, mode="async", staleness=1)
+    exact = truth("learns", 40)
+    best = max(epoch.val_accuracy or 0.0 for epoch in ran.history)
+    assert best >= max(each["val_accuracy"] for each in exact.scores) - 0.02
+    assert ran.counters["max_staleness_seen"] <= 1
+    assert ran.counters["gradients_applied"] == 40 * 6 * 2

@@ -1,0 +1,46 @@
+"""Checkpoints: tensors and state of one moment, in one file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from siafu.base.errors import BadInput
+from siafu.report.files.checkpoint import load_tensors, save_tensors
+
+
+def test_tensors_and_state_come_back(tmp_path: Path) -> None:
+    tensors = {"a": torch.randn(3, 2), "b": torch.tensor(2.5), "c": torch.arange(5, dtype=torch.uint8)}
+    save_tensors(tmp_path / "c", tensors, {"epoch": 7, "nested": [1, None]})
+    found, state = load_tensors(tmp_path / "c")
+    assert state == {"epoch": 7, "nested": [1, None]}
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+def test_two_names_for_one_memory_are_saved_apart(tmp_path: Path) -> None:
+    shared = torch.randn(4, 4)
+    save_tensors(tmp_path / "c", {"a": shared, "b": shared.t()})
+    found, _ = load_tensors(tmp_path / "c")
+    assert torch.equal(found["a"].t(), found["b"])
+
+
+def test_a_save_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "c", {"a": torch.ones(1)})
+    with pytest.raises(TypeError):
+        save_tensors(tmp_path / "c", {"a": torch.zeros(1)}, {"epoch": object()})
+    assert load_tensors(tmp_path / "c")[0]["a"].item() == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["c"]
+
+
+@pytest.mark.parametrize("keep", [0, 7, 50])
+def test_a_truncated_file_is_refused(tmp_path: Path, keep: int) -> None:
+    save_tensors(tmp_path / "c", {"a": torch.ones(100)})
+    (tmp_path / "c").write_bytes((tmp_path / "c").read_bytes()[:keep])
+    with pytest.raises(BadInput, match="corrupted"):
+        load_tensors(tmp_path / "c")
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="missing"):
+        load_tensors(tmp_path / "c")
