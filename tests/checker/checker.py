@@ -21,7 +21,10 @@ from tests.checker.weight_checks import WeightChecks
 
 
 class Checker:
-    """What a simulation tells as it goes; `shelves` are the weight servers', by their number."""
+    """What a simulation tells as it goes; `shelves` are the weight servers', by their number.
+
+    weight_server: the incarnation that one is in; None: it is lost
+    """
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Checker:
         self._weights = WeightChecks(setup)
         self._records = RecordChecks(setup, options, score, start.epoch)
         self._shelves = shelves
+        self.weight_server: Callable[[ServerId], Incarnation | None] = lambda server: None
         self._truths: dict[Incarnation, Truth] = {}
         self._exact_at_start = setup.exact
         self._latest = Incarnation(-1)
@@ -89,8 +93,10 @@ class Checker:
     def stored(self, key: RowsKey, new: Rows, old: Rows | None) -> None:
         self._rows.stored(key, new, old)
 
-    def weights_read(self, incarnation: Incarnation, run: RunTask) -> None:
-        self._weights.read(self._truths[incarnation], run, self._shelves[run.weights])
+    def begins(self, incarnation: Incarnation, run: RunTask) -> None:
+        """A task begins: where its weights come from must hold them, unless it was lost or has begun again."""
+        if run.task.stage.kind == "tensor" and self.weight_server(run.weights) == incarnation:
+            self._weights.read(self._truths[incarnation], run, self._shelves[run.weights])
 
     # Weight servers
 

@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable
 
-from siafu.pipeline.events import Event
 from siafu.pipeline.ids import Address
+from siafu.runtime.letter import Letter
 from siafu.virtual.agenda import Agenda
 from tests.checker.durations import Durations
 from tests.checker.faults import Faults
-from tests.checker.symbols import Payload
 
-Deliver = Callable[[Address, Event, Payload], bool]
+Deliver = Callable[[Address, Address, Letter], bool]
 
 
 class Network:
@@ -29,27 +28,27 @@ class Network:
         self._deliver = deliver
         self.sent = 0
 
-    def send(self, sender: Address, to: Address, message: Event, payload: Payload) -> None:
+    def send(self, sender: Address, to: Address, letter: Letter) -> None:
         self.sent += 1
-        self._bring(self._delay(sender, to, message), to, message, payload)
+        self._bring(self._delay(sender, to, letter), sender, to, letter)
         if self._draw() < self._faults.duplicated:
             # The acknowledgement was lost: the second copy comes later, perhaps by whole epochs.
-            again = self._faults.resend + self._delay(sender, to, message)
+            again = self._faults.resend + self._delay(sender, to, letter)
             if self._draw() < 0.5:
                 again += self._draw() * self._faults.hold
-            self._bring(again, to, message, payload)
+            self._bring(again, sender, to, letter)
 
-    def _delay(self, sender: Address, to: Address, message: Event) -> float:
-        delay = self._durations.message(message, sender, to)
+    def _delay(self, sender: Address, to: Address, letter: Letter) -> float:
+        delay = self._durations.message(letter.event, sender, to)
         while self._draw() < self._faults.lost:
             delay += self._faults.resend
-        if self._draw() < self._faults.held_up and isinstance(message, self._faults.victims):
+        if self._draw() < self._faults.held_up and isinstance(letter.event, self._faults.victims):
             delay += self._draw() * self._faults.hold
         return delay
 
-    def _bring(self, delay: float, to: Address, message: Event, payload: Payload) -> None:
-        self._agenda.after(delay, self._arrive, to, message, payload)
+    def _bring(self, delay: float, sender: Address, to: Address, letter: Letter) -> None:
+        self._agenda.after(delay, self._arrive, sender, to, letter)
 
-    def _arrive(self, to: Address, message: Event, payload: Payload) -> None:
-        if not self._deliver(to, message, payload):
-            self._bring(self._faults.resend, to, message, payload)
+    def _arrive(self, sender: Address, to: Address, letter: Letter) -> None:
+        if not self._deliver(sender, to, letter):
+            self._bring(self._faults.resend, sender, to, letter)

@@ -1,55 +1,43 @@
 """Simulation: a whole run of the machines in virtual time, under a checker."""
 
-import math
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from siafu.pipeline.events import (
-    CheckpointAsked,
-    CheckpointSaved,
-    Event,
-    GradientArrived,
-    Measures,
-    RowsArrived,
-    ServerGone,
-    StopAsked,
-    TaskDone,
-    UpdateDone,
-    WeightsMade,
-)
+from siafu.pipeline.events import CheckpointAsked, Event, ServerGone, StopAsked
 from siafu.pipeline.graph_server import GraphServer
-from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, ServerId, Version
+from siafu.pipeline.ids import RUN, Address, Incarnation, ServerId, Version
 from siafu.pipeline.instructions import (
-    Abandon,
     Accumulate,
     FreeWeights,
     Instruction,
     KeepBest,
-    KeepResult,
-    KeepRows,
-    KeepWeights,
     RecordEpoch,
-    Replace,
-    Restore,
     Rewind,
     RunTask,
     SaveCheckpoint,
     Send,
     Stop,
-    Update,
 )
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
+from siafu.runtime.doings import ServerDoings
+from siafu.runtime.graph_host import GraphHost
+from siafu.runtime.happenings import Happening, Snapshot
+from siafu.runtime.happenings import Outcome as Ended
+from siafu.runtime.host import Host
+from siafu.runtime.letter import Letter
+from siafu.runtime.run_host import RunHost, SafeHands
+from siafu.runtime.weight_host import WeightHost
 from siafu.virtual.agenda import Agenda
+from siafu.weights.store import WeightStore
 from tests.checker.checker import Checker
 from tests.checker.network import Network
+from tests.checker.ports import LossyPost, SymbolExecutor, SymbolStore
 from tests.checker.scenario import Scenario
-from tests.checker.symbols import Gradient, Part, Payload, Result, Rows, RowsKey, Shelf, Tables
+from tests.checker.symbols import Shelf
 from tests.checker.truth import Violation
-from tests.checker.workers import Workers
 
 _MANY = 300_000
 """More steps than any simulated run needs: one that takes more goes in circles."""
@@ -91,288 +79,186 @@ def simulate(scenario: Scenario, machines: Machines = Machines()) -> Outcome:  #
         raise Violation(f"seed {scenario.seed}: {error}") from error
 
 
-class _Simulation:
+class _Simulation(SafeHands):
+    """A run of the real hosts; it is also the guard that replaces those that die."""
+
     def __init__(self, scenario: Scenario, machines: Machines) -> None:
         setup = scenario.setup
-        self._scenario = scenario
-        self._kinds = machines
+        self._scenario, self._kinds = scenario, machines
         self._agenda = Agenda()
         self._source = random.Random(scenario.seed)
-        self._run = machines.run(setup, scenario.options, scenario.score, start=scenario.start)
-        self._graph: dict[ServerId, GraphServer] = {}
-        self._weight: dict[ServerId, WeightServer] = {}
-        self._tables: dict[ServerId, Tables] = {}
-        self._workers: dict[ServerId, Workers] = {}
         self._shelves = [Shelf() for _ in range(setup.weight_servers)]
-        self._busy = 0.0
-        self._staleness: Counter[int] = Counter()
-        self._stop: Stop | None = None
         self._checker = Checker(setup, scenario.options, scenario.score, scenario.start, self._shelves)
         self._network = Network(
             self._agenda, scenario.durations, scenario.faults, self._source, self._deliver
         )
-        self._measured = {
-            "train": next(each.id for each in setup.training.stages if each.direction == "backward"),
-            "evaluate": setup.evaluation.stages[-1].id,
-        }
-        self._obey: dict[type[Instruction], Callable[[Address, Any, Payload], None]] = {
-            Send: self._send,
-            Abandon: lambda at, _, __: self._workers[at.index].begin(self._graph[at.index].incarnation),
-            RunTask: self._run_task,
-            KeepResult: self._keep_result,
-            KeepRows: self._keep_rows,
-            Restore: self._restore,
-            Accumulate: self._accumulate,
-            Update: self._update,
-            KeepWeights: self._keep_weights,
-            FreeWeights: self._free_weights,
-            KeepBest: self._keep_best,
-            RecordEpoch: lambda _, record, __: self._checker.recorded(record),
-            Rewind: lambda _, rewind, __: self._checker.rewound(rewind.epochs),
-            SaveCheckpoint: self._save_checkpoint,
-            Replace: self._replace,
-            Stop: self._stop_run,
-        }
-        for server in range(setup.layout.num_servers):
-            self._stand_up(Address("graph", ServerId(server)))
-        for server in range(setup.weight_servers):
-            self._stand_up(Address("weight", ServerId(server)))
+        self._busy = 0.0
+        self._staleness: Counter[int] = Counter()
+        self._stop: Stop | None = None
+        self._hosts: dict[Address, Host] = {}
+        self._machines: dict[Address, GraphServer | WeightServer | RunMachine] = {}
+        self._executors: dict[ServerId, SymbolExecutor] = {}
+        self._stores: dict[ServerId, SymbolStore] = {}
+        self._checker.weight_server = self._weight_server
+        for address in (*setup.graph_addresses, *setup.weight_addresses):
+            self._stand_up(address)
+        machine = machines.run(setup, scenario.options, scenario.score, start=scenario.start)
+        start = Snapshot(scenario.start.epoch, scenario.start.version, {}, {}, {})
+        self._run = RunHost(
+            machine,
+            LossyPost(self._network, RUN),
+            (*setup.graph_addresses, *setup.weight_addresses),
+            start,
+            self._happened,
+            threads=1,
+            guard=self,
+            watch=self._watch,
+        )
+        self._hosts[RUN], self._machines[RUN] = self._run, machine
 
     def run(self) -> Outcome:
         scenario = self._scenario
-        for instruction in self._run.begin():
-            self._obey[type(instruction)](RUN, instruction, None)
+        self._guarded(self._run.begin)
         for when, address in scenario.faults.deaths:
             self._agenda.after(when, self._die, address)
         for when in scenario.checkpoints:
-            self._agenda.after(when, self._deliver, RUN, CheckpointAsked(Incarnation(0)), None)
+            self._agenda.after(when, self._ask, CheckpointAsked(Incarnation(0)))
         if scenario.stop is not None:
-            self._agenda.after(scenario.stop, self._deliver, RUN, StopAsked(Incarnation(0)), None)
+            self._agenda.after(scenario.stop, self._ask, StopAsked(Incarnation(0)))
         stop = self._run_to_end()
         makespan = self._agenda.now
         if stop.reason != "diverged":
-            while self._agenda.step():
+            while self._guarded(self._agenda.step):
                 pass
             self._checker.ended(stop)
-        for server in list(self._graph):
-            self._take_counts(server)
+        for address in [each for each in self._hosts if each.role == "graph"]:
+            self._take_counts(address)
         cores = scenario.cores * scenario.setup.layout.num_servers
         busy = self._busy / (makespan * cores) if makespan else 0.0
-        return Outcome(stop, makespan, busy, int(self._run.incarnation), self._network.sent, self._staleness)
+        restarts = int(self._run.incarnation)
+        return Outcome(stop, makespan, busy, restarts, self._network.sent, self._staleness)
 
     def _run_to_end(self) -> Stop:
         for _ in range(_MANY):
             if self._stop is not None:
                 return self._stop
-            if not self._agenda.step():
+            if not self._guarded(self._agenda.step):
                 raise Violation(
                     "nothing is under way and the run has not ended\n" + "\n".join(self._waiting())
                 )
         raise Violation(f"no end after {_MANY} steps\n" + "\n".join(self._waiting()))
 
+    def _guarded(self, call: Any) -> Any:
+        """A machine that makes its host fail has a fault."""
+        try:
+            return call()
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation(f"a host failed: {error!r}") from error
+
     def _waiting(self) -> list[str]:
-        machines: list[GraphServer | WeightServer | RunMachine]
-        machines = [self._run, *self._graph.values(), *self._weight.values()]
-        return [line for machine in machines for line in machine.waiting()]
+        return [line for address in self._hosts for line in self._machines[address].waiting()]
+
+    def _ask(self, event: Event) -> None:
+        self._run.deliver(event)
 
     # Servers come and go
 
     def _stand_up(self, address: Address) -> None:
-        setup, server = self._scenario.setup, address.index
+        setup, post = self._scenario.setup, LossyPost(self._network, address)
         if address.role == "weight":
-            self._weight[server] = self._kinds.weight(setup, server)
+            home = self._kinds.weight(setup, address.index)
+            store = SymbolStore(self._scenario, home, self._shelves[address.index], self._checker)
+            self._stores[address.index], self._machines[address] = store, home
+            self._hosts[address] = WeightHost(
+                home, post, cast(WeightStore, store), self._updates(address), watch=self._watch
+            )
             return
-        self._graph[server] = self._kinds.graph(setup, server)
-        self._tables[server] = Tables()
-        self._workers[server] = Workers(
-            self._agenda,
-            self._scenario.durations,
-            self._scenario.faults,
-            self._source,
-            address,
-            self._tables[server],
-            self._scenario.cores,
-            self._scenario.lambdas,
-            self._task_began,
-            self._task_finished,
-        )
+        machine = self._kinds.graph(setup, address.index)
+        executor = SymbolExecutor(self._scenario, self._agenda, self._source, machine, self._checker)
+        self._executors[address.index], self._machines[address] = executor, machine
+        self._hosts[address] = GraphHost(machine, post, executor, ServerDoings(None, None), watch=self._watch)
+
+    def _updates(self, at: Address) -> Any:
+        def update(version: Version, make: Any, then: Any) -> None:
+            host, incarnation = self._hosts[at], self._hosts[at].incarnation
+
+            def finish() -> None:
+                if self._hosts.get(at) is not host:
+                    return
+                if host.incarnation == incarnation:
+                    make()
+                then()
+
+            self._agenda.after(self._scenario.durations.update(at), finish)
+
+        return update
 
     def _die(self, address: Address) -> None:
-        alive = self._graph if address.role == "graph" else self._weight
-        if self._stop is not None or address.index not in alive:
+        if self._stop is not None or address not in self._hosts:
             return
         if address.role == "graph":
-            self._take_counts(address.index)
+            self._take_counts(address)
+            self._executors[address.index].dead = True
         else:
             self._shelves[address.index].clear()
             self._shelves[address.index].lost = True
-        del alive[address.index]
+        del self._hosts[address]
         self._agenda.after(self._scenario.faults.detection, self._miss, address)
 
     def _miss(self, address: Address) -> None:
         if self._stop is None:
-            self._deliver(RUN, ServerGone(self._run.incarnation, address), None)
+            self._run.forget_reports()
+            self._run.deliver(ServerGone(self._run.incarnation, address))
 
-    def _replace(self, _: Address, replace: Replace, __: Payload) -> None:
-        self._agenda.after(self._scenario.faults.replacement, self._stand_up, replace.server)
+    def replace(self, server: Address) -> None:
+        self._agenda.after(self._scenario.faults.replacement, self._stand_up, server)
 
-    def _take_counts(self, server: ServerId) -> None:
-        self._staleness.update(self._graph[server].counts.staleness)
-        self._busy += self._workers[server].busy
+    def _take_counts(self, address: Address) -> None:
+        machine = self._machines[address]
+        assert isinstance(machine, GraphServer)
+        self._staleness.update(machine.counts.staleness)
+        self._busy += self._executors[address.index].workers.busy
 
-    # Messages
+    def _weight_server(self, server: ServerId) -> Incarnation | None:
+        """Of the weight server that is there; None: it is lost."""
+        host = self._hosts.get(Address("weight", server))
+        return None if host is None else host.incarnation
 
-    def _deliver(self, to: Address, event: Event, payload: Payload) -> bool:
-        machine = self._machine(to)
-        if machine is None:
+    # What hosts do
+
+    def _deliver(self, sender: Address, to: Address, letter: Letter) -> bool:
+        host = self._hosts.get(to)
+        if host is None:
             return self._stop is not None
-        if isinstance(payload, Gradient) and event.incarnation == machine.incarnation:
-            key = payload.epoch, payload.phase, payload.interval
-            self._shelves[to.index].arrived[key] = payload
-        for instruction in self._handle(machine, event):
-            self._obey[type(instruction)](to, instruction, payload)
+        host.hear(sender, letter)
         if to.role == "weight":
             self._checker.held(to.index)
         return True
 
-    def _handle(self, machine: GraphServer | WeightServer | RunMachine, event: Event) -> list[Instruction]:
-        try:
-            return machine.handle(event)
-        except Exception as error:
-            raise Violation(f"{type(machine).__name__} failed on {event}: {error!r}") from error
-
-    def _machine(self, at: Address) -> GraphServer | WeightServer | RunMachine | None:
-        if at.role == "graph":
-            return self._graph.get(at.index)
-        return self._weight.get(at.index) if at.role == "weight" else self._run
-
-    def _send(self, sender: Address, send: Send, came: Payload) -> None:
-        message = send.message
-        self._checker.sent(sender, send.to, message)
-        payload: Payload = None
-        if isinstance(message, RowsArrived):
-            payload = self._tables[sender.index].rows[message.lane, message.stage, message.interval]
-        elif isinstance(message, GradientArrived) and isinstance(came, Result):
-            payload = Gradient(
-                message.incarnation, message.epoch, message.phase, message.interval, came.rows.version
-            )
-        elif isinstance(message, WeightsMade):
-            payload = self._shelves[sender.index].parts[message.version][message.home]
-        self._network.send(sender, send.to, message, payload)
-
-    # Graph servers
-
-    def _run_task(self, at: Address, run: RunTask, _: Payload) -> None:
-        self._checker.issued(self._graph[at.index].incarnation, run)
-        self._workers[at.index].add(run)
-
-    def _task_began(self, incarnation: Incarnation, run: RunTask) -> list[RowsKey]:
-        weights = self._weight.get(run.weights)
-        if run.task.stage.kind == "tensor" and weights is not None and weights.incarnation == incarnation:
-            self._checker.weights_read(incarnation, run)
-        return self._checker.reads(run.task)
-
-    def _task_finished(self, incarnation: Incarnation, run: RunTask, result: Result) -> None:
-        owner = Address("graph", self._scenario.setup.layout.owner[run.task.interval])
-        done = TaskDone(incarnation, run.task, self._measures(run))
-        self._deliver(owner, done, result)
-
-    def _measures(self, run: RunTask) -> Measures:
-        if run.task.stage.id != self._measured[run.task.lane]:
-            return ()
-        if run.task.lane == "train" and run.task.epoch == self._scenario.diverges_in:
-            return (math.nan, 0.0)
-        return (1.0, float(run.version))
-
-    def _keep_result(self, at: Address, keep: KeepResult, came: Payload) -> None:
-        result = came if isinstance(came, Result) and came.task == keep.task else None
-        self._checker.kept(self._graph[at.index].incarnation, result)
-        if result is not None:
-            task = keep.task
-            self._store(at.index, (task.lane, task.stage.id, task.interval), result.rows)
-
-    def _keep_rows(self, at: Address, keep: KeepRows, came: Payload) -> None:
-        if isinstance(came, Rows):
-            self._store(at.index, (keep.lane, keep.stage, keep.interval), came)
-
-    def _store(self, server: ServerId, key: RowsKey, rows: Rows) -> None:
-        table = self._tables[server].rows
-        self._checker.stored(key, rows, table.get(key))
-        table[key] = rows
-
-    # Weight servers
-
-    def _restore(self, at: Address, restore: Restore, _: Payload) -> None:
-        shelf = self._shelves[at.index]
-        shelf.clear()
-        shelf.lost = False
-        incarnation = self._weight[at.index].incarnation
-        shelf.parts[restore.version] = {
-            home: Part(incarnation, home, restore.version, ()) for home in self._scenario.setup.parts
-        }
-
-    def _accumulate(self, at: Address, added: Accumulate, _: Payload) -> None:
-        shelf = self._shelves[at.index]
-        gradient = shelf.arrived.pop((added.epoch, added.phase, added.interval), None)
-        self._checker.accumulated(self._weight[at.index].incarnation, added, gradient)
-        if gradient is not None:
-            shelf.sums.setdefault((added.phase, added.version), []).append(gradient)
-
-    def _update(self, at: Address, update: Update, _: Payload) -> None:
-        incarnation = self._weight[at.index].incarnation
-        self._agenda.after(
-            self._scenario.durations.update(at), self._updated, at, incarnation, update.version
-        )
-
-    def _updated(self, at: Address, incarnation: Incarnation, version: Version) -> None:
-        machine = self._weight.get(at.index)
-        if machine is not None and machine.incarnation == incarnation:
-            shelf = self._shelves[at.index]
-            phases = [phase for phase, home in self._scenario.setup.homes.items() if home == at.index]
-            gradients = [each for phase in phases for each in shelf.sums.pop((phase, version), [])]
-            part = Part(incarnation, at.index, version, tuple(gradients))
-            self._checker.made(incarnation, part)
-            shelf.parts.setdefault(version, {})[at.index] = part
-        self._deliver(at, UpdateDone(incarnation, version), None)
-
-    def _keep_weights(self, at: Address, keep: KeepWeights, came: Payload) -> None:
-        if isinstance(came, Part):
-            self._shelves[at.index].parts.setdefault(keep.version, {})[keep.home] = came
-
-    def _free_weights(self, at: Address, free: FreeWeights, _: Payload) -> None:
-        self._checker.freed(self._weight[at.index].incarnation, at.index, free.version)
-        del self._shelves[at.index].parts[free.version]
-
-    def _keep_best(self, at: Address, best: KeepBest, _: Payload) -> None:
-        self._checker.best(self._weight[at.index].incarnation, at.index, best)
-
-    # The run
-
-    def _save_checkpoint(self, _: Address, save: SaveCheckpoint, __: Payload) -> None:
-        self._checker.saving(save)
-        self._agenda.after(
-            self._scenario.durations.checkpoint(), self._saved, self._run.incarnation, save.epochs
-        )
-
-    def _saved(self, incarnation: Incarnation, epochs: Epoch) -> None:
-        if incarnation == self._run.incarnation:
+    def _happened(self, what: Happening) -> None:
+        if isinstance(what, Snapshot):
             self._checker.saved()
-        self._deliver(RUN, CheckpointSaved(incarnation, epochs), None)
+        elif isinstance(what, Ended):
+            self._checker.stopped(what.stop)
+            self._stop = what.stop
 
-    def _stop_run(self, _: Address, stop: Stop, __: Payload) -> None:
-        if stop.version is None:
-            self._end(stop)
-        else:
-            self._agenda.after(
-                self._scenario.durations.checkpoint(), self._fetch, self._run.incarnation, stop
-            )
-
-    def _fetch(self, incarnation: Incarnation, stop: Stop) -> None:
-        """The last version is fetched from all weight servers, unless one is lost before: then the run is not over."""
-        there = len(self._weight) == self._scenario.setup.weight_servers
-        if there and incarnation == self._run.incarnation and self._run.ended:
-            self._end(stop)
-
-    def _end(self, stop: Stop) -> None:
-        self._checker.stopped(stop)
-        self._stop = stop
+    def _watch(self, at: Address, what: Event | Instruction) -> None:
+        match what:
+            case Send():
+                self._checker.sent(at, what.to, what.message)
+            case RunTask():
+                self._checker.issued(self._machines[at].incarnation, what)
+            case Accumulate():
+                self._stores[at.index].adding = what
+            case FreeWeights():
+                self._checker.freed(self._machines[at].incarnation, at.index, what.version)
+            case KeepBest():
+                self._checker.best(self._machines[at].incarnation, at.index, what)
+            case RecordEpoch():
+                self._checker.recorded(what)
+            case Rewind():
+                self._checker.rewound(what.epochs)
+            case SaveCheckpoint():
+                self._checker.saving(what)

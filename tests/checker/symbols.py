@@ -56,10 +56,6 @@ class Result:
     reads: tuple[Read, ...]
 
 
-Payload = Rows | Gradient | Part | Result | None
-"""What travels beside a message."""
-
-
 class Tables:
     """The rows that a graph server holds, its own and ghosts. Nothing is cleared: what is not overwritten stays."""
 
@@ -68,7 +64,7 @@ class Tables:
 
 
 class Shelf:
-    """What a weight server holds: parts of versions, gradients that came, and sums of them.
+    """What a weight server holds: parts of versions, and sums of gradients.
 
     lost: the server died, with all of it
     """
@@ -76,10 +72,8 @@ class Shelf:
     def __init__(self) -> None:
         self.lost = False
         self.parts: dict[Version, dict[ServerId, Part]] = {}
-        self.arrived: dict[tuple[Epoch, PhaseId, IntervalId], Gradient] = {}
         self.sums: dict[tuple[PhaseId, Version], list[Gradient]] = {}
 
     def clear(self) -> None:
         self.parts.clear()
-        self.arrived.clear()
         self.sums.clear()

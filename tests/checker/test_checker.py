@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests.checker import faulty_graph_servers, faulty_runs, faulty_weight_servers  # noqa: F401
 from tests.checker.planted_faults import FAULTS
 from tests.checker.scenario import random_scenario
 from tests.checker.simulation import simulate
 from tests.checker.truth import Violation
 
-SEEDS = range(600)
+SEEDS = range(1500)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -7,10 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from siafu.cluster.graph_host import GraphHost
-from siafu.cluster.weight_host import WeightHost
+from siafu.cluster.graph_station import GraphStation
+from siafu.cluster.station import WeightStation
+from siafu.pipeline.events import Begin
 from siafu.pipeline.instructions import Instruction, RunTask, Send
-from siafu.runtime.pool import After
+from siafu.runtime.executor import ThreadExecutor
+from siafu.runtime.graph_host import GraphHost
+from siafu.runtime.weight_host import WeightHost
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +64,12 @@ WEIGHT_POINTS = (
 )
 
 
-class _Doomed:
-    """Counts the points that a server comes to."""
+class _Fate:
+    """Counts the points that a server comes to; a process has one server."""
 
-    doom: Doom | None = None
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self) -> None:
+        self.doom: Doom | None = None
         self._seen: Counter[str] = Counter()
-        super().__init__(*arguments, **options)
 
     def come_to(self, point: str) -> None:
         self._seen[point] += 1
@@ -79,42 +80,67 @@ class _Doomed:
             else:
                 os.kill(os.getpid(), doom.signal)
 
+
+FATE = _Fate()
+
+
+class _DoomedHost:
     def _obey(self, what: Instruction, came: Any) -> None:
         if not isinstance(what, RunTask):
-            self.come_to(type(what.message if isinstance(what, Send) else what).__name__)
+            FATE.come_to(type(what.message if isinstance(what, Send) else what).__name__)
         super()._obey(what, came)  # type: ignore[misc]
 
-    def join(self, setup: Any, members: Any) -> None:
-        self.come_to("join")
-        super().join(setup, members)  # type: ignore[misc]
-
-    def _begin(self, begin: Any, letter: Any) -> None:
-        self.come_to("begin")
-        super()._begin(begin, letter)  # type: ignore[misc]
-
     def _report(self, wanted: Any) -> Any:
-        self.come_to("report")
+        FATE.come_to("report")
         return super()._report(wanted)  # type: ignore[misc]
 
 
-class DoomedGraphHost(_Doomed, GraphHost):
+class _DoomedGraphHost(_DoomedHost, GraphHost):
+    pass
+
+
+class _DoomedWeightHost(_DoomedHost, WeightHost):
+    pass
+
+
+class _DoomedExecutor(ThreadExecutor):
+    def _run(self, task: Any, *rest: Any) -> Any:
+        FATE.come_to(f"{task.lane} {task.stage.direction} {task.stage.kind}")
+        return super()._run(task, *rest)
+
+    def _hand_over(self, what: RunTask, *rest: Any) -> None:
+        stage = what.task.stage
+        FATE.come_to(f"{what.task.lane} {stage.direction} {stage.kind}")
+        super()._hand_over(what, *rest)
+
+    def _pack(self, *arguments: Any) -> Any:
+        FATE.come_to("scatter")
+        return super()._pack(*arguments)
+
+
+class _DoomedStation:
+    def join(self, setup: Any, members: Any) -> None:
+        FATE.come_to("join")
+        super().join(setup, members)  # type: ignore[misc]
+
+    def _pass_on(self, sender: Any, letter: Any) -> None:
+        if isinstance(letter.event, Begin):
+            FATE.come_to("begin")
+        super()._pass_on(sender, letter)  # type: ignore[misc]
+
+
+class DoomedGraphStation(_DoomedStation, GraphStation):
+    host_kind = _DoomedGraphHost
+    executor_kind = _DoomedExecutor
+
     def share(self) -> Any:
-        self.come_to("share")
+        FATE.come_to("share")
         return super().share()
 
     def reads(self, bounds: Any) -> Any:
-        self.come_to("reads")
+        FATE.come_to("reads")
         return super().reads(bounds)
 
-    def _run(self, what: RunTask) -> After | None:
-        stage = what.task.stage
-        self.come_to(f"{what.task.lane} {stage.direction} {stage.kind}")
-        return super()._run(what)
 
-    def _send_rows(self, to: Any, message: Any) -> After:
-        self.come_to("scatter")
-        return super()._send_rows(to, message)
-
-
-class DoomedWeightHost(_Doomed, WeightHost):
-    pass
+class DoomedWeightStation(_DoomedStation, WeightStation):
+    host_kind = _DoomedWeightHost

@@ -14,7 +14,7 @@ from typing import Any
 
 from siafu.base.errors import BadInput, SiafuError
 from siafu.cluster.crew import Loss, Server, ServerLost
-from siafu.cluster.graph_host import Bounds, Share
+from siafu.cluster.graph_station import Bounds, Share
 from siafu.cluster.member import Member
 from siafu.graph.partition import Partition
 from siafu.graph.partition.reads import Reads
@@ -24,7 +24,7 @@ from siafu.pipeline.setup import Setup
 from siafu.runtime.lambdas import Lambdas
 from siafu.server.plan import Plan, WeightPlan
 from tests.cluster.cases import case
-from tests.cluster.dooms import Doom, DoomedGraphHost, DoomedWeightHost
+from tests.cluster.dooms import FATE, Doom, DoomedGraphStation, DoomedWeightStation
 from tests.cluster.networks import Place
 
 _ANSWER_SECONDS = 60.0
@@ -219,7 +219,7 @@ def _serve(part: Part, pipe: Connection) -> None:
     except Exception as error:
         pipe.send(error)
         return
-    host.doom = part.doom
+    FATE.doom = part.doom
     for name, arguments in iter(pipe.recv, None):
         if name == "stop":
             host.stop()
@@ -263,11 +263,11 @@ def _host_of(part: Part) -> Any:
     )
     options = {"alone_after": part.alone_after}
     if part.address.role == "graph":
-        return DoomedGraphHost(
+        return DoomedGraphStation(
             part.address, part.life, part.machine, plan, part.threads, part.lambdas, **options
         )
     weights = WeightPlan(plan.weights, plan.groups, plan.settings)
-    return DoomedWeightHost(part.address, part.life, part.machine, weights, **options)
+    return DoomedWeightStation(part.address, part.life, part.machine, weights, **options)
 
 
 def _context() -> Any:

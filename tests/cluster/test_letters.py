@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siafu.cluster.letters import _KINDS, Letter, Stamp, decode, encode
+from siafu.cluster.letters import _KINDS, Stamp, decode, encode
 from siafu.cluster.requests import LogLine
 from siafu.pipeline.events import Event, Proceed, WeightsAsked
 from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, IntervalId, ServerId, Version
+from siafu.runtime.letter import Letter
 from siafu.wire.refusal import Refusal
 
 ME = Address("graph", ServerId(3))

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import zmq
 
-from siafu.cluster.letters import Letter, Stamp, encode
+from siafu.cluster.letters import Stamp, encode
 from siafu.cluster.member import Member
-from siafu.cluster.post import Post
+from siafu.cluster.post import WirePost
 from siafu.cluster.requests import LogLine
 from siafu.pipeline.ids import Address, Incarnation, ServerId
+from siafu.runtime.letter import Letter
 from siafu.wire.keys import make_keys
 from tests.cluster.proxy import Proxy
 
@@ -38,7 +39,7 @@ class Office:
         self.came: queue.Queue[tuple[Address, Letter]] = queue.Queue()
         self.errors: queue.Queue[BaseException] = queue.Queue()
         self.stuck: queue.Queue[tuple[Member, float]] = queue.Queue()
-        self.post = Post(who, life, machine, self.hear, self.errors.put, self.complain)
+        self.post = WirePost(who, life, machine, self.hear, self.errors.put, self.complain)
 
     def hear(self, sender: Address, letter: Letter) -> None:
         self.came.put((sender, letter))

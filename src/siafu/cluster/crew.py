@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from siafu.cluster.graph_host import Bounds, Share
+from siafu.cluster.graph_station import Bounds, Share
 from siafu.cluster.member import Member
 from siafu.graph.partition.reads import Reads
 from siafu.pipeline.ids import Address

@@ -1,4 +1,4 @@
-"""Letters: the machines' events as frames: one header (JSON), then each tensor's memory as it is.
+"""Letters as they travel between processes: events as frames: one header (JSON), then each tensor's memory as it is.
 
 Everything is checked against the event's own types before anything is made of it.
 """
@@ -6,16 +6,20 @@ Everything is checked against the event's own types before anything is made of i
 import dataclasses
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_hints
 
-from siafu.cluster import requests
+from torch import Tensor
+
+from siafu.cluster import requests as membership
 from siafu.pipeline import events
 from siafu.pipeline.events import Event
 from siafu.pipeline.ids import Address
+from siafu.runtime import requests
+from siafu.runtime.letter import Letter
 from siafu.wire.refusal import Refusal
 from siafu.wire.tensors import MOST_TENSORS, Array, Buffer, Tensors, pack, unpack
 
@@ -23,18 +27,6 @@ PROTOCOL = 1
 _MAGIC = b"siafu-letter" + bytes([PROTOCOL])
 _LONGEST_HEADER = 1 << 20
 _LONGEST_TEXT = 1 << 16
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Letter:
-    """An event, and what it is about.
-
-    places: numbers that say where the tensors belong, as sender and receiver agree
-    """
-
-    event: Event
-    tensors: Mapping[str, Array] = dataclasses.field(default_factory=dict)
-    places: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +44,7 @@ class Stamp:
 
 def encode(stamp: Stamp, letter: Letter) -> list[Buffer]:
     """The frames. The tensors are not copied: they must stay as they are until they are acknowledged."""
-    described, buffers = pack(letter.tensors)
+    described, buffers = pack({name: _array(each) for name, each in letter.tensors.items()})
     form = {
         "is": type(letter.event).__name__,
         "stamp": dataclasses.asdict(stamp),
@@ -61,6 +53,10 @@ def encode(stamp: Stamp, letter: Letter) -> list[Buffer]:
         "tensors": described,
     }
     return [_MAGIC + json.dumps(form, separators=(",", ":")).encode(), *buffers]
+
+
+def _array(tensor: Any) -> Array:
+    return tensor.detach().contiguous().numpy() if isinstance(tensor, Tensor) else tensor
 
 
 def decode(frames: Sequence[Buffer]) -> tuple[Stamp, Letter]:
@@ -76,7 +72,7 @@ def decode(frames: Sequence[Buffer]) -> tuple[Stamp, Letter]:
     event: Event = _read(kind, form["event"])
     places: tuple[int, ...] = _read(tuple[int, ...], form["places"])
     tensors: Tensors = unpack(form["tensors"], frames[1:])
-    return _read(Stamp, form["stamp"]), Letter(event, tensors, places)
+    return _read(Stamp, form["stamp"]), Letter(event, tensors, places, borrowed=True)
 
 
 def _parse(header: Buffer) -> dict[str, Any]:
@@ -137,7 +133,7 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 _KINDS: dict[str, type[Event]] = {
     name: kind
-    for module in (events, requests)
+    for module in (events, requests, membership)
     for name, kind in vars(module).items()
     if inspect.isclass(kind) and issubclass(kind, Event) and kind is not Event
 }

@@ -1,4 +1,4 @@
-"""Post: brings letters between servers, each once and in order, however often a connection breaks.
+"""WirePost: brings letters between servers, each once and in order, however often a connection breaks.
 
 Between machines letters go over TCP, encrypted, and only those who prove a key of the roster are heard. On one machine
 they go through a socket in a directory that is the user's alone. Every letter bears the *life* of its sender: when a
@@ -24,10 +24,11 @@ from typing import Any
 
 import zmq
 
-from siafu.cluster.letters import Letter, Stamp, decode, encode
+from siafu.cluster.letters import Stamp, decode, encode
 from siafu.cluster.member import Member
 from siafu.cluster.requests import Alive
 from siafu.pipeline.ids import Address, Incarnation
+from siafu.runtime.letter import Letter
 from siafu.wire.doorman import Doorman
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.refusal import Refusal, Refusals
@@ -67,8 +68,8 @@ class _Line:
     until: int = 0
 
 
-class Post:
-    """One server's letters. Any thread may call; `hear` is called in the post's own thread, one letter at a time.
+class WirePost:
+    """One server's letters, over ZeroMQ. Any thread may call; `hear` is called in the post's own thread, one letter at a time.
 
     machine: the address that others reach this machine at
     hear:    takes what comes
@@ -170,6 +171,9 @@ class Post:
             line.letters.append((line.next, letter))
             line.next += 1
         self._wake()
+
+    def flush(self) -> None:
+        """Nothing waits: the thread has been woken."""
 
     def silence(self, server: Address) -> float:
         """For how many seconds nothing was heard of a server, though this one listened."""

@@ -14,7 +14,7 @@ from torch import nn
 
 from siafu.base.errors import BadInput, SiafuError
 from siafu.cluster.crew import Loss, Server, ServerLost
-from siafu.cluster.graph_host import Bounds, Share
+from siafu.cluster.graph_station import Bounds, Share
 from siafu.cluster.member import Member
 from siafu.cluster.ray_head import RayHead
 from siafu.graph.partition.reads import Reads
@@ -247,38 +247,38 @@ class _Actor:
         machine = ray.util.get_node_ip_address()
         source, partition, model, options, counts, lambdas = common
         if address.role == "graph":
-            from siafu.cluster.graph_host import GraphHost
+            from siafu.cluster.graph_station import GraphStation
             from siafu.graph.remote import open_store
 
             threads = threads or _own_threads(self._node, partition.parts)
             os.environ["SIAFU_THREADS"] = str(threads)  # Ray sets OMP_NUM_THREADS to 1
             graph = open_store(source)
             plan = Plan.of(graph, model, options, partition, interval_counts=counts)
-            self._host: Any = GraphHost(address, life, machine, plan, threads, lambdas)
+            self._station: Any = GraphStation(address, life, machine, plan, threads, lambdas)
         else:
-            from siafu.cluster.weight_host import WeightHost
+            from siafu.cluster.station import WeightStation
 
-            self._host = WeightHost(address, life, machine, weights)
+            self._station = WeightStation(address, life, machine, weights)
 
     def hello(self) -> tuple[Member, str, str]:
-        member = self._host.post.member
+        member = self._station.post.member
         return member, self._node, f"{member.machine}, process {os.getpid()}"
 
     def share(self) -> Share:
-        return self._host.share()  # type: ignore[no-any-return]
+        return self._station.share()  # type: ignore[no-any-return]
 
     def reads(self, bounds: Sequence[Bounds]) -> Reads:
-        return self._host.reads(bounds)  # type: ignore[no-any-return]
+        return self._station.reads(bounds)  # type: ignore[no-any-return]
 
     def join(self, setup: Setup, members: list[Member]) -> None:
-        self._host.join(setup, members)
+        self._station.join(setup, members)
 
     def serve(self) -> None:
         """Until it is over."""
-        self._host.wait()
+        self._station.wait()
 
     def stop(self) -> None:
-        self._host.stop()
+        self._station.stop()
 
 
 def _connect(address: str) -> None:

@@ -1,73 +1,34 @@
-"""ClusterRuntime: the driver of a run whose servers are other processes. It holds the run's machine and no rows."""
+"""ClusterRuntime: the driver of a run whose servers are other processes: who is there, who is lost, who takes its place."""
 
-import json
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from torch import Tensor
 
-from siafu.base.activity import SPANS_KEPT
 from siafu.base.errors import BadInput, SiafuError
-from siafu.cluster.bills import Bills
-from siafu.cluster.collection import Collection
 from siafu.cluster.crew import Crew, Loss, Server, ServerLost
-from siafu.cluster.doings import DoingsOfAll
-from siafu.cluster.graph_host import Share
-from siafu.cluster.host import arrays, tensors_of
-from siafu.cluster.letters import Letter
+from siafu.cluster.graph_station import Share
 from siafu.cluster.logs import Logs
 from siafu.cluster.losses import MOST_LOSSES, Losses
 from siafu.cluster.member import Member
-from siafu.cluster.post import Post
-from siafu.cluster.requests import (
-    Alive,
-    Did,
-    Failed,
-    Leaving,
-    LogLine,
-    Replaced,
-    Report,
-    ReportWanted,
-    TraceWanted,
-    Unreachable,
-)
-from siafu.cluster.weight_host import STATE, WEIGHT
+from siafu.cluster.post import WirePost
+from siafu.cluster.requests import Alive, Failed, Leaving, LogLine, Replaced, Unreachable
 from siafu.graph.partition.reads import Reads
-from siafu.pipeline.events import (
-    Begin,
-    BestKept,
-    CheckpointAsked,
-    CheckpointSaved,
-    Event,
-    Proceed,
-    ServerGone,
-    StopAsked,
-)
-from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, ServerId, Version
-from siafu.pipeline.instructions import (
-    Instruction,
-    RecordEpoch,
-    Replace,
-    Rewind,
-    SaveCheckpoint,
-    Send,
-    Stop,
-)
+from siafu.pipeline.events import CheckpointAsked, ServerGone
+from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, ServerId
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.setup import Setup
-from siafu.runtime.counting import added
-from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
+from siafu.runtime.happenings import Happening, Outcome, Snapshot
+from siafu.runtime.letter import Letter
+from siafu.runtime.run_host import RunHost
 from siafu.server.assembly import layout_of
 from siafu.server.plan import Plan
 from siafu.wire.refusal import Refusals
-from siafu.wire.tensors import Array
 
 LOST_AFTER_SECONDS = 10.0
 """A server that is not heard of for so long is lost. One whose process ends is noticed sooner."""
@@ -103,25 +64,16 @@ class ClusterRuntime:
         traced: bool = False,
     ) -> None:
         self.servers: dict[Address, Server] = {}
-        self._plan, self._crew, self._make_machine = plan, crew, machine
-        self._saved = start
-        self._saved_counters: dict[str, Any] = {}
-        self._counters_at_begin: dict[str, Any] = {}
+        self._plan, self._crew, self._make_machine, self._start = plan, crew, machine, start
         self._logs, self._checkpoint_due, self._lost_after = Logs(log), checkpoint_due, lost_after
+        self._traced = traced
         self._happened: queue.SimpleQueue[Happening | BaseException | None] = queue.SimpleQueue()
         self._lock = threading.RLock()
-        self._best: dict[str, Tensor] | None = None
-        self._collection: Collection | None = None
-        self._numbers = 0
-        self._waiting: deque[Event] = deque()
-        self._delivering = False
-        self._stop_wanted = self._over = False
-        self._losses, self._bills = Losses(), Bills()
+        self._over = False
+        self._losses = Losses()
         self._leaving: dict[Address, str] = {}
-        self._traced, self._doings = traced, DoingsOfAll(SPANS_KEPT if traced else 0)
-        self._final_counters: dict[str, Any] = {}
-        self._recorded = Epoch(start.epochs)
-        self._post = Post(RUN, _NO_LIFE, crew.machine, self._hear, self._happened.put)
+        self._run: RunHost | None = None
+        self._post = WirePost(RUN, _NO_LIFE, crew.machine, self._hear, self._happened.put)
 
     def prepare(self) -> list[str]:
         """Start the servers and lay out the work; what each graph server has and needs, in words."""
@@ -142,7 +94,18 @@ class ClusterRuntime:
         reads = [self._surely(address, lambda server: server.reads(self._bounds)) for address in graph]
         together = Reads(*(np.concatenate([each[way] for each in reads]) for way in range(2)))
         self._setup = self._plan.setup(layout_of(together, self._bounds))
-        self._run = self._make_machine(self._setup)
+        self._run = RunHost(
+            self._make_machine(self._setup),
+            self._post,
+            self.servers,
+            self._start,
+            self._happened.put,
+            threads=sum(share.threads for share in shares.values()),
+            traced=self._traced,
+            guard=self,
+            checkpoint_due=self._checkpoint_due,
+        )
+        self._lock = self._run.lock
         for address in (*graph, *weight):
             self._surely(address, lambda server: server.join(self._setup, self._members()))
         self._post.meet(self._members())
@@ -169,20 +132,18 @@ class ClusterRuntime:
 
         Close the iterator to stop the run at once.
         """
-        self._marked = time.perf_counter()
+        assert self._run is not None
         watch = threading.Thread(target=self._watch, name="siafu-watch", daemon=True)
         try:
             self._post.start()
             watch.start()
-            with self._lock:
-                for instruction in self._run.begin():
-                    self._obey(instruction)
+            self._run.begin()
             while True:
                 happened = self._happened.get()
                 if isinstance(happened, BaseException):
                     raise happened
                 if happened is None:
-                    self._ask_to_stop()
+                    self._run.stop_if_wanted()
                     continue
                 yield happened
                 if isinstance(happened, Outcome):
@@ -197,12 +158,13 @@ class ClusterRuntime:
 
     def stop_soon(self) -> None:
         """End the run at an epoch's end, after a checkpoint. May be called from a signal's handler."""
-        self._stop_wanted = True
+        if self._run is not None:
+            self._run.stop_at_epoch()
         self._happened.put(None)
 
     def counters(self) -> dict[str, Any]:
-        """What was counted in this session, as of the last checkpoint or the end."""
-        return self._final_counters or self._saved_counters
+        """What was counted in this session: in the run as of the last checkpoint or the end."""
+        return {} if self._run is None else self._run.counters()
 
     def close(self) -> None:
         """End all servers."""
@@ -212,142 +174,40 @@ class ClusterRuntime:
         self._post.stop()
         self._crew.close()
 
-    # What the run's machine says
+    # What the run wants of who sees to its servers
 
-    def _deliver(self, event: Event) -> None:
-        """Give an event to the run's machine, and do what it says; what follows from that comes after it."""
-        with self._lock:
-            self._waiting.append(event)
-            if self._delivering:
-                return
-            self._delivering = True
-            try:
-                while self._waiting and not self._over:
-                    for instruction in self._run.handle(self._waiting.popleft()):
-                        self._obey(instruction)
-            finally:
-                self._delivering = False
+    @property
+    def loss_counters(self) -> dict[str, Any]:
+        return self._losses.counters
 
-    def _obey(self, what: Instruction) -> None:
-        match what:
-            case Send():
-                if isinstance(what.message, Proceed):
-                    self._note_recovered()
-                if isinstance(what.message, Begin) and what.to.role == "graph" and self._traced:
-                    self._post.send(what.to, Letter(TraceWanted(Incarnation(-1))))
-                self._post.send(what.to, Letter(what.message, self._beside(what)))
-            case RecordEpoch():
-                self._record(what)
-            case SaveCheckpoint():
-                self._collect(what.version, lambda found: self._save(what.epochs, found), last=False)
-            case Rewind():
-                self._rewind(what.epochs)
-            case Replace():
-                threading.Thread(
-                    target=self._replace, args=(what.server,), name="siafu-replace", daemon=True
-                ).start()
-            case Stop():
-                if what.version is None:
-                    self._finish(Outcome(what, None))
-                else:
-                    self._collect(what.version, lambda found: self._end(what, found), last=True)
-            case _:
-                raise NotImplementedError(f"the cluster's driver cannot {what}")
+    def replace(self, server: Address) -> None:
+        threading.Thread(target=self._replace, args=(server,), name="siafu-replace", daemon=True).start()
 
-    def _beside(self, send: Send) -> dict[str, Array]:
-        if isinstance(send.message, Begin) and send.to.role == "weight":
-            return arrays(self._saved.weights, WEIGHT) | arrays(self._saved.optimizer, STATE)
-        return {}
+    def rewound(self, recorded: Epoch, epochs: Epoch) -> None:
+        self._losses.rewind(recorded, epochs)
 
-    def _record(self, what: RecordEpoch) -> None:
-        now = time.perf_counter()
-        self._recorded = Epoch(what.epoch + 1)
+    def proceeding(self) -> None:
+        """All servers are there and go on."""
+        assert self._run is not None
+        if (rewound := self._losses.recovered()) is not None:
+            self._happened.put(rewound)
+            self._run.mark()
+
+    def recorded(self) -> None:
         self._losses.epoch_ended()
-        self._happened.put(
-            EpochRecord(
-                what.epoch,
-                what.training,
-                what.evaluation,
-                now - self._marked,
-                0.0,
-                {},
-                self._doings.take(what.epoch),
-            )
-        )
-        self._marked = now
-        if self._stop_wanted:
-            self._ask_to_stop()
-        elif self._checkpoint_due():
-            self._deliver(CheckpointAsked(self._run.incarnation))
 
-    def _ask_to_stop(self) -> None:
-        if self._stop_wanted:
-            self._stop_wanted = False
-            self._deliver(StopAsked(self._run.incarnation))
-
-    # Checkpoints
-
-    def _collect(self, version: Version, then: Callable[[Collection], None], *, last: bool) -> None:
-        """Ask all servers what they counted, and weight servers for a version; `then` hears it all together."""
-        self._numbers += 1
-        self._collection = Collection(self._numbers, version, then)
-        wanted = ReportWanted(self._run.incarnation, self._numbers, version, last)
-        for address in self.servers:
-            self._post.send(address, Letter(wanted))
-
-    def _reported(self, report: Report, letter: Letter) -> None:
-        with self._lock:
-            wanted = self._collection
-            if wanted is None or report.number != wanted.number or report.sender in wanted.answered:
-                return
-            counters = json.loads(report.counters)
-            if (usage := counters.pop("lambda", None)) is not None:
-                self._bills.note(report.sender, self._losses.life(report.sender), usage)
-            wanted.take(report.sender, counters, letter.tensors)
-            if wanted.answered == set(self.servers):
-                self._collection = None
-                wanted.then(wanted)
-
-    def _snapshot(self, epochs: Epoch, found: Collection) -> Snapshot:
-        counters = added(self._counters_at_begin, found.counters)
-        counters.pop("busy_seconds", None)
-        return Snapshot(
-            epochs,
-            found.version,
-            found.weights,
-            found.optimizer,
-            counters | self._losses.counters | self._bills.counters(),
-            self._best,
-        )
-
-    def _save(self, epochs: Epoch, found: Collection) -> None:
-        self._saved = self._snapshot(epochs, found)
-        self._saved_counters = dict(self._saved.counters)
-        self._happened.put(self._saved)
-        self._deliver(CheckpointSaved(self._run.incarnation, epochs))
+    def saved(self) -> None:
         leaving, self._leaving = self._leaving, {}
         for server, why in leaving.items():
             self._lose(server, self._losses.life(server), why, elsewhere=True)
 
-    def _end(self, stop: Stop, found: Collection) -> None:
-        last = self._snapshot(stop.epochs, found)
-        self._final_counters = dict(last.counters)
-        self._finish(Outcome(stop, last))
-
-    def _finish(self, outcome: Outcome) -> None:
-        self._over = True
-        self._happened.put(outcome)
+    def life(self, server: Address) -> int:
+        return self._losses.life(server)
 
     # What comes
 
     def _hear(self, sender: Address, letter: Letter) -> None:
         match letter.event:
-            case Report() as report:
-                self._reported(report, letter)
-            case Did() as did:
-                with self._lock:
-                    if did.incarnation == self._run.incarnation:
-                        self._doings.hear(did.sender, did.told, letter.tensors)
             case LogLine() as line:
                 self._logs.write(line.sender, line.text)
             case Unreachable() as complaint:
@@ -360,13 +220,9 @@ class ClusterRuntime:
                 kind = BadInput if failed.given else SiafuError
                 told = failed.why if failed.given else f"{failed.sender} failed: {failed.why}"
                 self._happened.put(kind(told))
-            case BestKept() as kept:
-                with self._lock:
-                    if kept.incarnation == self._run.incarnation:
-                        self._best = tensors_of(letter.tensors)
-                    self._deliver(kept)
-            case event:
-                self._deliver(event)
+            case _:
+                assert self._run is not None
+                self._run.hear(sender, letter)
 
     # Servers that are lost
 
@@ -374,7 +230,7 @@ class ClusterRuntime:
         """See to it that the servers are there; in a thread of its own."""
         pulse = 0.0
         try:
-            while not self._over:
+            while not self._is_over:
                 time.sleep(_WATCH_SECONDS)
                 for loss in self._crew.losses():
                     self._note_loss(loss)
@@ -390,7 +246,7 @@ class ClusterRuntime:
             present = {
                 each: self._losses.life(each) for each in self.servers if not self._losses.is_gone(each)
             }
-            alive = Letter(Alive(self._run.incarnation))
+            alive = Letter(Alive(self._incarnation))
         for address, life in present.items():
             self._post.send(address, alive)
             silence = self._post.silence(address)
@@ -399,7 +255,7 @@ class ClusterRuntime:
 
     def _note_loss(self, loss: Loss) -> None:
         with self._lock:
-            if self._over or loss.life != self._losses.life(loss.server):
+            if self._is_over or loss.life != self._losses.life(loss.server):
                 return
         if loss.final:
             self._happened.put(
@@ -411,15 +267,16 @@ class ClusterRuntime:
     def _lose(self, server: Address, life: int, why: str, *, elsewhere: bool) -> None:
         """A server is gone, or as good as gone: go back to what was saved, and have another in its place."""
         with self._lock:
-            if self._over or not self._losses.lose(server, life, why, elsewhere=elsewhere):
+            if self._is_over or not self._losses.lose(server, life, why, elsewhere=elsewhere):
                 return
             self._logs.write(server, f"lost: {why}")
             if self._losses.too_many(server):
                 self._happened.put(self._hopeless(server, why))
                 return
-            self._collection = None
             self._leaving.pop(server, None)
-            self._deliver(ServerGone(self._run.incarnation, server))
+            assert self._run is not None
+            self._run.forget_reports()
+            self._run.deliver(ServerGone(self._incarnation, server))
 
     def _hopeless(self, server: Address, why: str) -> SiafuError:
         return SiafuError(
@@ -430,18 +287,12 @@ class ClusterRuntime:
     def _expect_to_lose(self, server: Address, why: str) -> None:
         """A server will be taken away soon: save, and then replace it, so that nothing is lost."""
         with self._lock:
-            if self._over or self._losses.is_gone(server):
+            if self._is_over or self._losses.is_gone(server):
                 return
             self._leaving[server] = why
             self._logs.write(server, why)
-            self._deliver(CheckpointAsked(self._run.incarnation))
-
-    def _rewind(self, epochs: Epoch) -> None:
-        self._losses.rewind(self._recorded, epochs)
-        self._doings.forget()
-        self._recorded = epochs
-        self._counters_at_begin = dict(self._saved_counters)
-        self._best = None if self._saved.best is None else dict(self._saved.best)
+            assert self._run is not None
+            self._run.deliver(CheckpointAsked(self._incarnation))
 
     def _replace(self, server: Address) -> None:
         """Start another; the rest of the run waits for it. In a thread of its own."""
@@ -483,8 +334,10 @@ class ClusterRuntime:
         with self._lock:
             return [self._post.member, *(each.member for each in self.servers.values())]
 
-    def _note_recovered(self) -> None:
-        """All servers are there and go on."""
-        if (rewound := self._losses.recovered()) is not None:
-            self._happened.put(rewound)
-            self._marked = time.perf_counter()
+    @property
+    def _incarnation(self) -> Incarnation:
+        return Incarnation(-1) if self._run is None else self._run.incarnation
+
+    @property
+    def _is_over(self) -> bool:
+        return self._over or (self._run is not None and self._run.over)

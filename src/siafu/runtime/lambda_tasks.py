@@ -84,7 +84,7 @@ class LambdaTasks:
         failed: Callable[[BaseException], None],
     ) -> None:
         self._lambdas, self._intervals = lambdas, intervals
-        self._soon, self._failed = soon, failed
+        self._soon, self.failed = soon, failed
         self._dispatch = self._make_dispatch()
         self._precision = str(dtype).removeprefix("torch.")
         self._gone_home = False
@@ -165,7 +165,7 @@ class LambdaTasks:
         self._dispatch.start()
 
     def _make_dispatch(self) -> Dispatch:
-        return self._lambdas.dispatch(self._intervals, self._weights_of, self._failed)
+        return self._lambdas.dispatch(self._intervals, self._weights_of, self.failed)
 
     def _send(self, errand: _Errand, known: Arrays, made: Arrays, step: int) -> None:
         """Have the next of a job's programs run. `known`: what it may read; `made`: by those before it."""

@@ -4,6 +4,7 @@ import heapq
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ class _Ready(NamedTuple):
     kind: str
     job: Job
     about: About | None
+    owner: object
 
 
 class Pool:
@@ -52,44 +54,48 @@ class Pool:
         self._ready: list[_Ready] = []
         self._order = itertools.count()
         self._changed = threading.Condition()
-        self._closed = self._halted = False
-        self._running = 0
+        self._closed = False
+        self._halted: set[object] = set()
+        self._running: Counter[object] = Counter()
         self._threads = [
             threading.Thread(target=self._work, args=(number,), name=f"siafu-task-{number}", daemon=True)
             for number in range(threads)
         ]
 
-    @property
-    def busy_seconds(self) -> dict[str, float]:
-        """What the jobs took so far, by kind."""
-        return self.activity.busy_seconds
-
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
 
-    def add(self, urgency: Urgency, kind: str, job: Job, about: About | None = None) -> None:
+    def add(
+        self, urgency: Urgency, kind: str, job: Job, about: About | None = None, owner: object = None
+    ) -> None:
         """Run `job` when nothing more urgent (lower) is ready; of equals the first added.
 
         about: what it is part of, for the trace; None: it is not traced
+        owner: for whom it is done: who can halt it
         """
         with self._changed:
-            heapq.heappush(self._ready, _Ready(urgency, next(self._order), kind, job, about))
+            heapq.heappush(self._ready, _Ready(urgency, next(self._order), kind, job, about, owner))
             self._tell()
             self._changed.notify()
 
-    def abandon(self) -> None:
-        """Forget the jobs that wait, let none begin, and return when none runs; `resume` lets them begin again."""
+    def halt(self, owner: object) -> None:
+        """Let no job of `owner` begin, and return when none of them runs."""
         with self._changed:
-            self._halted = True
-            while self._running:
+            self._halted.add(owner)
+            while self._running[owner]:
                 self._changed.wait()
-            self._ready.clear()
 
-    def resume(self) -> None:
-        """Jobs may begin again."""
+    def forget(self, owner: object) -> None:
+        """Drop the jobs of `owner` that wait."""
         with self._changed:
-            self._halted = False
+            self._ready = [each for each in self._ready if each.owner != owner]
+            heapq.heapify(self._ready)
+
+    def resume(self, owner: object) -> None:
+        """Jobs of `owner` may begin again."""
+        with self._changed:
+            self._halted.discard(owner)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -104,14 +110,25 @@ class Pool:
 
     def _next(self) -> _Ready | None:
         with self._changed:
-            while (not self._ready or self._halted) and not self._closed:
+            while not self._closed:
+                if (ready := self._take()) is not None:
+                    self._running[ready.owner] += 1
+                    self._tell()
+                    return ready
                 self._changed.wait()
-            if self._closed:
-                return None
-            self._running += 1
-            ready = heapq.heappop(self._ready)
-            self._tell()
-            return ready
+            return None
+
+    def _take(self) -> _Ready | None:
+        """The most urgent job that may begin."""
+        if not self._halted:
+            return heapq.heappop(self._ready) if self._ready else None
+        may = [each for each in self._ready if each.owner not in self._halted]
+        if not may:
+            return None
+        first = min(may)
+        self._ready.remove(first)
+        heapq.heapify(self._ready)
+        return first
 
     def _tell(self) -> None:
         if self._watch is not None:
@@ -126,7 +143,7 @@ class Pool:
                 self._failed(error)
                 return
             finally:
-                self._done()
+                self._done(ready.owner)
 
     def _run(self, thread: int, ready: _Ready) -> None:
         began = time.perf_counter()
@@ -137,8 +154,8 @@ class Pool:
         if after is not None:
             after.then()
 
-    def _done(self) -> None:
+    def _done(self, owner: object) -> None:
         with self._changed:
-            self._running -= 1
+            self._running[owner] -= 1
             if self._halted:
                 self._changed.notify_all()

@@ -147,8 +147,8 @@ def _outcome(run: VirtualRun, sample: Sample, machine: Machine) -> Simulated:
     cores = sum(run.busy.values())
     busy |= {
         "cores": cores * scale,
-        "server network": sum(each.busy for each in (*run.out_links, *run.in_links)) * scale,
-        "weights": sum(each.busy for each in (*run.weight_in, *run.weight_out)),
+        "server network": sum(each.busy for each in (*run.links.out, *run.links.come_in)) * scale,
+        "weights": sum(each.busy for each in (*run.links.weight_in, *run.links.weight_out)),
         "lambdas": sum(each.computing for each in run.fleets) * scale,
     }
     leads: Counter[int] = sum((each.counts.staleness for each in run.graph_machines), Counter())
@@ -163,8 +163,8 @@ def _outcome(run: VirtualRun, sample: Sample, machine: Machine) -> Simulated:
         lambda_billed_seconds=sum(each.billed * each.each * scale for each in run.fleets),
         bytes_to_lambdas=sum((each.bytes_in + each.bytes_weights) * scale for each in run.fleets),
         bytes_from_lambdas=sum(each.bytes_out * scale for each in run.fleets),
-        bytes_scattered=run.scattered * scale,
-        bytes_weights=run.weights,
+        bytes_scattered=run.post.scattered * scale,
+        bytes_weights=run.post.weights,
         max_staleness=max(leads, default=0),
         versions_peak=max(each.counts.versions_peak for each in run.weight_machines),
         servers=sample.servers,

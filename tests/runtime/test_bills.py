@@ -1,7 +1,7 @@
 """What Lambdas of several servers cost, added up."""
 
-from siafu.cluster.bills import Bills
 from siafu.pipeline.ids import Address, ServerId
+from siafu.runtime.bills import Bills
 
 ONE, TWO = Address("graph", ServerId(0)), Address("graph", ServerId(1))
 

@@ -5,11 +5,10 @@ from typing import Any
 
 from torch import Tensor
 
-from siafu.cluster.host import tensors_of
-from siafu.cluster.weight_host import STATE, WEIGHT
 from siafu.pipeline.ids import Address, Version
 from siafu.runtime.counting import added
-from siafu.wire.tensors import Array
+from siafu.runtime.letter import Letter
+from siafu.runtime.weight_host import STATE, WEIGHT
 
 
 class Collection:
@@ -27,9 +26,9 @@ class Collection:
         self.counters: dict[str, Any] = {}
         self.answered: set[Address] = set()
 
-    def take(self, sender: Address, counters: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+    def take(self, sender: Address, counters: Mapping[str, Any], letter: Letter) -> None:
         """A server's report."""
         self.answered.add(sender)
         self.counters = added(self.counters, counters)
-        self.weights |= tensors_of(tensors, WEIGHT)
-        self.optimizer |= tensors_of(tensors, STATE)
+        self.weights |= letter.owned(WEIGHT)
+        self.optimizer |= letter.owned(STATE)

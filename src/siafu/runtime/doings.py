@@ -18,38 +18,40 @@ _THREADS, _LAMBDAS = "threads", "lambdas"
 
 
 class ServerDoings:
-    """A graph server's side: what its threads and its Lambdas did since it last told."""
+    """A graph server's side: what its threads and its Lambdas did since it last told.
 
-    def __init__(self, threads: Activity, lambdas: LambdaTasks | None) -> None:
+    threads: None: it shares them with others, and the run knows what they do
+    """
+
+    def __init__(self, threads: Activity | None, lambdas: LambdaTasks | None) -> None:
         self._threads, self._lambdas = threads, lambdas
         self._staleness: Counter[int] = Counter()
         self._scattered = 0
 
     def keep_spans(self) -> None:
         """From now on, tell of every task."""
-        self._threads.keep_spans()
+        if self._threads is not None:
+            self._threads.keep_spans()
         if self._lambdas is not None:
             self._lambdas.keep_spans()
 
     def forget(self) -> None:
         """The run begins anew."""
-        self._threads.forget()
+        if self._threads is not None:
+            self._threads.forget()
         self._staleness, self._scattered = Counter(), 0
 
     def told(self, epoch: int, staleness: Counter[int], scattered: int) -> tuple[str, dict[str, Array]]:
         """As it travels. `epoch`: that has ended; staleness, scattered: since the run began."""
         entered, sent = staleness - self._staleness, scattered - self._scattered
         self._staleness, self._scattered = Counter(staleness), scattered
-        seconds = self._threads.drain()
-        taken = self._threads.take(epoch)
-        if taken.busy_seconds:  # of tasks that ended in between
-            add_seconds(seconds.setdefault(epoch, {}), taken.busy_seconds)
-        kinds, tensors = _packed(taken.spans, _THREADS)
         told: dict[str, Any] = {
             "staleness": {str(lead): count for lead, count in sorted(entered.items())},
             "bytes_scattered": sent,
-            _THREADS: _said(seconds, taken.dropped, taken.zero, kinds),
         }
+        tensors: dict[str, Array] = {}
+        if self._threads is not None:
+            told[_THREADS], tensors = self._told_of_threads(self._threads, epoch)
         if self._lambdas is not None:
             done = self._lambdas.doings(epoch)
             kinds, more = _packed(done.taken.spans, _LAMBDAS)
@@ -60,12 +62,22 @@ class ServerDoings:
             )
         return json.dumps(told), tensors
 
+    def _told_of_threads(self, threads: Activity, epoch: int) -> tuple[dict[str, Any], dict[str, Array]]:
+        seconds, taken = threads.drain(), threads.take(epoch)
+        if taken.busy_seconds:  # of tasks that ended in between
+            add_seconds(seconds.setdefault(epoch, {}), taken.busy_seconds)
+        kinds, tensors = _packed(taken.spans, _THREADS)
+        return _said(seconds, taken.dropped, taken.zero, kinds), tensors
+
 
 class DoingsOfAll:
-    """The driver's side: what servers told, until an epoch is recorded."""
+    """The run's side: what servers told, until an epoch is recorded.
 
-    def __init__(self, spans_kept: int = 0) -> None:
-        self._kept = spans_kept
+    shared: what threads do that all servers share; None: each server has its own, and tells of them
+    """
+
+    def __init__(self, spans_kept: int = 0, shared: Activity | None = None) -> None:
+        self._kept, self._shared = spans_kept, shared
         self.forget()
 
     def forget(self) -> None:
@@ -94,6 +106,8 @@ class DoingsOfAll:
             where: tuple(each.take(epoch) for (of, _), each in self._activities.items() if of == where)
             for where in (_THREADS, _LAMBDAS)
         }
+        if self._shared is not None:
+            taken[_THREADS] = (self._shared.take(epoch),)
         counts: dict[str, float] = {}
         for each in self._counts.values():
             counts = added(counts, each)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siafu.base.activity import About, Activity, Span, together
-from siafu.cluster.doings import DoingsOfAll, ServerDoings
 from siafu.pipeline.ids import Address, ServerId
 from siafu.report.files.metrics import EpochMetrics
+from siafu.runtime.doings import DoingsOfAll, ServerDoings
 from siafu.runtime.happenings import Doings
 from tests.cluster.cluster_runs import CrewTrainer, train_on_crew
 

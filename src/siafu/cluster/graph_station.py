@@ -1,0 +1,181 @@
+"""GraphStation: a graph server as a process of its own: its part of the graph, a pool of threads, its Lambdas."""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from siafu.base.activity import About
+from siafu.cluster.member import Member
+from siafu.cluster.station import Station
+from siafu.graph import Graph
+from siafu.graph.partition.reads import Reads, intervals_of_vertices, server_reads
+from siafu.pipeline.events import Begin
+from siafu.pipeline.graph_server import GraphServer
+from siafu.pipeline.ids import Address
+from siafu.pipeline.setup import Setup
+from siafu.runtime.doings import ServerDoings
+from siafu.runtime.executor import SOON, ThreadExecutor
+from siafu.runtime.graph_host import GraphHost
+from siafu.runtime.lambda_tasks import LambdaTasks
+from siafu.runtime.lambdas import Lambdas
+from siafu.runtime.letter import Letter
+from siafu.runtime.one_thread import use_one_thread
+from siafu.runtime.pool import Job, Pool
+from siafu.server.edges import ServerEdges
+from siafu.server.plan import Plan
+from siafu.server.share import constants_of_share, surroundings
+from siafu.server.worker import GraphWorker
+
+Bounds = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a graph server has, in numbers.
+
+    bounds:           its intervals, as ranges of its vertices
+    ghosts:           remote vertices whose rows it reads, forward and backward
+    share_bytes:      its part of the graph: edges, features or what they were made to, as they lie in memory
+    activation_bytes: rows and gradients besides
+    program_bytes:    what the process took before it opened the graph: Python, PyTorch, Ray, kernels
+    threads:          that run its tasks
+    """
+
+    bounds: Bounds
+    vertices: int
+    edges: int
+    ghosts: int
+    share_bytes: int
+    activation_bytes: int
+    program_bytes: int
+    threads: int = 1
+
+    def __str__(self) -> str:
+        return (
+            f"{self.vertices:,} vertices, {self.edges:,} edges, {self.ghosts:,} ghosts; "
+            f"{self.share_bytes / 1e6:,.1f} MB of graph, {self.activation_bytes / 1e6:,.1f} MB of rows, "
+            f"{self.program_bytes / 1e6:,.0f} MB of program"
+        )
+
+
+class GraphStation(Station):
+    """A graph server."""
+
+    host_kind = GraphHost
+    executor_kind = ThreadExecutor
+
+    def __init__(
+        self,
+        address: Address,
+        life: int,
+        machine: str,
+        plan: Plan,
+        threads: int,
+        lambdas: Lambdas | None = None,
+        **options: float,
+    ) -> None:
+        super().__init__(address, life, machine, **options)
+        self._plan, self._threads = plan, threads
+        use_one_thread()
+        _load_compiler()
+        self._program_bytes = own_bytes()
+        blueprint = plan.blueprint()
+        self._edges: ServerEdges = blueprint.edges(address.index)
+        self._bounds = blueprint.bounds(self._edges)
+        vertices = self._edges.local.vertices
+        constants = constants_of_share(plan.graph, vertices, plan.rows, plan.weights)
+        self._worker: GraphWorker = blueprint.worker(self._edges, self._bounds, constants)
+        self._lambdas: LambdaTasks | None = None
+        if lambdas is not None:
+            own = lambdas.share(address.index, plan.partition.parts, machine, threads)
+            self._lambdas = LambdaTasks(own, len(self._bounds), plan.dtype, self._soon, self.fail)
+        self._pool = Pool(threads, self.fail, None if self._lambdas is None else self._lambdas.watch_queue)
+        self._aside: deque[tuple[Address, Letter]] | None = None
+        self._turn = threading.Lock()
+
+    def share(self) -> Share:
+        """What it has, in numbers."""
+        local = self._edges.local
+        tables = [local.forward] if local.backward is local.forward else [local.forward, local.backward]
+        return Share(
+            self._bounds,
+            len(local.vertices),
+            len(local.forward.edges.indices),
+            sum(len(table.ghosts) for table in tables),
+            self._edges.held_bytes + self._worker.constant_bytes,
+            self._worker.activation_bytes,
+            self._program_bytes,
+            self._threads,
+        )
+
+    def reads(self, bounds: Sequence[Bounds]) -> Reads:
+        """Whose rows its intervals read.
+
+        bounds: the intervals of all graph servers
+        """
+        partition = self._plan.partition
+        vertices = [partition.vertices_of(server) for server in range(partition.parts)]
+        return server_reads(self._edges.local, bounds, intervals_of_vertices(vertices, bounds))
+
+    def join(self, setup: Setup, members: list[Member]) -> None:
+        machine = GraphServer(setup, self.address.index)
+        executor = self.executor_kind(setup, self.address.index, self._worker, self._pool, self._lambdas)
+        doings = ServerDoings(self._pool.activity, self._lambdas)
+        self._pool.start()
+        if self._lambdas is not None:
+            self._lambdas.start()
+        self.start(self.host_kind(machine, self.post, executor, doings, self._lambdas), members)
+
+    def close(self) -> None:
+        self._pool.close()
+        if self._lambdas is not None:
+            self._lambdas.stop()
+        super().close()
+
+    def _soon(self, kind: str, job: Job, about: About) -> None:
+        self._pool.add(SOON, kind, job, about, self.address)
+
+    def _pass_on(self, sender: Address, letter: Letter) -> None:
+        # A beginning waits for the tasks that run, however long they take. The post must not: who does not answer is
+        # taken for dead. So a thread of its own begins, and what comes meanwhile waits its turn.
+        with self._turn:
+            if self._aside is not None:
+                self._aside.append((sender, letter))
+                return
+            if isinstance(letter.event, Begin):
+                self._aside = deque([(sender, letter)])
+                threading.Thread(target=self._hear_aside, name="siafu-begin", daemon=True).start()
+                return
+        super()._pass_on(sender, letter)
+
+    def _hear_aside(self) -> None:
+        try:
+            while True:
+                with self._turn:
+                    if not self._aside:
+                        self._aside = None
+                        return
+                    sender, letter = self._aside.popleft()
+                super()._pass_on(sender, letter)
+        except BaseException as error:  # handed to who waits for the run
+            self.fail(error)
+
+
+def _load_compiler() -> None:
+    """Run a kernel on next to nothing: what comes into memory with the first one is of the program, not of the graph."""
+    one = Graph(np.array([0, 1], np.int64), np.zeros(1, np.int32))
+    surroundings(one, np.zeros(1, np.int64), 1)
+
+
+def own_bytes() -> int:
+    """Memory of this process that it shares with no other; 0 where the system does not tell."""
+    try:
+        _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")

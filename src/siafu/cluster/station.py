@@ -1,0 +1,134 @@
+"""Station: one server of a cluster as a process of its own: its post, its host, and its end."""
+
+import logging
+import queue
+from collections.abc import Callable, Iterable
+
+from siafu.base.errors import BadInput
+from siafu.cluster.member import Member
+from siafu.cluster.post import WirePost
+from siafu.cluster.requests import Alive, Failed, Leaving, LogLine, Replaced, Unreachable
+from siafu.cluster.spot import SpotNotice, SpotWatch
+from siafu.pipeline.events import Begin, Event
+from siafu.pipeline.ids import RUN, Address, Incarnation
+from siafu.pipeline.setup import Setup
+from siafu.pipeline.weight_server import WeightServer
+from siafu.runtime.host import Host
+from siafu.runtime.letter import Letter
+from siafu.runtime.weight_host import WeightHost
+from siafu.weights.store import WeightStore
+
+DRIVER_SILENT_SECONDS = 60.0
+"""A server that hears nothing of the driver for so long ends: nobody waits for it."""
+
+
+class Station:
+    """A server that lives until it is told to stop, fails, or is left alone by the driver.
+
+    alone_after: seconds without a word from the driver until it ends
+    """
+
+    def __init__(
+        self, address: Address, life: int, machine: str, *, alone_after: float = DRIVER_SILENT_SECONDS
+    ) -> None:
+        self.address, self._alone_after = address, alone_after
+        self.post = WirePost(address, life, machine, self._hear, self.fail, self._stuck)
+        self._host: Host | None = None
+        self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._spot = SpotWatch(self._leave)
+        self._log = logging.getLogger(f"siafu.{address.role}-{address.index}")
+
+    @property
+    def _incarnation(self) -> Incarnation:
+        return Incarnation(-1) if self._host is None else self._host.incarnation
+
+    def start(self, host: Host, members: Iterable[Member]) -> None:
+        """Be a server: from now on letters are heard."""
+        self._host = host
+        self.post.meet(members)
+        self.post.start()
+        self._spot.start()
+        self.say(f"started, life {self.post.member.life}, {self.post.member.far}")
+
+    def wait(self) -> None:
+        """Until it is over: told to stop, or failed, or alone."""
+        while True:
+            try:
+                ended = self._ended.get(timeout=1.0)
+            except queue.Empty:
+                if self.post.silence(RUN) < self._alone_after:
+                    continue
+                ended = None
+            self.close()
+            if ended is not None:
+                raise ended
+            return
+
+    def stop(self) -> None:
+        """End, once what was said is heard."""
+        self._ended.put(None)
+
+    def close(self) -> None:
+        self._spot.stop()
+        self.post.stop(1.0)
+
+    def fail(self, error: BaseException) -> None:
+        """It cannot go on: tell the driver."""
+        given = isinstance(error, BadInput)
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:2000]
+        self._tell(Failed(self._incarnation, self.address, str(error) if given else why, given))
+        self._ended.put(error)
+
+    def say(self, text: str) -> None:
+        """A line for the run's directory."""
+        self._tell(LogLine(self._incarnation, self.address, text))
+
+    def _tell(self, event: Event) -> None:
+        self.post.send(RUN, Letter(event))
+
+    def _hear(self, sender: Address, letter: Letter) -> None:
+        match letter.event:
+            case Alive():
+                pass
+            case Replaced() as replaced:
+                self.post.meet([replaced.member])
+            case event:
+                if isinstance(event, Begin):
+                    self.say(f"incarnation {event.incarnation} begins after epoch {event.start.epoch}")
+                self._pass_on(sender, letter)
+
+    def _pass_on(self, sender: Address, letter: Letter) -> None:
+        assert self._host is not None
+        self._host.hear(sender, letter)
+
+    def _leave(self, notice: SpotNotice) -> None:
+        why = f"AWS will {notice.action} its machine at {notice.time}"
+        self._tell(Leaving(self._incarnation, self.address, why))
+
+    def _stuck(self, member: Member, seconds: float) -> None:
+        if member.address != RUN:
+            self._tell(Unreachable(self._incarnation, self.address, member.address, member.life, seconds))
+
+
+class WeightStation(Station):
+    """A weight server.
+
+    make_store: for a setup and a server's number
+    """
+
+    host_kind = WeightHost
+
+    def __init__(
+        self,
+        address: Address,
+        life: int,
+        machine: str,
+        make_store: Callable[[Setup, int], WeightStore],
+        **options: float,
+    ) -> None:
+        super().__init__(address, life, machine, **options)
+        self._make_store = make_store
+
+    def join(self, setup: Setup, members: list[Member]) -> None:
+        store = self._make_store(setup, self.address.index)
+        self.start(self.host_kind(WeightServer(setup, self.address.index), self.post, store), members)

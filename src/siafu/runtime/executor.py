@@ -1,0 +1,152 @@
+"""Executor: what runs a graph server's tasks and moves its rows. Here, on threads, and on Lambdas where there are any."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from siafu.base.activity import About
+from siafu.pipeline.events import RowsArrived, WeightsAsked
+from siafu.pipeline.ids import Address, Epoch, IntervalId, Lane, ServerId
+from siafu.pipeline.instructions import KeepRows, RunTask
+from siafu.pipeline.schedule import Schedule
+from siafu.pipeline.setup import Setup
+from siafu.pipeline.task import Priority, Task, entry_priority
+from siafu.runtime.lambda_tasks import LambdaTasks
+from siafu.runtime.letter import Letter
+from siafu.runtime.pool import After, Job, Pool
+from siafu.server.worker import GraphWorker, Piece, Result
+
+Weights = Mapping[str, Tensor]
+SOON = (-1,)
+"""The urgency of what others wait for and takes next to no time: before every task."""
+
+
+class Executor(Protocol):
+    """Runs tasks, most urgent first, and calls back from whatever thread they ran on."""
+
+    def run(
+        self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[Result], None]
+    ) -> None:
+        """Run a task: `began` when a gather begins to read, `done` with what it gives besides rows."""
+
+    def enter(self, asked: WeightsAsked, then: Callable[[], None]) -> None:
+        """Call `then` when it is the turn of an interval that enters an epoch."""
+
+    def pack_rows(self, to: Address, message: RowsArrived, then: Callable[[Letter, int], None]) -> None:
+        """Copy the rows that `message` names; `then` gets them in a letter, and how many bytes they are."""
+
+    def keep_result(self, task: Task) -> None:
+        """The result of this task, which just came, counts."""
+
+    def keep_rows(self, keep: KeepRows, came: Letter) -> None:
+        """Put rows that another server packed among the ghosts."""
+
+    def halt(self) -> None:
+        """Let no task begin, and return when none runs."""
+
+    def abandon(self) -> None:
+        """Forget the tasks that wait, and what they have left for each other: a new incarnation begins."""
+
+    def resume(self) -> None:
+        """Tasks may begin again."""
+
+
+class ThreadExecutor:
+    """One graph server's tasks on the threads of a pool, which other servers of the process may share.
+
+    lambdas: where its tensor tasks run; None: on threads, as its gathers do
+    fresh:   asynchronous epochs: tasks go in the order of the stages
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        server: ServerId,
+        worker: GraphWorker,
+        pool: Pool,
+        lambdas: LambdaTasks | None = None,
+    ) -> None:
+        self._address = Address("graph", server)
+        self._name = str(self._address)
+        self._worker, self._pool, self._lambdas = worker, pool, lambdas
+        self._stages: dict[Lane, Schedule] = {"train": setup.training, "evaluate": setup.evaluation}
+        self._owner = setup.layout.owner
+        self._fresh = setup.mode == "async"
+        self._kinds = {
+            (lane, stage.id): f"{lane} {stage}"
+            for lane, schedule in self._stages.items()
+            for stage in schedule.stages
+        }
+
+    def run(
+        self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[Result], None]
+    ) -> None:
+        task = what.task
+        priority = task.fresh_priority if self._fresh else task.priority
+        kind = self._kinds[task.lane, task.stage.id]
+        if self._lambdas is not None and task.stage.kind == "tensor":
+            # Handed over before cores gather on: Lambdas work while cores do.
+            self._add((-1, *priority), kind, lambda: self._hand_over(what, weights, priority, done), task)
+        else:
+            self._add((0, *priority), kind, lambda: self._run(task, weights, began, done), task)
+
+    def _run(
+        self, task: Task, weights: Weights, began: Callable[[], None], done: Callable[[Result], None]
+    ) -> After:
+        if task.stage.reads:
+            began()
+        result = self._worker.run(task, weights)
+        return After(lambda: done(result))
+
+    def _hand_over(
+        self, what: RunTask, weights: Weights, priority: Priority, done: Callable[[Result], None]
+    ) -> None:
+        assert self._lambdas is not None
+        self._lambdas.hand_over(self._worker, what, weights, priority, done)
+
+    def enter(self, asked: WeightsAsked, then: Callable[[], None]) -> None:
+        assert asked.interval is not None
+        turn = (0, *entry_priority(asked.epoch, asked.interval))
+        self._pool.add(
+            turn, "enter", lambda: After(then), self._about(asked.epoch, asked.interval), self._address
+        )
+
+    def pack_rows(self, to: Address, message: RowsArrived, then: Callable[[Letter, int], None]) -> None:
+        about = self._about(message.epoch, message.interval)
+        self._pool.add(SOON, "scatter", lambda: self._pack(to.index, message, then), about, self._address)
+
+    def _pack(self, to: ServerId, message: RowsArrived, then: Callable[[Letter, int], None]) -> After:
+        stage = self._stages[message.lane][message.stage]
+        pieces = self._worker.pack_rows(to, message.lane, stage, message.interval)
+        tensors = {str(place): piece.rows for place, piece in enumerate(pieces)}
+        letter = Letter(message, tensors, tuple(piece.first for piece in pieces))
+        size = sum(piece.rows.nbytes for piece in pieces)
+        return After(lambda: then(letter, size), size)
+
+    def keep_result(self, task: Task) -> None:
+        """Nothing is left to do: tasks write where their rows belong, and none is run twice."""
+
+    def keep_rows(self, keep: KeepRows, came: Letter) -> None:
+        stage = self._stages[keep.lane][keep.stage]
+        rows = [came.tensors[str(place)] for place in range(len(came.tensors))]
+        pieces = [Piece(first, each) for first, each in zip(came.places, rows, strict=True)]
+        self._worker.keep_rows(ServerId(self._owner[keep.interval]), keep.lane, stage, pieces)
+
+    def halt(self) -> None:
+        self._pool.halt(self._address)
+        if self._lambdas is not None:
+            self._lambdas.abandon()  # what came back until then waits, and is forgotten
+
+    def abandon(self) -> None:
+        self._pool.forget(self._address)
+        self._worker.begin_anew()
+
+    def resume(self) -> None:
+        self._pool.resume(self._address)
+
+    def _add(self, urgency: Any, kind: str, job: Job, task: Task) -> None:
+        self._pool.add(urgency, kind, job, self._about(task.epoch, task.interval), self._address)
+
+    def _about(self, epoch: Epoch, interval: IntervalId) -> About:
+        return About(self._name, epoch, interval)

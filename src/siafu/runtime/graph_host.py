@@ -1,0 +1,205 @@
+"""GraphHost: drives a graph server's machine. It holds the weights that tasks use and the gradients they made."""
+
+import threading
+from collections import Counter, defaultdict
+from typing import Any
+
+from torch import Tensor
+
+from siafu.pipeline.events import (
+    Begin,
+    EpochFinished,
+    GradientArrived,
+    RowsArrived,
+    TaskDone,
+    TaskStarted,
+    WeightsAsked,
+    WeightsGranted,
+)
+from siafu.pipeline.graph_server import Counts, GraphServer
+from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, IntervalId, PhaseId, Version
+from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, RunTask, Send
+from siafu.runtime.doings import ServerDoings
+from siafu.runtime.executor import Executor
+from siafu.runtime.host import Host, Watch, unwatched
+from siafu.runtime.lambda_tasks import LambdaTasks
+from siafu.runtime.letter import Letter
+from siafu.runtime.post import Post
+from siafu.runtime.requests import Did, ReportWanted, TraceWanted, WeightsSent, WeightsWanted
+from siafu.server.worker import Result
+
+
+class GraphHost(Host):
+    """One graph server.
+
+    doings:  what it tells the run at the end of an epoch
+    lambdas: those that are its own, to be tuned and billed; None: it has none, or shares another server's
+    """
+
+    def __init__(
+        self,
+        machine: GraphServer,
+        post: Post,
+        executor: Executor,
+        doings: ServerDoings,
+        lambdas: LambdaTasks | None = None,
+        watch: Watch = unwatched,
+    ) -> None:
+        super().__init__(machine.address, machine, post, watch)
+        self._server, self._executor, self._doings, self._lambdas = machine, executor, doings, lambdas
+        self._bytes_scattered = 0
+        self._weights: dict[Version, dict[str, Tensor]] = {}
+        self._users: Counter[Version] = Counter()
+        self._held_up: defaultdict[Version, list[RunTask]] = defaultdict(list)
+        self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
+
+    def hear(self, sender: Address, letter: Letter) -> None:
+        match letter.event:
+            case ReportWanted() as wanted:
+                self._answer(wanted)
+            case TraceWanted():
+                self._doings.keep_spans()
+            case Begin() as begin:
+                self._begin(begin, letter)
+            case WeightsSent() as sent:
+                self._take_weights(sent, sent.version, letter)
+            case WeightsGranted() as granted:
+                self._take_weights(granted, granted.version, letter)
+                self.deliver(granted, letter)
+            case event:
+                self.deliver(event, letter)
+
+    def _begin(self, begin: Begin, letter: Letter) -> None:
+        """Nothing may be written to the tables on behalf of an earlier incarnation once this one has begun."""
+        if begin.incarnation > self.incarnation:
+            self._executor.halt()
+            self._server.counts = Counts()
+        self.deliver(begin, letter)
+        self._executor.resume()
+
+    def _take_weights(self, event: WeightsSent | WeightsGranted, version: Version, letter: Letter) -> None:
+        if not letter.tensors:
+            return
+        with self.lock:
+            if event.incarnation != self.incarnation:
+                return
+            for old in [each for each in self._weights if each < version - 1 and not self._users[each]]:
+                del self._weights[old]
+            self._weights[version] = letter.owned()
+            for what in self._held_up.pop(version, []):
+                self._run(what)
+
+    # What the machine says
+
+    def _obey(self, what: Instruction, came: Letter) -> None:
+        match what:
+            case Send():
+                self._send(what)
+            case RunTask():
+                self._schedule(what)
+            case KeepResult():
+                self._executor.keep_result(what.task)
+            case KeepRows():
+                self._executor.keep_rows(what, came)
+            case Abandon():
+                self._abandon()
+            case _:
+                raise NotImplementedError(f"a graph server cannot {what}")
+
+    def _abandon(self) -> None:
+        self._executor.abandon()
+        self._bytes_scattered = 0
+        self._gradients.clear()
+        self._weights.clear()
+        self._users.clear()
+        self._held_up.clear()
+        self._doings.forget()
+
+    def _send(self, send: Send) -> None:
+        to, message = send.to, send.message
+        match message:
+            case RowsArrived():
+                self._executor.pack_rows(to, message, lambda letter, size: self._send_rows(to, letter, size))
+            case GradientArrived():
+                gradients = self._gradients.pop((message.epoch, message.phase, message.interval))
+                self.send(to, message, gradients)
+            case WeightsAsked() if message.interval is not None and message.version is None:
+                self._executor.enter(message, lambda: self._send_now(to, message))
+            case EpochFinished():
+                if self._lambdas is not None and message.lane == "train":
+                    self._lambdas.end_epoch()
+                told, tensors = self._doings.told(
+                    message.epoch, self._server.counts.staleness, self._bytes_scattered
+                )
+                self.send(RUN, Did(self.incarnation, self.address, told), tensors)
+                self.send(to, message)
+            case _:
+                self.send(to, message)
+
+    def _send_now(self, to: Address, message: WeightsAsked) -> None:
+        self.send(to, message)
+        self.post.flush()
+
+    def _send_rows(self, to: Address, letter: Letter, size: int) -> None:
+        with self.lock:
+            self._bytes_scattered += size
+        self.post.send(to, letter)
+        self.post.flush()
+
+    def _schedule(self, what: RunTask) -> None:
+        """Run a task as soon as its weights are here."""
+        self._users[what.version] += 1
+        if what.version in self._weights:
+            self._run(what)
+            return
+        if what.version not in self._held_up:
+            wanted = WeightsWanted(self.incarnation, self.address, what.version)
+            self.send(Address("weight", what.weights), wanted)
+        self._held_up[what.version].append(what)
+
+    def _run(self, what: RunTask) -> None:
+        incarnation = self.incarnation
+        self._executor.run(
+            what,
+            self._weights[what.version],
+            lambda: self.deliver(TaskStarted(incarnation, what.task)),
+            lambda done: self._done(incarnation, what, done),
+        )
+
+    def _done(self, incarnation: Incarnation, what: RunTask, done: Result) -> None:
+        task = what.task
+        with self.lock:
+            if incarnation == self.incarnation:
+                self._users[what.version] -= 1
+                if not self._users[what.version]:
+                    del self._users[what.version]
+                for phase, gradients in done.gradients.items():
+                    self._gradients[task.epoch, phase, task.interval] = gradients
+        self.deliver(TaskDone(incarnation, task, done.measures))
+
+    # What the run asks
+
+    def _answer(self, wanted: ReportWanted) -> None:
+        if self._lambdas is None or not wanted.last:
+            self.answer(wanted)
+            return
+        # Their receipts are waited for in a thread of its own, and the post goes on.
+        threading.Thread(target=self._answer_last, args=(wanted,), name="siafu-last", daemon=True).start()
+
+    def _answer_last(self, wanted: ReportWanted) -> None:
+        assert self._lambdas is not None
+        try:
+            self._lambdas.send_home()
+            self.answer(wanted)
+        except BaseException as error:  # handed to who waits for the run
+            self._lambdas.failed(error)
+
+    def _report(self, wanted: ReportWanted) -> tuple[dict[str, Any], dict[str, Any]]:
+        counts = self._server.counts
+        return {
+            "max_staleness_seen": max(counts.staleness, default=0),
+            "staleness_histogram": {str(lead): count for lead, count in sorted(counts.staleness.items())},
+            "row_age_histogram": {str(age): count for age, count in sorted(counts.row_ages.items())},
+            "bytes_scattered": self._bytes_scattered,
+            **({} if self._lambdas is None else {"lambda": self._lambdas.usage()}),
+        }, {}

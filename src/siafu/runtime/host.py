@@ -1,0 +1,102 @@
+"""Host: drives one machine of the pipeline: it hears letters, gives the machine its events, and does what it says."""
+
+import json
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from siafu.pipeline.events import Event
+from siafu.pipeline.ids import RUN, Address, Incarnation
+from siafu.pipeline.instructions import Instruction
+from siafu.runtime.letter import Letter
+from siafu.runtime.post import Post
+from siafu.runtime.requests import Report, ReportWanted
+
+_NOTHING = Letter(Event(Incarnation(-1)))
+
+
+Watch = Callable[[Address, Event | Instruction], None]
+
+
+def unwatched(address: Address, what: Event | Instruction) -> None:
+    """Nobody looks on."""
+
+
+class Machine(Protocol):
+    """One of the pipeline's: events in, instructions out."""
+
+    incarnation: Incarnation
+
+    def handle(self, event: Event) -> list[Instruction]: ...
+
+
+class Host(ABC):
+    """The only one who obeys its machine. Any thread may call; the machine is used by one at a time.
+
+    lock:   held while the machine is used and its instructions are done
+    events: how many the machine has handled
+    watch:  is told of every event and every instruction, before it is handled or done
+    """
+
+    def __init__(self, address: Address, machine: Machine, post: Post, watch: Watch = unwatched) -> None:
+        self.address, self.post, self._watch = address, post, watch
+        self.lock = threading.RLock()
+        self._machine = machine
+        self._waiting: deque[tuple[Event, Letter]] = deque()
+        self._working = False
+        self.events = 0
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return self._machine.incarnation
+
+    @abstractmethod
+    def hear(self, sender: Address, letter: Letter) -> None:
+        """Take a letter."""
+
+    def send(
+        self,
+        to: Address,
+        event: Event,
+        tensors: dict[str, Any] | None = None,
+        places: tuple[int, ...] = (),
+    ) -> None:
+        """Hand a letter to the post."""
+        self.post.send(to, Letter(event, tensors or {}, places))
+
+    def deliver(self, event: Event, letter: Letter = _NOTHING) -> None:
+        """Give an event to the machine, and do what it says; what follows from that comes after it."""
+        with self.lock:
+            self._waiting.append((event, letter))
+            if self._working:
+                return
+            self._working = True
+            try:
+                while self._waiting:
+                    first, came = self._waiting.popleft()
+                    self.events += 1
+                    self._watch(self.address, first)
+                    for instruction in self._machine.handle(first):
+                        self._watch(self.address, instruction)
+                        self._obey(instruction, came)
+            finally:
+                self._working = False
+        self.post.flush()
+
+    def answer(self, wanted: ReportWanted) -> None:
+        """Tell the run what was counted."""
+        with self.lock:
+            counters, tensors = self._report(wanted)
+        said = Report(self.incarnation, wanted.number, self.address, json.dumps(counters))
+        self.send(RUN, said, tensors)
+        self.post.flush()
+
+    @abstractmethod
+    def _obey(self, what: Instruction, came: Letter) -> None:
+        """Do what the machine says of a letter that came. The lock is held."""
+
+    def _report(self, wanted: ReportWanted) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Counters of this incarnation, and tensors."""
+        raise NotImplementedError(f"{self.address} has nothing to report")

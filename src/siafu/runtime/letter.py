@@ -1,0 +1,42 @@
+"""Letter: an event on its way from one machine to another, with the tensors that go beside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from siafu.pipeline.events import Event
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Letter:
+    """An event, and what it is about.
+
+    tensors:  PyTorch's, or NumPy's as they came over a wire
+    places:   numbers that say where the tensors belong, as sender and receiver agree
+    borrowed: the tensors' memory is the post's: who keeps them copies them
+    """
+
+    event: Event
+    tensors: Mapping[str, Any] = field(default_factory=dict)
+    places: tuple[int, ...] = ()
+    borrowed: bool = False
+
+    def owned(self, prefix: str = "") -> dict[str, Any]:
+        """The tensors whose names begin with `prefix`, to be kept for as long as one likes, but not to be changed."""
+        named = {name: each for name, each in self.tensors.items() if name.startswith(prefix)}
+        if self.borrowed:
+            named = {name: _copied(each) for name, each in named.items()}
+        return {name.removeprefix(prefix): each for name, each in named.items()}
+
+
+def _copied(tensor: Any) -> Tensor:
+    return torch.from_numpy(np.array(tensor))
+
+
+def named(prefix: str, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """`tensors` with their names as `Letter.owned` finds them again."""
+    return {prefix + name: each for name, each in tensors.items()}

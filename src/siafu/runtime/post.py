@@ -1,0 +1,77 @@
+"""Post: what carries letters between hosts. Here, by reference, between those of one process."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from siafu.pipeline.ids import Address
+from siafu.runtime.letter import Letter
+
+Hear = Callable[[Address, Letter], None]
+"""Takes a letter: its sender, and the letter."""
+
+
+class Post(Protocol):
+    """One host's way to the others. Any thread may call. Letters from one host to another come in order, each once."""
+
+    def send(self, to: Address, letter: Letter) -> None:
+        """Bring a letter. It may wait until `flush` is called."""
+
+    def flush(self) -> None:
+        """What was sent is on its way. The caller holds no host's lock."""
+
+
+class LocalPost:
+    """The post of one process: letters are handed over as they are, by one thread at a time.
+
+    Whoever has sent something carries all that waits, unless another thread is at it, which will then carry it.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: dict[Address, Hear] = {}
+        self._waiting: deque[tuple[Address, Address, Letter]] = deque()
+        self._carrying = threading.Lock()
+        self._closed = False
+
+    def of(self, address: Address) -> "_Counter":
+        """The post as the host at `address` uses it."""
+        return _Counter(self, address)
+
+    def meet(self, address: Address, hear: Hear) -> None:
+        """Letters to `address` are heard by `hear`."""
+        self._hosts[address] = hear
+
+    def close(self) -> None:
+        """Carry nothing more."""
+        self._closed = True
+
+    def put(self, sender: Address, to: Address, letter: Letter) -> None:
+        self._waiting.append((sender, to, letter))
+
+    def carry(self) -> None:
+        # Once more after each turn: another thread may have put something down when this one had just looked.
+        while self._waiting and self._carrying.acquire(blocking=False):
+            try:
+                while self._waiting and not self._closed:
+                    sender, to, letter = self._waiting.popleft()
+                    self._hosts[to](sender, letter)
+            finally:
+                self._carrying.release()
+            if self._closed:
+                return
+
+
+class _Counter:
+    """Where one host hands its letters in."""
+
+    __slots__ = ("_me", "_post")
+
+    def __init__(self, post: LocalPost, me: Address) -> None:
+        self._post, self._me = post, me
+
+    def send(self, to: Address, letter: Letter) -> None:
+        self._post.put(self._me, to, letter)
+
+    def flush(self) -> None:
+        self._post.carry()

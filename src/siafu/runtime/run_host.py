@@ -1,0 +1,283 @@
+"""RunHost: drives the run's machine: it records epochs, collects checkpoints, and says how the run ended."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from siafu.base.activity import SPANS_KEPT, Activity, add_seconds
+from siafu.pipeline.events import (
+    Begin,
+    BestKept,
+    CheckpointAsked,
+    CheckpointSaved,
+    Proceed,
+    StopAsked,
+)
+from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, Version
+from siafu.pipeline.instructions import (
+    Instruction,
+    RecordEpoch,
+    Replace,
+    Rewind,
+    SaveCheckpoint,
+    Send,
+    Stop,
+)
+from siafu.pipeline.run import RunMachine
+from siafu.runtime.bills import Bills
+from siafu.runtime.collection import Collection
+from siafu.runtime.counting import added
+from siafu.runtime.doings import DoingsOfAll
+from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
+from siafu.runtime.host import Host, Watch, unwatched
+from siafu.runtime.letter import Letter, named
+from siafu.runtime.post import Post
+from siafu.runtime.requests import Did, Report, ReportWanted, TraceWanted
+from siafu.runtime.weight_host import STATE, WEIGHT
+
+
+class Guard(Protocol):
+    """Who sees to it that servers are there, where they can be lost."""
+
+    @property
+    def loss_counters(self) -> dict[str, Any]:
+        """What the summary says of losses."""
+
+    def replace(self, server: Address) -> None:
+        """Start another in its place."""
+
+    def rewound(self, recorded: Epoch, epochs: Epoch) -> None:
+        """The run goes back to `epochs`."""
+
+    def proceeding(self) -> None:
+        """All servers go on."""
+
+    def recorded(self) -> None:
+        """An epoch has ended."""
+
+    def saved(self) -> None:
+        """There is a checkpoint."""
+
+    def life(self, server: Address) -> int:
+        """Which of those that were at this address is there now."""
+
+
+class SafeHands:
+    """The guard where no server can be lost: all live in this process."""
+
+    loss_counters: dict[str, Any] = {}  # noqa: RUF012 (there are none)
+
+    def replace(self, server: Address) -> None:
+        raise AssertionError(f"{server} cannot be lost")
+
+    def rewound(self, recorded: Epoch, epochs: Epoch) -> None: ...
+    def proceeding(self) -> None: ...
+    def recorded(self) -> None: ...
+    def saved(self) -> None: ...
+    def life(self, server: Address) -> int:
+        return 1
+
+
+class RunHost(Host):
+    """The run's own host: it has no rows.
+
+    over:     it has ended
+    recorded: epochs that are
+    servers:  the addresses of all others
+    start:    the weights and the optimizer's state to start from
+    happened: hears of every epoch, every checkpoint, and last the outcome
+    threads:  of all graph servers together
+    activity: of threads that all servers share; None: each tells of its own
+    traced:   whether records tell of every task of the graph servers
+    guard:    who replaces servers that are lost
+    checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
+    """
+
+    def __init__(
+        self,
+        machine: RunMachine,
+        post: Post,
+        servers: Iterable[Address],
+        start: Snapshot,
+        happened: Callable[[Happening], None],
+        *,
+        threads: int,
+        activity: Activity | None = None,
+        traced: bool = False,
+        guard: Guard | None = None,
+        checkpoint_due: Callable[[], bool] = lambda: False,
+        watch: Watch = unwatched,
+    ) -> None:
+        super().__init__(RUN, machine, post, watch)
+        self.over = False
+        self._run, self._servers, self._happened = machine, tuple(servers), happened
+        self._guard: Guard = guard or SafeHands()
+        self._checkpoint_due, self._threads, self._traced = checkpoint_due, threads, traced
+        self._saved, self._saved_counters = start, dict[str, Any]()
+        self._counters_at_begin: dict[str, Any] = {}
+        self._final_counters: dict[str, Any] = {}
+        self._best: dict[str, Tensor] | None = None
+        self._collection: Collection | None = None
+        self._numbers = 0
+        self._bills = Bills()
+        self._activity, self._doings = activity, DoingsOfAll(SPANS_KEPT if traced else 0, activity)
+        self._busy: dict[str, float] = {}
+        self.recorded = start.epochs
+        self._stop_wanted = False
+
+    def begin(self) -> None:
+        """Set the run going."""
+        self._marked = time.perf_counter()
+        with self.lock:
+            for instruction in self._run.begin():
+                self._watch(RUN, instruction)
+                self._obey(instruction, Letter(CheckpointAsked(Incarnation(-1))))
+        self.post.flush()
+
+    def counters(self) -> dict[str, Any]:
+        """What was counted in this session, as of the last checkpoint or the end."""
+        return self._final_counters or self._saved_counters
+
+    def stop_at_epoch(self) -> None:
+        """End at an epoch's end, after a checkpoint. May be called from a signal's handler."""
+        self._stop_wanted = True
+
+    def stop_if_wanted(self) -> None:
+        """As `stop_at_epoch` said; where an epoch that ended since has not seen to it."""
+        if self._stop_wanted:
+            self._stop_wanted = False
+            self.deliver(StopAsked(self.incarnation))
+
+    def forget_reports(self) -> None:
+        """A server is lost: what is being collected is void."""
+        with self.lock:
+            self._collection = None
+
+    def hear(self, sender: Address, letter: Letter) -> None:
+        match letter.event:
+            case Report() as report:
+                self._take_report(report, letter)
+            case Did() as did:
+                with self.lock:
+                    if did.incarnation == self.incarnation:
+                        self._doings.hear(did.sender, did.told, letter.tensors)
+            case BestKept() as kept:
+                with self.lock:
+                    if kept.incarnation == self.incarnation:
+                        self._best = letter.owned()
+                    self.deliver(kept)
+            case event:
+                self.deliver(event, letter)
+
+    # What the machine says
+
+    def _obey(self, what: Instruction, came: Letter) -> None:
+        if self.over:
+            return
+        match what:
+            case Send():
+                self._send(what)
+            case RecordEpoch():
+                self._record(what)
+            case SaveCheckpoint():
+                self._collect(what.version, lambda found: self._save(what.epochs, found), last=False)
+            case Rewind():
+                self._rewind(what.epochs)
+            case Replace():
+                self._guard.replace(what.server)
+            case Stop():
+                if what.version is None:
+                    self._finish(Outcome(what, None))
+                else:
+                    self._collect(what.version, lambda found: self._end(what, found), last=True)
+            case _:
+                raise NotImplementedError(f"the run cannot {what}")
+
+    def _send(self, send: Send) -> None:
+        to, message, beside = send.to, send.message, {}
+        if isinstance(message, Proceed):
+            self._guard.proceeding()
+        if isinstance(message, Begin) and to.role == "graph" and self._traced:
+            self.send(to, TraceWanted(Incarnation(-1)))
+        if isinstance(message, Begin) and to.role == "weight":
+            beside = named(WEIGHT, self._saved.weights) | named(STATE, self._saved.optimizer)
+        self.send(to, message, beside)
+
+    def _record(self, what: RecordEpoch) -> None:
+        now = time.perf_counter()
+        self.recorded = Epoch(what.epoch + 1)
+        self._guard.recorded()
+        doings = self._doings.take(what.epoch)
+        spent: dict[str, float] = {}
+        for taken in doings.threads:
+            add_seconds(spent, taken.busy_seconds)
+        add_seconds(self._busy, spent)
+        evaluating = sum(each for kind, each in spent.items() if kind.startswith("evaluate")) / self._threads
+        seconds = now - self._marked - evaluating
+        busy = dict(self._busy)
+        self._happened(
+            EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy, doings)
+        )
+        self._marked = now
+        if self._stop_wanted:
+            self.stop_if_wanted()
+        elif self._checkpoint_due():
+            self.deliver(CheckpointAsked(self.incarnation))
+
+    def _rewind(self, epochs: Epoch) -> None:
+        self._guard.rewound(self.recorded, epochs)
+        self._doings.forget()
+        self.recorded = epochs
+        self._counters_at_begin = dict(self._saved_counters)
+        self._best = None if self._saved.best is None else dict(self._saved.best)
+
+    def mark(self) -> None:
+        """The next epoch's time counts from now."""
+        self._marked = time.perf_counter()
+
+    # Checkpoints
+
+    def _collect(self, version: Version, then: Callable[[Collection], None], *, last: bool) -> None:
+        """Ask all servers what they counted, and weight servers for a version; `then` hears it all together."""
+        self._numbers += 1
+        self._collection = Collection(self._numbers, version, then)
+        wanted = ReportWanted(self.incarnation, self._numbers, version, last)
+        for address in self._servers:
+            self.send(address, wanted)
+
+    def _take_report(self, report: Report, letter: Letter) -> None:
+        with self.lock:
+            wanted = self._collection
+            if wanted is None or report.number != wanted.number or report.sender in wanted.answered:
+                return
+            counters = json.loads(report.counters)
+            if (usage := counters.pop("lambda", None)) is not None:
+                self._bills.note(report.sender, self._guard.life(report.sender), usage)
+            wanted.take(report.sender, counters, letter)
+            if wanted.answered == set(self._servers):
+                self._collection = None
+                wanted.then(wanted)
+
+    def _snapshot(self, epochs: Epoch, found: Collection) -> Snapshot:
+        counters = added(self._counters_at_begin, found.counters)
+        counters |= self._guard.loss_counters | self._bills.counters()
+        return Snapshot(epochs, found.version, found.weights, found.optimizer, counters, self._best)
+
+    def _save(self, epochs: Epoch, found: Collection) -> None:
+        self._saved = self._snapshot(epochs, found)
+        self._saved_counters = dict(self._saved.counters)
+        self._happened(self._saved)
+        self.deliver(CheckpointSaved(self.incarnation, epochs))
+        self._guard.saved()
+
+    def _end(self, stop: Stop, found: Collection) -> None:
+        last = self._snapshot(stop.epochs, found)
+        self._final_counters = dict(last.counters)
+        self._finish(Outcome(stop, last))
+
+    def _finish(self, outcome: Outcome) -> None:
+        self.over = True
+        self._happened(outcome)

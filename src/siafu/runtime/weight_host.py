@@ -1,0 +1,149 @@
+"""WeightHost: drives a weight server's machine. Weights come to it with `Begin`, gradients from graph servers."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from siafu.pipeline.events import (
+    Begin,
+    BestKept,
+    GradientArrived,
+    UpdateDone,
+    WeightsGranted,
+    WeightsMade,
+)
+from siafu.pipeline.ids import Address, Epoch, IntervalId, PhaseId, Version
+from siafu.pipeline.instructions import (
+    Accumulate,
+    FreeWeights,
+    Instruction,
+    KeepBest,
+    KeepWeights,
+    Restore,
+    Send,
+    Update,
+)
+from siafu.pipeline.weight_server import Counts, WeightServer
+from siafu.runtime.host import Host, Watch, unwatched
+from siafu.runtime.letter import Letter, named
+from siafu.runtime.post import Post
+from siafu.runtime.requests import ReportWanted, WeightsSent, WeightsWanted
+from siafu.weights.store import WeightStore
+
+WEIGHT, STATE = "weight/", "state/"
+
+
+class Updates(Protocol):
+    """When a version is made of the one before: at once, or on a thread."""
+
+    def __call__(self, version: Version, make: Callable[[], None], then: Callable[[], None]) -> None: ...
+
+
+def at_once(version: Version, make: Callable[[], None], then: Callable[[], None]) -> None:
+    """In the thread that asks."""
+    make()
+    then()
+
+
+class WeightHost(Host):
+    """One weight server.
+
+    updates: what makes new versions
+    """
+
+    def __init__(
+        self,
+        machine: WeightServer,
+        post: Post,
+        store: WeightStore,
+        updates: Updates = at_once,
+        watch: Watch = unwatched,
+    ) -> None:
+        super().__init__(machine.address, machine, post, watch)
+        self._server, self._store, self._updates = machine, store, updates
+        self._arrived: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
+        self._given: set[tuple[Address, Version]] = set()
+        self._best: dict[str, Tensor] = {}
+
+    def hear(self, sender: Address, letter: Letter) -> None:
+        match letter.event:
+            case ReportWanted() as wanted:
+                self.answer(wanted)
+            case WeightsWanted() as wanted:
+                self._give(wanted)
+            case GradientArrived() as gradient:
+                with self.lock:
+                    if gradient.incarnation == self.incarnation:
+                        key = gradient.epoch, gradient.phase, gradient.interval
+                        self._arrived[key] = letter.owned()
+                self.deliver(gradient, letter)
+            case event:
+                self.deliver(event, letter)
+
+    def _give(self, wanted: WeightsWanted) -> None:
+        with self.lock:
+            # One that comes late is answered already: its version may have been let go of since.
+            if wanted.incarnation != self.incarnation or wanted.version not in self._store.versions:
+                return
+            self._given.add((wanted.sender, wanted.version))
+            sent = WeightsSent(self.incarnation, wanted.version)
+            self.send(wanted.sender, sent, self._store.weights(wanted.version))
+        self.post.flush()
+
+    def _obey(self, what: Instruction, came: Letter) -> None:
+        match what:
+            case Send():
+                self.send(what.to, what.message, self._beside(what))
+            case Accumulate():
+                gradients = self._arrived.pop((what.epoch, what.phase, what.interval))
+                self._store.accumulate(what.version, gradients)
+            case Update():
+                self._update(what.version)
+            case KeepWeights():
+                self._store.keep(what.version, came.owned())
+            case FreeWeights():
+                self._store.free(what.version)
+                self._given = {each for each in self._given if each[1] != what.version}
+            case Restore():
+                self._restore(what.version, came)
+            case KeepBest():
+                self._best = self._store.weights(what.version)
+            case _:
+                raise NotImplementedError(f"a weight server cannot {what}")
+
+    def _update(self, version: Version) -> None:
+        done = UpdateDone(self.incarnation, version)
+        self._updates(version, lambda: self._store.update(version), lambda: self.deliver(done))
+
+    def _restore(self, version: Version, came: Letter) -> None:
+        assert isinstance(came.event, Begin)
+        self._server.counts = Counts()
+        self._arrived.clear()
+        self._given.clear()
+        self._store.gradients_applied = 0
+        self._store.restore(version, came.owned(WEIGHT), came.owned(STATE))
+
+    def _beside(self, send: Send) -> dict[str, Tensor]:
+        """The tensors that go with a message. A version goes to a graph server once."""
+        match send.message:
+            case WeightsMade() as made:
+                return self._store.part(made.version)
+            case WeightsGranted() as granted if send.to.role == "graph":
+                if (send.to, granted.version) in self._given:
+                    return {}
+                self._given.add((send.to, granted.version))
+                return self._store.weights(granted.version)
+            case BestKept():
+                return self._best
+        return {}
+
+    def _report(self, wanted: ReportWanted) -> tuple[dict[str, Any], dict[str, Any]]:
+        counters = {
+            "weight_versions_peak": self._server.counts.versions_peak,
+            "gradients_applied": self._store.gradients_applied,
+        }
+        if wanted.version not in self._store.versions:
+            return counters, {}
+        whole = named(WEIGHT, self._store.weights(wanted.version))
+        return counters, whole | named(STATE, self._store.state())

@@ -1,0 +1,150 @@
+"""VirtualPost: letters in virtual time: they take the network's latency, and what they carry takes bandwidth."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from siafu.pipeline.events import GradientArrived, RowsArrived, WeightsGranted, WeightsMade
+from siafu.pipeline.ids import Address
+from siafu.pipeline.setup import Setup
+from siafu.runtime.letter import Letter
+from siafu.virtual.agenda import Agenda
+from siafu.virtual.costs import Machine
+from siafu.virtual.resources import FIRST, Cores, Link
+from siafu.virtual.stage_costs import StageCost, StageCosts
+
+Hear = Callable[[Address, Address, Letter], None]
+"""Takes a letter: its sender, its receiver, and the letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The network interfaces of all servers, each way.
+
+    weight_adding: what a weight server adds gradients with, in turn
+    """
+
+    out: list[Link]
+    come_in: list[Link]
+    weight_out: list[Link]
+    weight_in: list[Link]
+    weight_adding: list[Link]
+
+    @classmethod
+    def of(cls, setup: Setup, costs: StageCosts, weight_machine: Machine) -> "Links":
+        """Fewer weight servers than there are stand for all: together they carry as much."""
+        rate, graph, weight = costs.machine.network_bytes_s, setup.layout.num_servers, setup.weight_servers
+        scale = costs.sample.weight_servers / weight
+        own, adding = weight_machine.network_bytes_s * scale, weight_machine.core.stream * scale
+        return cls(
+            [Link(rate) for _ in range(graph)],
+            [Link(rate) for _ in range(graph)],
+            [Link(own) for _ in range(weight)],
+            [Link(own) for _ in range(weight)],
+            [Link(adding) for _ in range(weight)],
+        )
+
+
+class VirtualPost:
+    """Carries letters between hosts in virtual time.
+
+    near:      weight servers and graph servers are one process, and nothing travels between them
+    lambdas:   weights go to Lambdas, not to graph servers
+    scattered: bytes of rows sent between graph servers; weights: of weights and gradients
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        setup: Setup,
+        costs: StageCosts,
+        links: Links,
+        hear: Hear,
+        cores: list[Cores],
+        *,
+        near: bool,
+        lambdas: bool,
+    ) -> None:
+        self.scattered = self.weights = 0.0
+        self._agenda, self._setup, self._costs, self._links, self._hear = agenda, setup, costs, links, hear
+        self._cores, self._near, self._lambdas = cores, near, lambdas
+
+    def of(self, address: Address) -> "_Counter":
+        """The post as the host at `address` uses it."""
+        return _Counter(self, address)
+
+    def send(self, sender: Address, to: Address, letter: Letter) -> None:
+        arrive = partial(self._hear, sender, to, letter)
+        match letter.event:
+            case RowsArrived() as rows:
+                self._send_rows(sender, to, self._costs.of(rows.lane, rows.stage), arrive)
+            case GradientArrived() as gradient:
+                self._send_gradient(sender, to, self._costs.gradient_bytes(gradient.phase), arrive)
+            case WeightsGranted() if to.role == "graph" and letter.tensors and not self._lambdas:
+                self._send_version(sender, to, arrive)
+            case WeightsMade():
+                self._share_weights(sender, to, arrive)
+            case _:
+                self._travel(arrive)
+
+    def _travel(self, arrive: Callable[[], None]) -> None:
+        self._agenda.after(0.0 if self._near else self._costs.machine.latency_s, arrive)
+
+    def _send_rows(
+        self, sender: Address, to: Address, cost: StageCost | None, arrive: Callable[[], None]
+    ) -> None:
+        if cost is None:
+            self._agenda.after(0.0, arrive)
+            return
+        now = self._agenda.now
+        self.scattered += cost.sent
+        gone = self._links.out[sender.index].carry(now, cost.sent)
+        came = self._links.come_in[to.index].carry(now, cost.sent)
+        place = partial(self._cores[to.index].add, FIRST, "ghosts", cost.packing, arrive)
+        self._agenda.after(max(gone, came) - now + self._costs.machine.latency_s, place)
+
+    def _send_gradient(self, sender: Address, to: Address, size: float, arrive: Callable[[], None]) -> None:
+        now = self._agenda.now
+        self.weights += size
+        added = self._links.weight_adding[to.index].carry(now, size)
+        if self._near:
+            self._agenda.after(added - now, arrive)
+            return
+        one = size / self._costs.sample.servers_each
+        gone = self._links.out[sender.index].carry(now, one)
+        came = self._links.weight_in[to.index].carry(now, size)
+        self._agenda.after(max(gone, came, added) - now + self._costs.machine.latency_s, arrive)
+
+    def _send_version(self, sender: Address, to: Address, arrive: Callable[[], None]) -> None:
+        if self._near:
+            self._travel(arrive)
+            return
+        now, size = self._agenda.now, self._costs.weight_bytes
+        each = self._costs.sample.servers_each
+        self.weights += size * each
+        gone = self._links.weight_out[sender.index].carry(now, size * each)
+        came = self._links.come_in[to.index].carry(now, size)
+        self._agenda.after(max(gone, came) - now + self._costs.machine.latency_s, arrive)
+
+    def _share_weights(self, sender: Address, to: Address, arrive: Callable[[], None]) -> None:
+        now = self._agenda.now
+        size = self._costs.weight_bytes / self._setup.weight_servers
+        gone = self._links.weight_out[sender.index].carry(now, size)
+        came = self._links.weight_in[to.index].carry(now, size)
+        self._agenda.after(
+            0.0 if self._near else max(gone, came) - now + self._costs.machine.latency_s, arrive
+        )
+
+
+class _Counter:
+    """Where one host hands its letters in."""
+
+    __slots__ = ("_me", "_post")
+
+    def __init__(self, post: VirtualPost, me: Address) -> None:
+        self._post, self._me = post, me
+
+    def send(self, to: Address, letter: Letter) -> None:
+        self._post.send(self._me, to, letter)
+
+    def flush(self) -> None: ...

@@ -1,0 +1,187 @@
+"""The ports of hosts in a checked run: an executor and a store that work on symbols, and a post that loses letters."""
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+from siafu.pipeline.events import Measures, RowsArrived, WeightsAsked
+from siafu.pipeline.graph_server import GraphServer
+from siafu.pipeline.ids import Address, ServerId, Version
+from siafu.pipeline.instructions import Accumulate, KeepRows, RunTask
+from siafu.pipeline.task import Task
+from siafu.pipeline.weight_server import WeightServer
+from siafu.runtime.executor import Weights
+from siafu.runtime.letter import Letter
+from siafu.server.worker import Result as Given
+from siafu.virtual.agenda import Agenda
+from tests.checker.checker import Checker
+from tests.checker.network import Network
+from tests.checker.scenario import Scenario
+from tests.checker.symbols import Gradient, Part, Result, Rows, RowsKey, Shelf, Tables
+from tests.checker.workers import Workers
+
+ROWS, GRADIENT, PART = "rows", "gradient", "part/"
+
+
+class LossyPost:
+    """One host's way into the network."""
+
+    def __init__(self, network: Network, me: Address) -> None:
+        self._network, self._me = network, me
+
+    def send(self, to: Address, letter: Letter) -> None:
+        self._network.send(self._me, to, letter)
+
+    def flush(self) -> None: ...
+
+
+class SymbolExecutor:
+    """A graph server's tasks on symbols. See `siafu.runtime.executor`.
+
+    dead: the server died: nobody hears of its tasks any more
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        agenda: Agenda,
+        source: random.Random,
+        machine: GraphServer,
+        checker: Checker,
+    ) -> None:
+        self._machine, self._checker, self._scenario = machine, checker, scenario
+        self._tables = Tables()
+        self.dead = False
+        self._done: dict[int, Callable[[Given], None]] = {}
+        self._just_came: Result | None = None
+        self._measured = {
+            "train": next(each.id for each in scenario.setup.training.stages if each.direction == "backward"),
+            "evaluate": scenario.setup.evaluation.stages[-1].id,
+        }
+        self.workers = Workers(
+            agenda,
+            scenario.durations,
+            scenario.faults,
+            source,
+            machine.address,
+            self._tables,
+            scenario.cores,
+            scenario.lambdas,
+            self._began,
+            self._finished,
+        )
+
+    def run(
+        self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[Given], None]
+    ) -> None:
+        self._done[id(what)] = done
+        self.workers.add(what)
+
+    def _began(self, incarnation: int, run: RunTask) -> list[RowsKey]:
+        self._checker.begins(incarnation, run)
+        return self._checker.reads(run.task)
+
+    def _finished(self, incarnation: Any, run: RunTask, result: Result) -> None:
+        if self.dead:
+            return
+        task, version = run.task, result.rows.version
+        gradients: dict[Any, Any] = {
+            phase: {GRADIENT: Gradient(incarnation, task.epoch, phase, task.interval, version)}
+            for phase in task.stage.gradients
+        }
+        self._just_came = result
+        self._done[id(run)](Given(gradients, self._measures(run)))
+        self._just_came = None
+
+    def _measures(self, run: RunTask) -> Measures:
+        if run.task.stage.id != self._measured[run.task.lane]:
+            return ()
+        if run.task.lane == "train" and run.task.epoch == self._scenario.diverges_in:
+            return (math.nan, 0.0)
+        return (1.0, float(run.version))
+
+    def enter(self, asked: WeightsAsked, then: Callable[[], None]) -> None:
+        then()
+
+    def pack_rows(self, to: Address, message: RowsArrived, then: Callable[[Letter, int], None]) -> None:
+        rows = self._tables.rows[message.lane, message.stage, message.interval]
+        then(Letter(message, {ROWS: rows}), 1)
+
+    def keep_result(self, task: Task) -> None:
+        came = self._just_came
+        result = came if came is not None and came.task == task else None
+        self._checker.kept(self._machine.incarnation, result)
+        if result is not None:
+            self._store((task.lane, task.stage.id, task.interval), result.rows)
+
+    def keep_rows(self, keep: KeepRows, came: Letter) -> None:
+        if ROWS in came.tensors:
+            self._store((keep.lane, keep.stage, keep.interval), came.tensors[ROWS])
+
+    def _store(self, key: RowsKey, rows: Rows) -> None:
+        self._checker.stored(key, rows, self._tables.rows.get(key))
+        self._tables.rows[key] = rows
+
+    def halt(self) -> None: ...
+
+    def abandon(self) -> None:
+        self.workers.begin(self._machine.incarnation)
+
+    def resume(self) -> None: ...
+
+
+class SymbolStore:
+    """A weight server's shelf as `siafu.weights.store` has it.
+
+    adding: what the machine last said of a gradient
+    """
+
+    gradients_applied = 0
+
+    def __init__(self, scenario: Scenario, machine: WeightServer, shelf: Shelf, checker: Checker) -> None:
+        self.adding: Accumulate | None = None
+        self._setup, self._machine, self._shelf, self._checker = scenario.setup, machine, shelf, checker
+
+    @property
+    def versions(self) -> dict[Version, dict[ServerId, Part]]:
+        return self._shelf.parts
+
+    def weights(self, version: Version) -> dict[str, Any]:
+        return {f"{PART}{home}": part for home, part in self._shelf.parts[version].items()}
+
+    def part(self, version: Version) -> dict[str, Any]:
+        home = self._machine.server
+        return {f"{PART}{home}": self._shelf.parts[version][home]}
+
+    def restore(self, version: Version, weights: Any, state: Any) -> None:
+        self._shelf.clear()
+        self._shelf.lost = False
+        incarnation = self._machine.incarnation
+        self._shelf.parts[version] = {
+            home: Part(incarnation, home, version, ()) for home in self._setup.parts
+        }
+
+    def accumulate(self, version: Version, gradients: Any) -> None:
+        assert self.adding is not None
+        gradient = gradients[GRADIENT]
+        self._checker.accumulated(self._machine.incarnation, self.adding, gradient)
+        self._shelf.sums.setdefault((self.adding.phase, version), []).append(gradient)
+
+    def update(self, version: Version) -> None:
+        home, shelf = self._machine.server, self._shelf
+        phases = [phase for phase, where in self._setup.homes.items() if where == home]
+        gradients = [each for phase in phases for each in shelf.sums.pop((phase, version), [])]
+        part = Part(self._machine.incarnation, home, version, tuple(gradients))
+        self._checker.made(self._machine.incarnation, part)
+        shelf.parts.setdefault(version, {})[home] = part
+
+    def keep(self, version: Version, part: Any) -> None:
+        for each in part.values():
+            self._shelf.parts.setdefault(version, {})[each.home] = each
+
+    def free(self, version: Version) -> None:
+        del self._shelf.parts[version]
+
+    def state(self) -> dict[str, Any]:
+        return {}
