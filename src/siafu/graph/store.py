@@ -7,6 +7,7 @@ A store is written under another name and renamed, so that it is whole or absent
 """
 
 import json
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,15 +21,27 @@ from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
 from siafu.errors import StoreError
-from siafu.files import NewDirectory, disk_errors
+from siafu.files import disk_errors
 from siafu.graph import check, content
 from siafu.graph.graph import Graph
+from siafu.new_directory import Kind, NewDirectory, recover
 from siafu.threads import run_all
 
 VERSION = 1
 MANIFEST = "graph.json"
 REQUIRED = ("indptr", "indices")
 OPTIONAL = ("edge_weight", "x", "y", "train", "val", "test", "ids")
+
+_FORMAT = "siafu graph"
+_PARTITION_FILE = re.compile(r"partitions/[^/]+/(partition\.json|owner\.npy)")
+
+
+def _owns(name: str) -> bool:
+    arrays = (f"{array}.npy" for array in (*REQUIRED, *OPTIONAL))
+    return name == MANIFEST or name in arrays or _PARTITION_FILE.fullmatch(name) is not None
+
+
+STORE = Kind("store", MANIFEST, _FORMAT, VERSION, _owns)
 
 _FIELDS: dict[str, Callable[[Any], bool]] = {
     "name": lambda value: isinstance(value, str),
@@ -117,7 +130,7 @@ class StoreWriter:
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self.path = path
-        self._directory = NewDirectory(path, kind="store", mark=MANIFEST, overwrite=overwrite)
+        self._directory = NewDirectory(path, kind=STORE, overwrite=overwrite)
         self._arrays: dict[str, ArrayWriter] = {}
 
     def array(self, name: str, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> ArrayWriter:
@@ -132,7 +145,7 @@ class StoreWriter:
         """Finish: the store appears, whole."""
         arrays = {key: {"file": f"{key}.npy", **writer.close()} for key, writer in self._arrays.items()}
         manifest = {
-            "format": "siafu graph",
+            "format": _FORMAT,
             "version": VERSION,
             "name": name,
             "num_vertices": self._arrays["indptr"].rows - 1,
@@ -169,6 +182,7 @@ def write_store(graph: Graph, path: Path, *, overwrite: bool = False) -> None:
 
 def is_store(path: Path) -> bool:
     try:
+        recover(path, STORE)
         return (path / MANIFEST).is_file()
     except (OSError, ValueError):  # a name that is too long, or a place we may not look into
         return False
@@ -180,6 +194,7 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
     verify: compare every checksum and look at every edge, label and split first, which reads the store once.
             Sizes and types are always compared.
     """
+    recover(path, STORE)
     manifest = check_manifest(_parse_manifest(path), path)
     try:
         arrays = _map_all(path, manifest, verify=verify)
@@ -201,7 +216,7 @@ def check_manifest(manifest: Any, where: Path | str) -> dict[str, Any]:
 
     where: the store it was read from
     """
-    if not isinstance(manifest, dict) or manifest.get("format") != "siafu graph":
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise StoreError(f"{where}/{MANIFEST} does not describe a siafu graph")
     version = manifest.get("version")
     if type(version) is not int or not 1 <= version <= VERSION:

@@ -23,6 +23,7 @@ START_SECONDS = 90.0
 _END_SECONDS = 15.0
 _TRIES = 2
 _OBJECT_STORE = 256_000_000  # rows do not pass through Ray's own store
+_SCRATCH = Path("/tmp/siafu-ray-")  # and random letters: the directory that Ray writes to
 _RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 
 
@@ -51,7 +52,7 @@ def up(name: str, machines: int, say: Callable[[str], None]) -> Record:
     import_ray()
     port = _free_port()
     # Ray puts sockets there, whose paths must be short.
-    scratch = tempfile.mkdtemp(prefix="siafu-ray-", dir="/tmp")
+    scratch = tempfile.mkdtemp(prefix=_SCRATCH.name, dir=_SCRATCH.parent)
     address = f"{_own_address()}:{port}"
     record = Record(name, "local", machines, address=address, scratch=scratch)
     records.write(record)
@@ -68,9 +69,14 @@ def up(name: str, machines: int, say: Callable[[str], None]) -> Record:
 def down(record: Record) -> None:
     """End the nodes that `up` started, the head last, and what they left."""
     sessions.end(reversed(record.processes), seconds=_END_SECONDS)
-    if record.scratch is not None:
+    if record.scratch is not None and _is_scratch(Path(record.scratch)):
         shutil.rmtree(record.scratch, ignore_errors=True)
     records.forget(record.name)
+
+
+def _is_scratch(path: Path) -> bool:
+    """Whether `up` may have made it: a record that was changed must not have us remove anything else."""
+    return path.parent == _SCRATCH.parent and path.name.startswith(_SCRATCH.name) and not path.is_symlink()
 
 
 def runs(record: Record) -> bool:

@@ -8,7 +8,7 @@ STATE is $SIAFU_STATE, else siafu in the user's state directory. It is no cache:
 
 import json
 import os
-import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,11 @@ def get(name: str) -> Record:
 
 
 def forget(name: str) -> None:
+    """Remove the record, and what was written beside it; what others put there stays."""
     directory = directory_of(name)
+    ours = [*directory.glob("cluster.json"), *directory.glob("cluster.yaml"), *directory.glob("ray-*.log")]
     with disk_errors(directory):
-        shutil.rmtree(directory, ignore_errors=True)
+        for file in ours:
+            file.unlink(missing_ok=True)
+    with suppress(OSError):
+        directory.rmdir()

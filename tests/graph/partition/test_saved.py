@@ -10,7 +10,7 @@ import pytest
 
 from siafu import Graph
 from siafu.errors import BadInput, StoreError
-from siafu.graph import read_store
+from siafu.graph import read_store, write_store
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition, make_partition, partition_path, read_partition, save_partition
 from tests.toys import toy_graph
@@ -70,6 +70,16 @@ def test_what_is_no_partition_is_never_overwritten(graph: Graph, store: Path, sa
             store, make_partition(graph, 3, method="hash", seed=4), fingerprint(graph), overwrite=True
         )
     assert (saved / "thesis.txt").exists()
+
+
+def test_a_store_is_overwritten_together_with_its_partitions(graph: Graph, store: Path, saved: Path) -> None:
+    write_store(graph, store, overwrite=True)
+    assert not saved.exists()
+
+
+def test_a_partition_that_a_killed_overwrite_moved_aside_is_found(graph: Graph, saved: Path) -> None:
+    saved.rename(saved.with_name(f".{saved.name}.replaced"))
+    assert read_partition(saved, graph).num_vertices == graph.num_vertices
 
 
 def test_a_partition_that_cannot_be_written_leaves_nothing(

@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 
 from siafu.errors import StoreError
-from siafu.files import NewDirectory, disk_errors
+from siafu.files import disk_errors
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.graph import Graph
 from siafu.graph.partition.partition import Owners, Partition, owner_dtype
 from siafu.graph.store import npy_header
+from siafu.new_directory import Kind, NewDirectory, recover
 
 VERSION = 1
 MANIFEST = "partition.json"
 OWNER = "owner.npy"
 
 _FORMAT = "siafu partition"
+PARTITION = Kind("partition", MANIFEST, _FORMAT, VERSION, (MANIFEST, OWNER).__contains__)
 _AGAIN = "make it again with 'siafu partition --overwrite'"
 _FIELDS = {"method": str, "parts": int, "seed": int, "graph": str, "crc32": int}
 
@@ -50,7 +52,7 @@ def save_partition(
         "graph": graph_fingerprint,
         "crc32": _checksum(owner),
     }
-    directory = NewDirectory(path, kind="partition", mark=MANIFEST, overwrite=overwrite)
+    directory = NewDirectory(path, kind=PARTITION, overwrite=overwrite)
     try:
         with disk_errors(path):
             file = directory.open(OWNER)
@@ -68,6 +70,7 @@ def read_partition(path: Path, graph: Graph, graph_fingerprint: str | None = Non
 
     graph_fingerprint: where it is known already; None: it is taken, which reads the graph once
     """
+    recover(path, PARTITION)
     manifest = _read_manifest(path)
     if manifest["graph"] != (graph_fingerprint or fingerprint(graph)):
         raise StoreError(f"{path} is a partition of another graph than {graph.name}: {_AGAIN}")
@@ -91,9 +94,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             f"no partition at {path}: make one with 'siafu partition', or give the directory of one"
         ) from error
     except (ValueError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path / MANIFEST} is not readable JSON ({error}): {_AGAIN}") from error
+        raise StoreError(f"{path / MANIFEST} is not readable JSON ({error}): {_anew(path)}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-        raise StoreError(f"{path / MANIFEST} does not describe a siafu partition: {_AGAIN}")
+        raise StoreError(f"{path / MANIFEST} does not describe a siafu partition: {_anew(path)}")
     version = manifest.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise StoreError(
@@ -103,6 +106,11 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         if not isinstance(manifest.get(field), kind):
             raise StoreError(f"{path / MANIFEST} lacks or misnames {field!r}: {_AGAIN}")
     return manifest
+
+
+def _anew(path: Path) -> str:
+    # What does not say that it is a partition is not overwritten.
+    return f"delete {path} and make it again with 'siafu partition'"
 
 
 def _read_owner(file: Path, parts: int, num_vertices: int) -> Owners:
