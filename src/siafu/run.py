@@ -13,7 +13,7 @@ from siafu.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.calling import call_model
 from siafu.program.record import mode as mode_of
-from siafu.report.checkpoint import load_tensors
+from siafu.report.checkpoint import is_whole, load_tensors
 from siafu.report.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.plot import Plot, plot_history
 from siafu.report.run_card import run_card
@@ -104,7 +104,7 @@ class Run:
         _refuse_damage(summary, _IN_SUMMARY, directory.path / "summary.json")
         if model is None:
             model = _build(config["model"], directory.path)
-        weights, _ = load_tensors(directory.model)
+        weights = _weights_of(directory)
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -189,6 +189,20 @@ class Run:
     @property
     def multi_label(self) -> bool:
         return bool(self.config["graph"]["metric"] == "micro_f1")
+
+
+def _weights_of(directory: RunDirectory) -> dict[str, Tensor]:
+    """The best weights, and a look at whether the files beside them are those of the same run, to the bit."""
+    old = directory.may_lack_checksums
+    try:
+        weights, state = load_tensors(directory.model, may_lack_checksum=old)
+    except BadInput as error:
+        left = f"; {directory.checkpoint} is whole: training again with resume writes the weights again"
+        raise BadInput(f"{error}{left if is_whole(directory.checkpoint) else ''}") from error
+    known = state.get("files")
+    if not old or known is not None:
+        directory.check(known if isinstance(known, dict) else {})
+    return weights
 
 
 def _build(description: dict[str, Any], where: Path) -> nn.Module:

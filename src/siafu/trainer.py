@@ -36,6 +36,7 @@ from siafu.server.plan import Plan, model_input
 from siafu.server.worker import tallies_of
 from siafu.serverless.platform import LocalPlatform, Platform
 from siafu.threads import thread_count
+from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
     from siafu.runtime.cluster.runtime import ClusterRuntime
@@ -154,15 +155,17 @@ class Trainer:
         self, tensors: dict[str, Tensor], counters: dict[str, Any], history: list[EpochMetrics]
     ) -> None:
         """Be again as when a checkpoint was taken."""
-        weights, best = _under("model.", tensors), _under("best.", tensors)
-        for name, tensor in self.plan.weights.items():
-            for found in (weights, best):
-                if name not in found or found[name].shape != tensor.shape:
-                    raise ValueError(f"it has no {name} of shape {list(tensor.shape)}")
+        weights, best, optimizer = (_under(f"{part}.", tensors) for part in ("model", "best", "optimizer"))
+        if len(weights) + len(best) + len(optimizer) != len(tensors):
+            raise ValueError("it has tensors that belong to no part of a checkpoint")
+        for part in (weights, best):
+            _refuse_others(part, self.plan.weights)
+        learnt = {name: weights[name] for names in self.plan.groups.values() for name in names}
+        updated = self.options.mode != "async" and len(history) > 0
+        check_state(optimizer, learnt, self.plan.settings, updated=updated)
         self.history = history
         self._best_weights, self._earlier = best, counters
         epoch = Epoch(len(history))
-        optimizer = _under("optimizer.", tensors)
         self._start = Snapshot(epoch, Version(epoch), weights, optimizer, counters)
 
     def prepare(
@@ -317,6 +320,15 @@ def _metrics(record: EpochRecord) -> EpochMetrics:
         bytes_scattered=record.doings.bytes_scattered,
         lambdas=lambda_metrics(record.doings),
     )
+
+
+def _refuse_others(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are not those of this model: their names, shapes and types."""
+    if unknown := sorted(found.keys() - wanted.keys()):
+        raise ValueError(f"it has {unknown[0]}, which the model has not")
+    for name, tensor in wanted.items():
+        if name not in found or found[name].shape != tensor.shape or found[name].dtype != tensor.dtype:
+            raise ValueError(f"it has no {name} of shape {list(tensor.shape)} and {tensor.dtype}")
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

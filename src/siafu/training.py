@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from siafu import __version__
 from siafu.cost.prices import price_book
@@ -22,7 +22,8 @@ from siafu.graph.remote import is_address
 from siafu.graph.store import is_store
 from siafu.options import LAMBDAS, Options
 from siafu.placement import choose_partition, describe_partition
-from siafu.report.checkpoint import load_tensors, save_tensors
+from siafu.report.checkpoint import is_whole, load_tensors, save_tensors
+from siafu.report.checkpoint_state import CheckpointState
 from siafu.report.journal import Journal
 from siafu.report.machine import architecture, memory_bytes, peak_rss_bytes
 from siafu.report.metrics import EpochMetrics
@@ -255,19 +256,23 @@ def _saved(
     spent, peak = _restore(trainer, directory)
     cost = RunCost(prices, trainer.history, spent + time.perf_counter() - began)
     if directory.finished and trainer.done:
-        return Run.load(directory.path, trainer.model)
+        if is_whole(directory.model):
+            return Run.load(directory.path, trainer.model)
+        return _ended(trainer, config, cost, peak, directory)
     progress.prepared(*trainer.prepare(checkpoint_every, directory.logs))
     progress.priced(cost.told)
 
     def save(checkpoint: Checkpoint) -> None:
         journal.sync()
-        state = {
-            "epoch": checkpoint.epoch,
-            "seconds": cost.seconds,
-            "peak_rss_bytes": max(peak, peak_rss_bytes()),
-            "counters": checkpoint.counters,
-        }
-        save_tensors(directory.checkpoint, checkpoint.tensors, state)
+        epoch = checkpoint.epoch
+        state = CheckpointState(
+            epoch,
+            cost.seconds,
+            max(peak, peak_rss_bytes()),
+            checkpoint.counters,
+            directory.metrics.checksum(epoch),
+        )
+        save_tensors(directory.checkpoint, checkpoint.tensors, state.as_json())
 
     def stop(number: signal.Signals) -> None:
         progress.stopping(number)
@@ -294,10 +299,18 @@ def _saved(
                 "to go on, train again with resume",
                 request.signal,
             )
-        run = _finished(trainer, config, cost.seconds, max(peak, peak_rss_bytes()), directory.path, cost)
-        save_tensors(directory.model, run.model.state_dict())
         journal.sync()
-        directory.write_summary(run.summary())
+        return _ended(trainer, config, cost, peak, directory)
+
+
+def _ended(
+    trainer: Trainer, config: dict[str, Any], cost: RunCost, peak: int, directory: RunDirectory
+) -> Run:
+    """The run, with its weights and its summary written: it has finished."""
+    run = _finished(trainer, config, cost.seconds, max(peak, peak_rss_bytes()), directory.path, cost)
+    summary = run.summary()
+    save_tensors(directory.model, run.model.state_dict(), {"files": directory.checksums(summary)})
+    directory.write_summary(summary)
     return run
 
 
@@ -319,13 +332,25 @@ def _restore(trainer: Trainer, directory: RunDirectory) -> tuple[float, int]:
     if not directory.checkpoint.exists():
         directory.metrics.keep_until(0)
         return 0.0, 0
-    tensors, state = load_tensors(directory.checkpoint)
-    history = directory.metrics.keep_until(state["epoch"])
+    old = directory.may_lack_checksums
+    tensors, found = _checkpoint_of(directory, old)
+    state = CheckpointState.read(found, directory.checkpoint, may_lack_checksum=old)
+    history = directory.metrics.read_until(state.epoch)
     try:
-        trainer.restore(tensors, state.get("counters", {}), history)
+        trainer.restore(tensors, state.counters, history)
     except (RuntimeError, KeyError, ValueError) as error:
         raise BadInput(f"{directory.checkpoint} is of another model or optimizer: {error}") from error
-    return state["seconds"], state["peak_rss_bytes"]
+    directory.metrics.check(state.epoch, state.metrics_crc32)
+    directory.metrics.keep_until(state.epoch)
+    return state.seconds, state.peak_rss_bytes
+
+
+def _checkpoint_of(directory: RunDirectory, old: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        return load_tensors(directory.checkpoint, may_lack_checksum=old)
+    except BadInput as error:
+        left = f"; the weights of its best epoch are whole, in {directory.model}: evaluate and predict still work"
+        raise BadInput(f"{error}{left if is_whole(directory.model) else ''}") from error
 
 
 def _finished(
