@@ -54,6 +54,21 @@ def free_bytes(root: Path = _ROOT) -> int | None:
     return min(found, default=None)
 
 
+def refuse_more_than_free(needed: int, what: str, remedy: str) -> None:
+    """Refuse what cannot fit, before the system ends the process without a word.
+
+    needed: bytes that are needed for certain
+    what:   needs them, in the words of an error
+    remedy: what to do about it
+    """
+    free = free_bytes()
+    if free is not None and needed > free:
+        raise BadInput(
+            f"{what} needs at least {needed / 1e9:,.2f} GB of memory, and {free / 1e9:,.2f} GB is free: {remedy}, or have it "
+            f"tried all the same with {LIMIT}=off"
+        )
+
+
 def _asked_for(text: str) -> int | None:
     if text.strip().lower() == "off":
         return None

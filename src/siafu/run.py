@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from siafu.errors import BadInput
 from siafu.graph import Graph
+from siafu.memory import refuse_more_than_free
 from siafu.nn.calling import call_model
 from siafu.program.record import mode as mode_of
 from siafu.report.checkpoint import is_whole, load_tensors
@@ -19,6 +20,7 @@ from siafu.report.plot import Plot, plot_history
 from siafu.report.run_card import run_card
 from siafu.report.run_directory import RunDirectory
 from siafu.report.score import Target, classes, probabilities
+from siafu.server.need import widened_bytes
 from siafu.server.plan import model_input, rows_of
 
 # What the pipeline counts, as it stands in a summary.
@@ -182,9 +184,19 @@ class Run:
                 "give a graph of the same kind"
             )
         normalize = self.config["training"]["normalize_features"]
+        refuse_more_than_free(
+            self._least_bytes(graph, normalize), "predicting", "use a machine with more, or a smaller graph"
+        )
         x = model_input(graph, normalize=True) if normalize else None
         with mode_of(self.model, training=False), torch.no_grad():
             return call_model(self.model, graph, x)
+
+    def _least_bytes(self, graph: Graph, normalize: bool) -> int:
+        """Of the features as the model takes them, and of the widest rows that it makes."""
+        itemsize = next(parameter.itemsize for parameter in self.model.parameters())
+        described = self.config["model"].get("config") or {}
+        widest: int = max(described.get("hidden_channels", 0), self.config["graph"]["classes"])
+        return widened_bytes(graph, itemsize, normalize=normalize) + graph.num_vertices * widest * itemsize
 
     @property
     def multi_label(self) -> bool:

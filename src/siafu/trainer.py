@@ -14,6 +14,7 @@ from siafu.errors import Diverged
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition
+from siafu.memory import refuse_more_than_free
 from siafu.options import Options
 from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import Anchor, Epoch, Version
@@ -32,6 +33,7 @@ from siafu.runtime.happenings import Doings, EpochRecord, Outcome, Rewound, Snap
 from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local.runtime import LocalRuntime
 from siafu.server.assembly import Assembly, assemble
+from siafu.server.need import least_bytes
 from siafu.server.plan import Plan, model_input
 from siafu.server.worker import tallies_of
 from siafu.serverless.platform import LocalPlatform, Platform
@@ -202,7 +204,19 @@ class Trainer:
         self._runtime = runtime
         return lines if self._lambdas is None else [*lines, self._lambdas.among_servers()]
 
+    def refuse_more_than_free(self) -> None:
+        """Refuse a training whose rows cannot all be held in this process; nothing of them is allocated yet."""
+        if self.on_cluster:
+            return
+        fewer = "fewer servers in this process, " if self.options.servers > 1 else ""
+        refuse_more_than_free(
+            least_bytes(self.plan, on_lambdas=self._lambdas is not None),
+            "training",
+            f"choose narrower layers (hidden), {fewer}rows in bf16 (precision), a cluster or a machine with more",
+        )
+
     def _prepare_here(self, due: "_Due") -> list[str]:
+        self.refuse_more_than_free()
         plan = self.plan
         x = model_input(plan.graph, normalize=self.options.normalize_features)
         assembly = assemble(plan.blueprint(), x.to(plan.dtype), plan.weights)

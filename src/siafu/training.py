@@ -185,6 +185,8 @@ def train(
         cluster=_checked_cluster(cluster, graph, options),
         traced=tracing != "off" and path is not None,
     )
+    if not resume:
+        trainer.refuse_more_than_free()  # before a run that is there is overwritten
     config = _config(graph, model, trainer, dataset)
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
