@@ -12,14 +12,12 @@ twice for that.
 
 import os
 import struct
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import zmq
@@ -30,6 +28,7 @@ from siafu.runtime.cluster.member import Member
 from siafu.runtime.cluster.requests import Alive
 from siafu.wire.doorman import Doorman
 from siafu.wire.keys import Keys, make_keys
+from siafu.wire.near import NearDirectory
 from siafu.wire.refusal import Refusal, Refusals
 
 LARGEST_FRAME = 1 << 31
@@ -93,14 +92,14 @@ class Post:
         self._keys: Keys = make_keys()
         self._context: Any = zmq.Context()
         self._doorman = Doorman(self._context, self.refusals)
-        self._directory = Path(tempfile.mkdtemp(prefix="siafu-"))
+        self._directory = NearDirectory()
         self._far = self._listener()
         self._far.setsockopt(zmq.CURVE_SERVER, 1)
         self._far.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret.encode())
         self._far.setsockopt_string(zmq.ZAP_DOMAIN, "siafu")
         self._far.bind(f"tcp://{machine}:*")
         self._near = self._listener()
-        self._near.bind(f"ipc://{self._directory / 'post'}")
+        self._near.bind(self._directory.address("post"))
         self.member = Member(
             me,
             life,
@@ -356,9 +355,7 @@ class Post:
             self._context.term()
             for pipe in (self._woken, self._waker):
                 os.close(pipe)
-        for path in [*self._directory.glob("*"), self._directory]:
-            with suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
+        self._directory.remove()
 
 
 @dataclass(frozen=True, slots=True)
