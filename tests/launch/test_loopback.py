@@ -64,5 +64,7 @@ def test_a_cluster_is_found_by_its_address_or_as_the_only_one(
     records.write(Record("far", "ssh", 2, head="a", user="me"))
     assert records.at("auto") == records.at("127.0.0.1:1") == ants
     assert records.at("127.0.0.1:2") is None
+    (records.directory_of("far") / "cluster.json").write_text("{}")
+    assert records.at("auto") == ants
     records.write(Record("bees", "local", 1, address="127.0.0.1:2"))
     assert records.at("auto") is None

@@ -10,6 +10,7 @@ STATE is $SIAFU_STATE, else siafu in the user's state directory. It is no cache:
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,12 @@ def token_of(name: str) -> Path:
 
 def at(address: str) -> Record | None:
     """The record of the cluster on this machine at an address; "auto": of the only one; None: there is none."""
-    found = [find(path.parent.name) for path in state_directory().glob("clusters/*/cluster.json")]
-    local = [each for each in found if each is not None and each.kind == "local"]
+    local = []
+    for path in state_directory().glob("clusters/*/cluster.json"):
+        with suppress(BadInput):  # a damaged record is none of this cluster's business
+            found = find(path.parent.name)
+            if found is not None and found.kind == "local":
+                local.append(found)
     if address == "auto":
         return local[0] if len(local) == 1 else None
     return next((each for each in local if each.address == address), None)
