@@ -2,12 +2,10 @@
 
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +13,7 @@ from siafu.bench.own_epoch import make_trainer
 from siafu.graph import Graph, read_store
 from siafu.graph.datasets import load
 from siafu.graph.generate import generate, shape_named
+from siafu.owned import OwnedDirectory
 from siafu.planning.calibration import Calibration
 from siafu.report.metrics import EpochMetrics
 from siafu.runtime.lambdas import Lambdas
@@ -160,8 +159,8 @@ def _graph(name: str) -> Iterator[Graph]:
         yield _split(load(name))
         return
     shape, scale = GENERATED[name]
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "graph")
+    with OwnedDirectory() as directory:
+        path = directory / "graph"
         generate(shape_named(shape).scaled(scale), path)
         yield read_store(path, verify=False)
 

@@ -27,6 +27,7 @@ from siafu.cli import (
     train,
 )
 from siafu.errors import SiafuError
+from siafu.extras import missing
 
 app = typer.Typer(
     name="siafu",
@@ -90,6 +91,11 @@ def main() -> None:
         code = app(standalone_mode=False)
     except SiafuError as error:
         _fail(str(error), error.exit_code)
+    except ImportError as error:
+        wanted = missing(error)
+        if wanted is None:
+            raise
+        _fail(str(wanted), wanted.exit_code)
     except _WRONG_COMMAND_LINE as error:
         _fail(error.format_message(), 2)  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):

@@ -6,12 +6,12 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from siafu.errors import BadInput, SiafuError
+from siafu.owned import OwnedDirectory
 
 if TYPE_CHECKING:
     from siafu.serverless.aws import Place
@@ -244,8 +244,8 @@ def _package(target: "Target", wheels: Path | None) -> "Package":
 
     if wheels is not None:
         return build(find_wheels(wheels, target))
-    with TemporaryDirectory() as directory:
-        return build(fetch_wheels(target, Path(directory)))
+    with OwnedDirectory() as directory:
+        return build(fetch_wheels(target, directory))
 
 
 def _do(steps: "list[Step]", clients: "Clients", dry_run: bool) -> None:

@@ -2,12 +2,14 @@
 
     STATE/clusters/<name>/cluster.json    what it is, and since when
     STATE/clusters/<name>/cluster.yaml    what Ray's launcher was told, unless it is on this machine
+    STATE/clusters/<name>/token           what a cluster on this machine asks for, for its user alone
 
 STATE is $SIAFU_STATE, else siafu in the user's state directory. It is no cache: who deletes it must end clusters by hand.
 """
 
 import json
 import os
+import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -56,6 +58,24 @@ def directory_of(name: str) -> Path:
 def yaml_of(name: str) -> Path:
     """What Ray's launcher was told."""
     return directory_of(name) / "cluster.yaml"
+
+
+def token_of(name: str) -> Path:
+    """What a cluster on this machine asks for."""
+    return directory_of(name) / "token"
+
+
+def at(address: str) -> Record | None:
+    """The record of the cluster on this machine at an address; "auto": of the only one; None: there is none."""
+    local = []
+    for path in state_directory().glob("clusters/*/cluster.json"):
+        with suppress(BadInput):  # a damaged record is none of this cluster's business
+            found = find(path.parent.name)
+            if found is not None and found.kind == "local":
+                local.append(found)
+    if address == "auto":
+        return local[0] if len(local) == 1 else None
+    return next((each for each in local if each.address == address), None)
 
 
 def write(record: Record) -> None:

@@ -4,7 +4,6 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from siafu.errors import BadInput
 from siafu.files import cache_directory, disk_errors, replacing
+from siafu.owned import OwnedDirectory
 
 _PIP_SECONDS = 300
 _URL_SECONDS = 20  # without a byte
@@ -51,8 +51,8 @@ def fetch_wheel(wheel: Wheel) -> Path:
         return cached
     with disk_errors(cached):
         cached.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".download-") as folder:
-            found = _pip_download(wheel, Path(folder))
+        with OwnedDirectory(".download-", cached.parent) as folder:
+            found = _pip_download(wheel, folder)
             if _sha256(found) != wheel.sha256:
                 raise BadInput(
                     f"the wheel {found.name} that pip found is not the one that was published (its SHA-256 is "
@@ -98,7 +98,7 @@ def unpacked(archive: Path, members: Sequence[str] | None = None) -> Iterator[Pa
     """A temporary directory next to a zip file, with these of its members, or all of them, inside."""
     with (
         disk_errors(archive),
-        tempfile.TemporaryDirectory(dir=archive.parent, prefix=".unpacked-") as folder,
+        OwnedDirectory(".unpacked-", archive.parent) as folder,
     ):
         try:
             with zipfile.ZipFile(archive) as opened:
@@ -106,7 +106,7 @@ def unpacked(archive: Path, members: Sequence[str] | None = None) -> Iterator[Pa
                 opened.extractall(folder, members)
         except (zipfile.BadZipFile, KeyError) as error:
             raise BadInput(f"{archive} is not the archive it should be ({error}): delete it") from error
-        yield Path(folder)
+        yield folder
 
 
 def fetch_url(url: str, path: Path, *, most_bytes: int, sha256: str | None = None) -> Path:
