@@ -60,6 +60,8 @@ class TextTable:
             lines = _first_lines(read_some(file, _SAMPLE_BYTES, path))
         self._delimiter = _delimiter_of(delimiter, lines)
         rows = [split_fields(line, self._delimiter) for line in lines]
+        if header and not rows:
+            raise BadInput(f"{path} is empty: its first row should name the columns")
         self.columns = (
             rows.pop(0) if rows and (_looks_like_header(rows) if header is None else header) else None
         )
