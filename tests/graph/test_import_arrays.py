@@ -341,3 +341,15 @@ def test_labels_of_the_wrong_number_beside_a_split_are_refused(source: Path, row
     labels.write_text("0\n" * rows)
     with pytest.raises(BadInput, match=f"there are {rows} rows; give one for each of the 2 vertices"):
         imported(source, labels=labels)
+
+
+@pytest.mark.parametrize("read", [imported, read_bundle])
+def test_an_archive_whose_directory_misnames_an_array_is_refused(
+    source: Path, read: Callable[[Path], Graph]
+) -> None:
+    np.savez(source, src=[0], dst=[1], num_nodes=9, directed=True)
+    data = source.read_bytes()
+    at = data.rindex(b"directed.npy")
+    source.write_bytes(data[:at] + b"dirested" + data[at + 8 :])
+    with pytest.raises(BadInput, match="is damaged: File name in directory"):
+        read(source)

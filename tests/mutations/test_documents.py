@@ -70,11 +70,11 @@ def assert_priced(book: PriceBook, told: dict[str, Any]) -> None:
     for name, machine in told.get("instances", {}).items():
         for field, value in machine.items():
             found = getattr(book.instances[name], field)
-            assert value == (found.name if field == "processor" else found)
+            assert value == pytest.approx(found.name if field == "processor" else found)
     for entry in told.get("lambdas", []):
         prices = book.lambda_prices(entry.get("region", book.region), entry["architecture"])
-        assert prices.usd_per_gb_second == entry["usd_per_gb_second"]
-        assert prices.usd_per_million_requests == entry["usd_per_million_requests"]
+        assert prices.usd_per_gb_second == pytest.approx(entry["usd_per_gb_second"])
+        assert prices.usd_per_million_requests == pytest.approx(entry["usd_per_million_requests"])
 
 
 @pytest.mark.parametrize("seed", seeds(33))
@@ -85,12 +85,9 @@ def test_a_damaged_calibration(tmp_path: Path, kind: Any, seed: int) -> None:
     found = outcome(lambda: Calibration.read(path), path.stat().st_size)
     if isinstance(found, BadInput):
         return
-    told = json.loads(path.read_bytes())
-    again = json.loads(json.dumps(asdict(found), allow_nan=False))
-    assert {name: again[name] for name in told if name not in ("format", "version")} == again | {
-        "machine": again["machine"] | told["machine"],
-        "local_lambda": again["local_lambda"] | told["local_lambda"],
-    }
+    told = json.loads(path.read_bytes(), parse_int=float)
+    again = json.loads(json.dumps(asdict(found), allow_nan=False), parse_int=float)
+    assert again | {"format": "siafu calibration", "version": 2} == told
 
 
 @pytest.mark.parametrize("seed", seeds(57))

@@ -134,6 +134,7 @@ def test_what_was_found_is_told_in_lines() -> None:
         (lambda found: found["machine"].update(task_seconds=-1), "task_seconds is -1"),
         (lambda found: found["machine"].update(task_seconds=float("nan")), "task_seconds is nan"),
         (lambda found: found["machine"]["core"].update(stream=0), "stream is 0"),
+        (lambda found: found["machine"]["core"].pop("memory"), "missing: memory"),
         (lambda found: found["machine"].update(attention=[None, 1]), "attention is None"),
         (lambda found: found["machine"]["edges"]["tables"].reverse(), "do not rise"),
         (lambda found: found["machine"]["edges"]["sparse"].pop(), "curves for"),

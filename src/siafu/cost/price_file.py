@@ -102,7 +102,7 @@ class Fields:
 
     def whole(self, name: str) -> int:
         value = self.positive(name)
-        if value != int(value):
+        if value != int(value) or value >= 2**53:  # from where float no longer tells whole numbers apart
             raise self.wrong(name, "a whole number above 0")
         return int(value)
 

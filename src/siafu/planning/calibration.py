@@ -249,13 +249,14 @@ def _curve(found: dict[str, Any]) -> Curve:
 
 
 def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
-    """A dataclass from its fields: none missing that has no default, none too many."""
+    """A dataclass from its fields: none missing, none too many. A default would be a machine that was never measured."""
     known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
     if strangers := set(values) - known:
-        raise ValueError(f"unknown: {', '.join(sorted(strangers))}")
+        raise ValueError(f"unknown: {one_line(', '.join(sorted(strangers)))}")
+    if missing := known - set(values):
+        raise ValueError(f"missing: {', '.join(sorted(missing))}")
     for name, wanted in get_type_hints(kind).items():
-        if name in values:
-            _check_plain(name, values[name], wanted)
+        _check_plain(name, values[name], wanted)
     return kind(**values)
 
 

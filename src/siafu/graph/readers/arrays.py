@@ -164,6 +164,12 @@ def members(path: Path) -> set[str]:
     """The names of the arrays in an `.npz` archive."""
     with _archive(path) as archive:
         names = archive.namelist()
+        for entry in archive.infolist():
+            try:
+                # An array that the directory misnames would be one that is not there.
+                archive.open(entry).close()
+            except Exception as error:  # misnamed, misplaced, encrypted, packed in a way that is not known
+                raise BadInput(f"{path} is damaged: {one_line(error)}; copy or save it again") from error
     if len(set(names)) < len(names):
         raise BadInput(f"{path} holds two arrays of one name: save it again")
     return {name.removesuffix(".npy") for name in names}
