@@ -311,3 +311,24 @@ def test_the_first_row_of_an_ogb_file_is_no_header(ogb: Path) -> None:
 def test_labels_of_a_graphbolt_set_are_whole_numbers(graphbolt: Path) -> None:
     np.save(graphbolt / "train_y.npy", np.array([0.5]))
     assert "y holds fractions" in refusal(graphbolt)
+
+
+def test_a_row_of_features_that_is_longer_than_the_others_is_refused(ogb: Path) -> None:
+    write_gzip(ogb / "raw" / "node-feat.csv.gz", "0.5,1\n-1.5,0,2\n0,0\n3,4\n")
+    assert "line 2: '2' stands after the last of the 2 columns" in refusal(ogb)
+
+
+def test_a_delimiter_at_a_rows_end_is_no_further_column(ogb: Path) -> None:
+    write_gzip(ogb / "raw" / "node-feat.csv.gz", "0.5,1\n-1.5,0.2,\n0,0 \n3,4\n")
+    graph = imported(ogb)
+    assert graph.x is not None
+    assert graph.x.shape == (4, 2)
+
+
+def test_a_graphbolt_set_with_two_entries_of_one_name_is_refused(graphbolt: Path) -> None:
+    entries = [
+        {"name": name, "format": "numpy", "path": f"{path}.npy"}
+        for name, path in (("seeds", "train"), ("labels", "train_y"), ("labels", "val_y"))
+    ]
+    change(graphbolt, tasks=[{"num_classes": 9, "train_set": [{"data": entries}]}])
+    assert "train_set has two entries of one name" in refusal(graphbolt)

@@ -94,6 +94,8 @@ class _Metadata:
         if not data:
             raise BadInput(f"{self._path}: {name} has no data: name a file of vertices")
         by_name = {str(entry.get("name")): entry for entry in data}
+        if len(by_name) < len([entry for entry in data if "name" in entry]):
+            raise BadInput(f"{self._path}: {name} has two entries of one name: give each its own")
         seeds = next((by_name[key] for key in _SEEDS if key in by_name), data[0])
         labels = by_name.get("labels", data[1] if len(data) > 1 and "name" not in data[1] else None)
         return _LabelledSet(self._array(seeds), None if labels is None else self._array(labels))

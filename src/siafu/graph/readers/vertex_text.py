@@ -61,7 +61,8 @@ class _Numbers:
     advice: str
 
     def blocks(self, most_bytes: int) -> Iterator[NDArray[Any]]:
-        for block in self.table.blocks(numbers=range(self.table.num_columns), advice=self.advice):
+        columns = range(self.table.num_columns)
+        for block in self.table.blocks(numbers=columns, advice=self.advice, no_others=True):
             yield block.numbers if self.table.num_columns > 1 else block.numbers[:, 0]
 
 
