@@ -10,6 +10,7 @@ import pytest
 from siafu import files, new_directory
 from siafu.errors import BadInput, NoSpace, StoreError
 from siafu.graph import Graph, StoreWriter, read_store, store, write_store
+from siafu.graph.manifest import sealed
 from siafu.new_directory import NewDirectory
 
 
@@ -113,7 +114,7 @@ def test_a_missing_array_is_refused(saved: Path) -> None:
 
 def _edit(saved: Path, **changes: object) -> None:
     manifest = json.loads((saved / "graph.json").read_text())
-    (saved / "graph.json").write_text(json.dumps(manifest | changes))
+    (saved / "graph.json").write_bytes(sealed(manifest | changes))
 
 
 def test_a_newer_version_is_refused_with_the_way_out(saved: Path) -> None:
@@ -137,6 +138,26 @@ def test_a_wrong_manifest_is_refused(saved: Path, change: dict[str, object], mes
     with pytest.raises(StoreError, match=message) as caught:
         read_store(saved)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "other"}, {"num_classes": 4}, {"symmetric": True}, {"arrays": {}}, {"extra": 1}]
+)
+def test_a_manifest_that_says_other_than_what_was_written_is_refused(
+    saved: Path, change: dict[str, object]
+) -> None:
+    manifest = json.loads((saved / "graph.json").read_text())
+    (saved / "graph.json").write_text(json.dumps(manifest | change))
+    with pytest.raises(StoreError, match=r"graph\.json is corrupted: its checksum is wrong") as caught:
+        read_store(saved, verify=False)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_store_whose_manifest_has_no_checksum_is_read_as_before(saved: Path) -> None:
+    manifest = json.loads((saved / "graph.json").read_text())
+    del manifest["checksum"]
+    (saved / "graph.json").write_text(json.dumps(manifest))
+    assert read_store(saved).name == "some"
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:

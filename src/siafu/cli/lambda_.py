@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from siafu.documents import parse_json
 from siafu.errors import BadInput, SiafuError
 from siafu.owned import OwnedDirectory
 
@@ -268,7 +269,11 @@ def _invocation(payload: Path | None, number: int) -> "Invocation":
     if payload is None:
         return probe(number)
     try:
-        given = json.loads(payload.read_text())
+        given = parse_json(payload.read_bytes())
+    except OSError as error:
+        raise BadInput(
+            f"cannot read {payload} ({error.strerror}): give a file with one JSON object"
+        ) from error
     except ValueError as error:
         raise BadInput(f"{payload} is not JSON ({error}): give a file with one JSON object") from error
     if not isinstance(given, dict):

@@ -8,7 +8,6 @@ A store that changes at its address has another manifest, and is fetched anew.
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import zlib
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from siafu.documents import parse_json
 from siafu.errors import BadInput, SiafuError, StoreError
 from siafu.files import cache_directory, disk_errors
 from siafu.graph.graph import Graph
@@ -172,8 +172,8 @@ def _fetched(place: _Place) -> Path:
 
 def _parsed(data: bytes, place: _Place) -> Any:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return parse_json(data)
+    except ValueError as error:
         raise StoreError(f"{place.address}/{MANIFEST} is not readable JSON ({error})") from error
 
 

@@ -9,7 +9,6 @@ STATE is $SIAFU_STATE, else siafu in the user's state directory. It is no cache:
 
 import json
 import os
-import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path

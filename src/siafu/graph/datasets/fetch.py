@@ -6,11 +6,13 @@ import subprocess
 import sys
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from siafu.documents import one_line
 from siafu.errors import BadInput
 from siafu.files import cache_directory, disk_errors, replacing
 from siafu.owned import OwnedDirectory
@@ -104,8 +106,10 @@ def unpacked(archive: Path, members: Sequence[str] | None = None) -> Iterator[Pa
             with zipfile.ZipFile(archive) as opened:
                 # extractall takes no member out of the folder, whatever its name says.
                 opened.extractall(folder, members)
-        except (zipfile.BadZipFile, KeyError) as error:
-            raise BadInput(f"{archive} is not the archive it should be ({error}): delete it") from error
+        except (zipfile.BadZipFile, zlib.error, LookupError, EOFError, ValueError, RuntimeError) as error:
+            raise BadInput(
+                f"{archive} is not the archive it should be ({one_line(error)}): delete it"
+            ) from error
         yield folder
 
 
