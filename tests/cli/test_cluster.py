@@ -1,16 +1,18 @@
 """`siafu cluster`."""
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
 from siafu.launch import record as records
 from siafu.launch.record import Record
-from tests.cli.command import Siafu
+from tests.cli.command import Siafu, spawn
 
 pytest.importorskip("ray", reason="Ray is not installed: siafu cluster is a layer around it")
 
@@ -50,6 +52,10 @@ def test_a_cluster_on_this_machine_comes_up_is_seen_and_goes(siafu: Siafu, tmp_p
         assert (
             siafu("cluster", "status", cluster=address).out.splitlines()[0].startswith(f"{address}: 2 nodes")
         )
+        assert "listens to this machine only: 127.0.0.1" in up.err
+        assert Path(record.scratch or "").stat().st_mode & 0o777 == 0o700
+        assert records.token_of("siafu").stat().st_mode & 0o777 == 0o600
+        assert _heard_by_others_in_a_run(siafu, tmp_path, record) == []
     finally:
         down = siafu("cluster", "down")
     assert down.code == 0, down.err
@@ -57,6 +63,29 @@ def test_a_cluster_on_this_machine_comes_up_is_seen_and_goes(siafu: Siafu, tmp_p
     assert record.scratch is not None
     assert not Path(record.scratch).exists()
     assert "no cluster 'siafu'" in siafu.refused("cluster", "status")
+
+
+def _heard_by_others_in_a_run(siafu: Siafu, tmp_path: Path, record: Record) -> list[str]:
+    """Where the cluster, the driver and the servers of a run listen, unless it is on loopback."""
+    assert siafu("generate", "reddit-small", "-o", tmp_path / "store", scale=0.005).code == 0
+    options = {"cluster": record.address, "servers": 2, "epochs": 10**6, "out": tmp_path / "run"}
+    run = spawn("train", tmp_path / "store", **options)
+    try:
+        assert run.stderr is not None
+        assert any(line.startswith("epoch 1/") for line in run.stderr), "the run has begun"
+        sessions = {each["pid"] for each in record.processes}
+        members = [each for each in psutil.process_iter() if os.getsid(each.pid) in sessions]
+        assert sum("_Actor" in each.name() for each in members) == 3  # two graph servers, a weight server
+        bound = {
+            at.laddr.ip.removeprefix("::ffff:")
+            for each in [psutil.Process(run.pid), *members]
+            for at in each.net_connections("tcp")
+            if at.status == psutil.CONN_LISTEN
+        }
+    finally:
+        run.kill()
+        run.communicate()
+    return sorted(bound - {"127.0.0.1"})
 
 
 def test_a_dry_run_shows_the_whole_file_and_starts_nothing(siafu: Siafu) -> None:
@@ -72,7 +101,17 @@ def test_a_dry_run_on_this_machine_shows_the_commands(siafu: Siafu) -> None:
     assert head.startswith("ray start --block")
     assert "--head" in head
     assert len(others) == 2
-    assert all("--address=" in line for line in others)
+    assert all("--address=127.0.0.1:" in line for line in others)
+    assert all("--node-ip-address=127.0.0.1" in line for line in (head, *others))
+    told = siafu("cluster", "up", on="local", host="192.0.2.7", dry_run=True).out
+    assert "--node-ip-address=192.0.2.7" in told
+
+
+def test_an_address_that_this_machine_does_not_have_is_told(siafu: Siafu) -> None:
+    assert "this machine has no address '192.0.2.7'" in siafu.refused(
+        "cluster", "up", on="local", host="192.0.2.7"
+    )
+    assert records.find("siafu") is None
 
 
 @pytest.mark.parametrize(

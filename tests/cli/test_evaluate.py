@@ -48,3 +48,13 @@ def test_a_run_of_a_graph_in_memory_needs_a_dataset(siafu: Siafu) -> None:
     graph = toy_graph()
     package.train(graph, package.nn.GCN(8, 4, 2, 3), epochs=1, out="run")
     assert "name the dataset" in siafu.refused("evaluate", "run")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_flipped_bit_in_the_weights_is_one_clear_line(siafu: Siafu, store: Path, command: str) -> None:
+    siafu("train", store, epochs=2, out="run")
+    weights = Path("run/model.safetensors")
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert "run/model.safetensors is corrupted (its checksum is wrong)" in siafu.refused(command, "run")

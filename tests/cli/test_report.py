@@ -26,6 +26,16 @@ def test_a_report_goes_into_the_run_or_where_it_is_wanted(siafu: Siafu, runs: tu
     assert "is not known" in Path("elsewhere/a.html").read_text()
 
 
+def test_a_report_to_a_device_leaves_the_device(siafu: Siafu, runs: tuple[Path, Path]) -> None:
+    Path("null").symlink_to("/dev/null")
+    for place in ("/dev/null", "null"):
+        assert siafu("report", runs[0], "--no-limits", "-o", place).code == 0
+    assert Path("/dev/null").is_char_device()
+    assert Path("null").is_symlink()
+    shown = siafu("report", runs[0], "--no-limits", "-o", "/dev/stdout")
+    assert shown.out.startswith("<!doctype html>")
+
+
 def test_runs_are_compared_in_a_table_in_a_page_and_as_json(siafu: Siafu, runs: tuple[Path, Path]) -> None:
     shown = siafu("compare", *runs, "-o", "c.html")
     assert "training.lr" in shown.out

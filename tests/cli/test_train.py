@@ -173,6 +173,16 @@ def test_several_seeds_resume_where_they_stopped(siafu: Siafu, store: Path) -> N
     assert len(more["runs"]) == 3
 
 
+@pytest.mark.parametrize("text", ["years of work", "{}", '{"seeds": []}'])
+def test_a_summary_of_somebody_else_is_never_replaced(siafu: Siafu, store: Path, text: str) -> None:
+    Path("many").mkdir()
+    Path("many/summary.json").write_text(text)
+    said = siafu.refused("train", store, epochs=1, runs=2, out="many")
+    assert "many/summary.json is not a summary of several runs" in said
+    assert Path("many/summary.json").read_text() == text
+    assert [path.name for path in Path("many").iterdir()] == ["summary.json"]
+
+
 def test_several_labels_report_micro_f1(siafu: Siafu, tmp_path: Path) -> None:
     multi_label_graph().save(tmp_path / "labels")
     ended = siafu("train", "labels", epochs=3, out="run", json=True)

@@ -114,7 +114,7 @@ def test_a_stopped_run_leaves_no_lambda_and_goes_on(siafu: Siafu, store: Path, t
 
 def saved_counters(out: Path) -> dict[str, dict[str, float]]:
     with safe_open(out / "checkpoint.safetensors", "pt") as file:
-        state: dict[str, dict[str, dict[str, float]]] = json.loads(next(iter(file.metadata().values())))
+        state: dict[str, dict[str, dict[str, float]]] = json.loads(file.metadata()["siafu"])
     return state["counters"]
 
 

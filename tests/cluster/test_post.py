@@ -258,6 +258,44 @@ def test_a_stranger_is_not_heard() -> None:
         assert one.texts(1) == ["no"]
 
 
+def test_a_stranger_on_the_same_machine_is_not_heard() -> None:
+    one, other = Office(ONE), Office(OTHER)
+    with offices(one, other), zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.plain_username, socket.plain_password = other.post.member.key.encode(), b"a guess"
+        socket.connect(one.post.member.near)
+        socket.send_multipart(encode(Stamp(OTHER, 1, 0), line("I am the other")))
+        wait_for(lambda: one.post.refusals.counts["key"])
+        other.post.send(ONE, line("no"))
+        assert one.texts(1) == ["no"]
+
+
+def test_nobody_speaks_for_another_on_the_same_machine() -> None:
+    one, other, third = Office(ONE), Office(OTHER), Office(THIRD)
+    with offices(one, other, third), zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        member = third.post.member
+        socket.plain_username, socket.plain_password = member.key.encode(), member.word.encode()
+        socket.connect(one.post.member.near)
+        socket.send_multipart(encode(Stamp(OTHER, 1, 0), line("from the other")))
+        wait_for(lambda: one.post.refusals.counts["key"])
+        assert one.came.empty()
+
+
+def test_who_sends_faster_than_letters_are_read_has_to_wait() -> None:
+    one, other = Paused(ONE), Office(OTHER, machine="127.0.0.2")
+    keys = other.post._keys
+    with offices(one), stranger(one.post.member, keys.public, keys.secret) as socket:
+        one.post.meet([other.post.member])
+        socket.sndhwm, socket.sndtimeo = 1, 1000
+        letter = encode(Stamp(OTHER, 1, 0), line("rows", rows=np.zeros(1 << 18, np.uint8)))
+        with pytest.raises(zmq.Again):
+            for _ in range(1000):
+                socket.send_multipart(letter)
+        one.go_on.set()
+        assert one.texts(1) == ["rows"]
+
+
 def test_nobody_speaks_for_another() -> None:
     one, other, third = Office(ONE), Office(OTHER, machine="127.0.0.2"), Office(THIRD, machine="127.0.0.3")
     with offices(one, other, third):

@@ -145,6 +145,10 @@ def test_the_environment_names_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
         ({"instances": {"c5.2xlarge": {"on_demand": 1}}}, "did you mean on_demand_usd_h"),
         ({"instances": {"c5.2xlarge": {"on_demand_usd_h": "1"}}}, 'on_demand_usd_h is "1": give a number'),
         ({"instances": {"c5.2xlarge": {"on_demand_usd_h": -1}}}, "at least 0"),
+        ({"instances": {"c5.2xlarge": {"on_demand_usd_h": 10**400}}}, "at least 0"),
+        ({"instances": {"c5.2xlarge": {"on_demand_usd_h": float("inf")}}}, "at least 0"),
+        ({"lambdas": [{"architecture": "arm64", "discounts": [[float("inf"), 1]]}]}, "a list of pairs"),
+        ({"lambdas": [{"architecture": "arm64", "discounts": [[10**400, 1]]}]}, "a list of pairs"),
         ({"instances": {"c5.2xlarge": {"vcpu": 1.5}}}, "whole number"),
         ({"instances": {"c5.2xlarge": {"spot_low_usd_h": 5}}}, "spot prices"),
         ({"instances": {"c5.2xlarge": {"processor": "abacus"}}}, "abacus"),
@@ -163,6 +167,7 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, parts: dict[str, An
 def test_a_file_that_is_not_there_or_not_json_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot read prices"):
         price_book(tmp_path / "none.json")
-    (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(BadInput, match="not JSON"):
-        price_book(tmp_path / "bad.json")
+    for text in ("{", "[" * 20_000, "9" * 5000):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(BadInput, match="not JSON"):
+            price_book(tmp_path / "bad.json")

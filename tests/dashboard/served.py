@@ -8,6 +8,7 @@ from pathlib import Path
 
 from siafu.dashboard.access import Access
 from siafu.dashboard.app import Dashboard
+from siafu.dashboard.connections import Connections
 from siafu.dashboard.server import DashboardServer, listen
 
 
@@ -18,19 +19,26 @@ class Served:
     url: str
     port: int
     dashboard: Dashboard
+    server: DashboardServer
 
 
 @contextmanager
-def served(runs: Path, access: Access | None = None, *, look_seconds: float = 0.05) -> Iterator[Served]:
+def served(
+    runs: Path,
+    access: Access | None = None,
+    *,
+    look_seconds: float = 0.05,
+    crowd: Connections | None = None,
+) -> Iterator[Served]:
     """The dashboard of `runs`, as `siafu dashboard` configures it, but quicker to look."""
     dashboard = Dashboard(runs, access or Access(), look_seconds=look_seconds)
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
-        server = DashboardServer(dashboard)
+        server = DashboardServer(dashboard, crowd)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            yield Served(f"http://127.0.0.1:{port}", port, dashboard)
+            yield Served(f"http://127.0.0.1:{port}", port, dashboard, server)
         finally:
             server.should_exit = True
             thread.join()

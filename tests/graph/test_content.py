@@ -11,6 +11,7 @@ import pytest
 
 from siafu.base.errors import StoreError
 from siafu.graph import Graph, StoreWriter, read_store, write_store
+from siafu.graph.manifest import sealed
 from siafu.graph.store import OPTIONAL, REQUIRED
 
 
@@ -41,7 +42,7 @@ def write_unchecked(path: Path, **arrays: Any) -> None:
 def edit(store: Path, change: Callable[[dict[str, Any]], None]) -> None:
     manifest = json.loads((store / "graph.json").read_text())
     change(manifest)
-    (store / "graph.json").write_text(json.dumps(manifest))
+    (store / "graph.json").write_bytes(sealed(manifest))
 
 
 def refusal(store: Path, *, verify: bool = True) -> str:

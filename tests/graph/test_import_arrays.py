@@ -1,3 +1,6 @@
+import tracemalloc
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +9,7 @@ import scipy.sparse as sp
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
+from siafu.graph.datasets.bundle import read_bundle
 from siafu.graph.importing.readers import edges as edges_reader
 from tests.graph.imports import edge_set, imported
 
@@ -232,3 +236,119 @@ def test_a_cut_off_archive_is_refused(source: Path) -> None:
     source.write_bytes(source.read_bytes()[:5000])
     with pytest.raises(BadInput, match=r"is not an \.npz archive, or is cut off"):
         imported(source)
+
+
+def with_header(path: Path, dtype: str, shape: str, data: bytes = bytes(96)) -> Path:
+    """An `.npy` file whose header says what it likes."""
+    text = f"{{'descr': {dtype}, 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "why"),
+    [
+        ("'<f4'", "(1099511627776, 3)", "is cut off: it has fewer values than its header says"),
+        ("'<f4'", "(12, 1099511627776)", "is cut off: it has fewer values"),
+        ("'<f4'", "(4294967296, 4294967296)", "is damaged: its header says shape"),
+        ("'<f4'", "(0, 1152921504606846976)", "is damaged: its header says shape"),
+        ("'<f4'", "(8, 2)", "has more values than its header says"),
+        ("'|S0'", "(1099511627776,)", "is damaged"),
+        ("'|V4611686018427387904'", "(1,)", "is not a NumPy array"),
+        ("'<f4'", "(12.0, 2)", "is not a NumPy array"),
+        ("'<f4'", "(" * 90, "is not a NumPy array"),
+        ("[('a', '<f4')]", "(24,)", "give a row of numbers|give numbers"),
+        ("__import__('os')", "(24,)", "is not a NumPy array"),
+    ],
+)
+def test_a_header_that_promises_what_is_not_there_is_refused_before_anything_is_allocated(
+    source: Path, dtype: str, shape: str, why: str
+) -> None:
+    np.savez(source, src=[0], dst=[11])
+    features = with_header(source.with_name("x.npy"), dtype, shape)
+    tracemalloc.start()
+    with pytest.raises(BadInput, match=why) as caught:
+        imported(source, features=features)
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("read", [imported, read_bundle])
+def test_an_archives_member_that_promises_what_is_not_there_is_refused(
+    source: Path, read: Callable[[Path], Graph]
+) -> None:
+    np.savez(source, src=[0], dst=[1], num_nodes=2)
+    huge = with_header(source.with_name("x.npy"), "'<f4'", "(2, 1099511627776)")
+    with zipfile.ZipFile(source, "a") as archive:
+        archive.write(huge, "x.npy")
+    with pytest.raises(BadInput, match=r"graph\.npz\[x\] is cut off"):
+        read(source)
+
+
+@pytest.mark.parametrize("read", [imported, read_bundle])
+def test_an_archive_whose_directory_promises_what_is_not_there_is_refused(
+    source: Path, read: Callable[[Path], Graph]
+) -> None:
+    np.savez_compressed(source, src=np.zeros(1000, np.int64), dst=np.zeros(1000, np.int64), num_nodes=1)
+    with zipfile.ZipFile(source) as archive:
+        size = archive.getinfo("src.npy").file_size
+    data = source.read_bytes()
+    source.write_bytes(data.replace(size.to_bytes(4, "little"), (2**31).to_bytes(4, "little")))
+    with pytest.raises(BadInput, match="cannot be packed in this file"):
+        read(source)
+
+
+@pytest.mark.parametrize("read", [imported, read_bundle])
+def test_a_count_of_vertices_that_the_file_has_no_room_for_is_refused(
+    source: Path, read: Callable[[Path], Graph]
+) -> None:
+    np.savez(source, src=[0], dst=[1], num_nodes=2**39)
+    with pytest.raises(BadInput, match="far more vertices than"):
+        read(source)
+
+
+@pytest.mark.parametrize("read", [imported, read_bundle])
+def test_a_width_that_no_entry_uses_is_refused(source: Path, read: Callable[[Path], Graph]) -> None:
+    np.savez(source, src=[0], dst=[1], num_nodes=2, x_indptr=[0, 1, 1], x_indices=[0], x_dim=2**50)
+    with pytest.raises(BadInput, match="far more columns than the 1 entries use"):
+        read(source)
+
+
+def test_an_encrypted_archive_is_refused(source: Path) -> None:
+    np.savez(source, src=[0], dst=[1])
+    data = bytearray(source.read_bytes())
+    for magic, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = -1
+        while (at := data.find(magic, at + 1)) >= 0:
+            data[at + flags] |= 1
+    source.write_bytes(data)
+    with pytest.raises(BadInput, match="encrypted"):
+        imported(source)
+
+
+def test_features_beyond_float32_are_refused(source: Path) -> None:
+    np.savez(source, src=[0], dst=[1], x=np.array([[1.0], [1e300]]))
+    with pytest.raises(BadInput, match="feature 0 of vertex 1 is NaN or infinite"):
+        imported(source)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_labels_of_the_wrong_number_beside_a_split_are_refused(source: Path, rows: int) -> None:
+    np.savez(source, src=[0], dst=[1], num_nodes=2, train_idx=[0])
+    labels = source.with_name("y.csv")
+    labels.write_text("0\n" * rows)
+    with pytest.raises(BadInput, match=f"there are {rows} rows; give one for each of the 2 vertices"):
+        imported(source, labels=labels)
+
+
+@pytest.mark.parametrize("read", [imported, read_bundle])
+def test_an_archive_whose_directory_misnames_an_array_is_refused(
+    source: Path, read: Callable[[Path], Graph]
+) -> None:
+    np.savez(source, src=[0], dst=[1], num_nodes=9, directed=True)
+    data = source.read_bytes()
+    at = data.rindex(b"directed.npy")
+    source.write_bytes(data[:at] + b"dirested" + data[at + 8 :])
+    with pytest.raises(BadInput, match="is damaged: File name in directory"):
+        read(source)

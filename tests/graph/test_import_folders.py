@@ -197,3 +197,137 @@ def test_a_store_need_not_be_imported(ogb: Path) -> None:
     imported(ogb)
     with pytest.raises(BadInput, match="is a store already"):
         imported(ogb.parent / "imported.store")
+
+
+def refusal(folder: Path, **options: Any) -> str:
+    with pytest.raises(BadInput) as caught:
+        imported(folder, **options)
+    message = str(caught.value)
+    assert message.isprintable()
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{" * 20_000, "nested more than 64 deep"),
+        (
+            "a: &a [1, 1]\n"
+            + "\n".join(f"{k}: &{k} [*{k - 1 or 'a'}, *{k - 1 or 'a'}]" for k in range(1, 30)),
+            "values",
+        ),
+        ("graph: [\n", "is not YAML that siafu reads"),
+        ("[]", "it is [] instead of a mapping"),
+        ("graph: 5", "graph is 5 instead of a mapping"),
+    ],
+)
+def test_graphbolt_metadata_that_cannot_be_is_refused(graphbolt: Path, text: str, why: str) -> None:
+    (graphbolt / "metadata.yaml").write_text(text)
+    assert why in refusal(graphbolt)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "why"),
+    [
+        ("nodes", [{"num": "four"}], "num is 'four': give a whole number"),
+        ("nodes", [{"num": -4}], "num is -4: give a whole number"),
+        ("nodes", [{"num": 2**39}], "far more vertices than"),
+        ("nodes", {"num": 4}, "nodes is {'num': 4} instead of a list"),
+        ("nodes", [4], "an entry of nodes is 4 instead of a mapping"),
+        ("edges", [{"format": "numpy", "path": 7}], "path is 7 instead of a file's name"),
+    ],
+)
+def test_graphbolt_metadata_of_the_wrong_kind_is_refused(
+    graphbolt: Path, part: str, value: Any, why: str
+) -> None:
+    graph = {"nodes": [{"num": 4}], "edges": [{"format": "numpy", "path": "edges.npy"}]}
+    change(graphbolt, graph=graph | {part: value}, feature_data=[], tasks=[])
+    assert why in refusal(graphbolt)
+
+
+@pytest.mark.parametrize("name", ["../edges.npy", "sub/../../edges.npy", "{absolute}", "a\0b"])
+def test_graphbolt_files_outside_of_the_folder_are_refused(graphbolt: Path, name: str) -> None:
+    outside = graphbolt.parent / "edges.npy"
+    (graphbolt / "edges.npy").rename(outside)
+    (graphbolt / "sub").mkdir()
+    edges = [{"format": "numpy", "path": name.format(absolute=outside)}]
+    change(graphbolt, graph={"nodes": [{"num": 4}], "edges": edges})
+    message = refusal(graphbolt)
+    assert "is not in" in message and "metadata.yaml names it" in message
+
+
+def test_a_link_out_of_a_graphbolt_folder_is_refused(graphbolt: Path) -> None:
+    outside = graphbolt.parent / "elsewhere.npy"
+    (graphbolt / "edges.npy").rename(outside)
+    (graphbolt / "edges.npy").symlink_to(outside)
+    assert "outside of the folder" in refusal(graphbolt)
+
+
+def test_a_link_within_a_folder_is_followed(graphbolt: Path) -> None:
+    (graphbolt / "edges.npy").rename(graphbolt / "real.npy")
+    (graphbolt / "edges.npy").symlink_to("real.npy")
+    assert edge_set(imported(graphbolt)) == [(0, 1), (1, 2), (3, 0)]
+
+
+def test_a_link_to_a_folder_is_that_folder(graphbolt: Path) -> None:
+    (graphbolt.parent / "link").symlink_to(graphbolt)
+    assert edge_set(imported(graphbolt.parent / "link")) == [(0, 1), (1, 2), (3, 0)]
+
+
+@pytest.mark.parametrize("name", ["raw/edge.csv.gz", "raw/node-label.csv.gz", "split/time/train.csv.gz"])
+def test_a_link_out_of_an_ogb_folder_is_refused(ogb: Path, name: str) -> None:
+    outside = ogb.parent / "elsewhere.gz"
+    (ogb / name).rename(outside)
+    (ogb / name).symlink_to(outside)
+    assert "outside of the folder" in refusal(ogb)
+
+
+def test_an_ogb_folder_whose_raw_folder_is_elsewhere_is_refused(ogb: Path) -> None:
+    (ogb / "raw").rename(ogb.parent / "elsewhere")
+    (ogb / "raw").symlink_to(ogb.parent / "elsewhere")
+    assert "outside of the folder" in refusal(ogb)
+
+
+@pytest.mark.parametrize(
+    ("count", "why"),
+    [
+        ("-4", "holds -4"),
+        ("4\n5", "holds 2 numbers"),
+        ("", "is empty"),
+        ("4000000000", "far more vertices than"),
+    ],
+)
+def test_a_count_of_ogb_vertices_that_cannot_be_is_refused(ogb: Path, count: str, why: str) -> None:
+    write_gzip(ogb / "raw" / "num-node-list.csv.gz", count)
+    assert why in refusal(ogb)
+
+
+def test_the_first_row_of_an_ogb_file_is_no_header(ogb: Path) -> None:
+    write_gzip(ogb / "split" / "time" / "train.csv.gz", "O\n1\n")
+    assert "line 1" in refusal(ogb)
+
+
+def test_labels_of_a_graphbolt_set_are_whole_numbers(graphbolt: Path) -> None:
+    np.save(graphbolt / "train_y.npy", np.array([0.5]))
+    assert "y holds fractions" in refusal(graphbolt)
+
+
+def test_a_row_of_features_that_is_longer_than_the_others_is_refused(ogb: Path) -> None:
+    write_gzip(ogb / "raw" / "node-feat.csv.gz", "0.5,1\n-1.5,0,2\n0,0\n3,4\n")
+    assert "line 2: '2' stands after the last of the 2 columns" in refusal(ogb)
+
+
+def test_a_delimiter_at_a_rows_end_is_no_further_column(ogb: Path) -> None:
+    write_gzip(ogb / "raw" / "node-feat.csv.gz", "0.5,1\n-1.5,0.2,\n0,0 \n3,4\n")
+    graph = imported(ogb)
+    assert graph.x is not None
+    assert graph.x.shape == (4, 2)
+
+
+def test_a_graphbolt_set_with_two_entries_of_one_name_is_refused(graphbolt: Path) -> None:
+    entries = [
+        {"name": name, "format": "numpy", "path": f"{path}.npy"}
+        for name, path in (("seeds", "train"), ("labels", "train_y"), ("labels", "val_y"))
+    ]
+    change(graphbolt, tasks=[{"num_classes": 9, "train_set": [{"data": entries}]}])
+    assert "train_set has two entries of one name" in refusal(graphbolt)

@@ -127,3 +127,91 @@ def test_ids_that_are_too_large_are_refused(source: Path) -> None:
     parquet.write_table(pa.table({"src": ids, "dst": ids}), source)
     with pytest.raises(BadInput, match=r"column 'src' holds 9223372036854775813: ids go to 2\*\*63 - 1"):
         imported(source)
+
+
+def refusal(source: Path, **options: object) -> str:
+    with pytest.raises(BadInput) as caught:
+        imported(source, **options)
+    assert str(source) in str(caught.value)
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+def plain_edges(source: Path, *, checksums: bool = False) -> bytearray:
+    """Edges 1000 to 1001 and so on, each value as 8 bytes of the file."""
+    table = pa.table({"src": range(1000, 1100), "dst": range(1001, 1101)})
+    parquet.write_table(
+        table, source, compression="none", use_dictionary=False, write_page_checksum=checksums
+    )
+    return bytearray(source.read_bytes())
+
+
+def test_a_flipped_bit_under_a_checksum_is_refused_by_the_files_name(source: Path) -> None:
+    data = plain_edges(source, checksums=True)
+    data[data.index((1050).to_bytes(8, "little"))] ^= 1
+    source.write_bytes(data)
+    assert "is damaged" in refusal(source)
+
+
+def test_a_value_beyond_the_files_own_statistics_is_refused(source: Path) -> None:
+    data = plain_edges(source)
+    at = data.index((1050).to_bytes(8, "little"))
+    data[at : at + 8] = (2050).to_bytes(8, "little")
+    source.write_bytes(data)
+    assert "it holds 2050, where the file says that values go from 1000 to 1099" in refusal(source)
+
+
+def test_a_name_beyond_the_files_own_statistics_is_refused(source: Path) -> None:
+    table = pa.table({"src": ["bee", "ant"], "dst": ["ant", "cat"]})
+    parquet.write_table(table, source, compression="none", use_dictionary=False)
+    source.write_bytes(source.read_bytes().replace(b"\x03\x00\x00\x00bee", b"\x03\x00\x00\x00zee"))
+    assert "column 'src' is damaged" in refusal(source)
+
+
+def test_a_page_that_cannot_be_unpacked_is_refused_by_the_files_name(source: Path) -> None:
+    parquet.write_table(pa.table({"src": range(1000), "dst": range(1000)}), source, compression="zstd")
+    data = bytearray(source.read_bytes())
+    data[200:400] = bytes(200)
+    source.write_bytes(data)
+    assert "is damaged" in refusal(source)
+
+
+def test_a_folder_whose_files_have_other_columns_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "edges"
+    folder.mkdir()
+    parquet.write_table(pa.table({"src": [0], "dst": [1]}), folder / "0.parquet")
+    parquet.write_table(pa.table({"src": [0], "to": [1]}), folder / "1.parquet")
+    assert "1.parquet, column 'dst' holds nothing, but int64 in" in refusal(folder)
+    parquet.write_table(pa.table({"src": [0], "dst": ["1"]}), folder / "1.parquet")
+    assert "1.parquet, column 'dst' holds string, but int64 in" in refusal(folder)
+
+
+def test_a_link_out_of_a_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "edges"
+    folder.mkdir()
+    parquet.write_table(pa.table({"src": [0], "dst": [1]}), tmp_path / "0.parquet")
+    (folder / "0.parquet").symlink_to(tmp_path / "0.parquet")
+    assert "outside of the folder" in refusal(folder)
+
+
+def test_two_columns_of_one_name_are_refused(source: Path) -> None:
+    parquet.write_table(pa.Table.from_arrays([pa.array([0]), pa.array([1])], names=["src", "src"]), source)
+    assert "two columns of one name" in refusal(source)
+
+
+def test_features_that_float32_rounds_are_taken(source: Path, tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"src": [0], "dst": [1]}), source)
+    rows = {"id": [0, 1], "f": [2**60 + 1, 1]}
+    parquet.write_table(pa.table(rows), tmp_path / "vertices.parquet")
+    graph = imported(source, vertices=tmp_path / "vertices.parquet")
+    assert graph.x is not None
+    assert graph.x.tolist() == [[2.0**60], [1.0]]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300, None])
+def test_features_that_are_no_numbers_are_refused(source: Path, tmp_path: Path, value: float | None) -> None:
+    parquet.write_table(pa.table({"src": [0], "dst": [1]}), source)
+    vertices = tmp_path / "vertices.parquet"
+    parquet.write_table(pa.table({"id": [0, 1], "f": [1.0, value]}), vertices)
+    with pytest.raises(BadInput, match=r"vertices\.parquet: feature 0 of vertex 1 is NaN or infinite"):
+        imported(source, vertices=vertices)

@@ -17,6 +17,7 @@ from siafu.base.errors import BadInput, StoreError
 from siafu.base.files import cache_directory
 from siafu.graph import Graph, is_address, open_store, read_store, remote
 from siafu.graph.fingerprint import fingerprint
+from siafu.graph.manifest import sealed
 from siafu.graph.partition import make_partition, save_partition
 from siafu.training.placement import choose_partition
 from tests.toys import toy_graph
@@ -188,7 +189,7 @@ def test_a_manifest_that_is_none_is_refused(there: Any, manifest: str, why: str)
 def test_a_forged_entry_is_refused(there: Any, empty_cache: Path, change: dict[str, Any]) -> None:
     manifest = json.loads(there.cat_file("/bucket/toy/graph.json"))
     manifest["arrays"]["x"] |= change
-    there.pipe_file("/bucket/toy/graph.json", json.dumps(manifest).encode())
+    there.pipe_file("/bucket/toy/graph.json", sealed(manifest))
     with pytest.raises(StoreError):
         open_store(ADDRESS)
     assert cached(empty_cache) == []

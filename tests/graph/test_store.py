@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from siafu.base import files
+from siafu.base import files, new_directory
 from siafu.base.errors import BadInput, NoSpace, StoreError
+from siafu.base.new_directory import NewDirectory
 from siafu.graph import Graph, StoreWriter, read_store, store, write_store
+from siafu.graph.manifest import sealed
 
 
 def some_graph() -> Graph:
@@ -112,7 +114,7 @@ def test_a_missing_array_is_refused(saved: Path) -> None:
 
 def _edit(saved: Path, **changes: object) -> None:
     manifest = json.loads((saved / "graph.json").read_text())
-    (saved / "graph.json").write_text(json.dumps(manifest | changes))
+    (saved / "graph.json").write_bytes(sealed(manifest | changes))
 
 
 def test_a_newer_version_is_refused_with_the_way_out(saved: Path) -> None:
@@ -136,6 +138,26 @@ def test_a_wrong_manifest_is_refused(saved: Path, change: dict[str, object], mes
     with pytest.raises(StoreError, match=message) as caught:
         read_store(saved)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "other"}, {"num_classes": 4}, {"symmetric": True}, {"arrays": {}}, {"extra": 1}]
+)
+def test_a_manifest_that_says_other_than_what_was_written_is_refused(
+    saved: Path, change: dict[str, object]
+) -> None:
+    manifest = json.loads((saved / "graph.json").read_text())
+    (saved / "graph.json").write_text(json.dumps(manifest | change))
+    with pytest.raises(StoreError, match=r"graph\.json is corrupted: its checksum is wrong") as caught:
+        read_store(saved, verify=False)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_store_whose_manifest_has_no_checksum_is_read_as_before(saved: Path) -> None:
+    manifest = json.loads((saved / "graph.json").read_text())
+    del manifest["checksum"]
+    (saved / "graph.json").write_text(json.dumps(manifest))
+    assert read_store(saved).name == "some"
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
@@ -177,6 +199,30 @@ def test_what_is_no_store_is_never_overwritten(tmp_path: Path, what: str) -> Non
         write_store(some_graph(), target, overwrite=True)
     assert _what_writing_changes(target) == before
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_graph_json_of_somebody_else_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "graph.json").write_text('{"nodes": []}')
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(BadInput, match="is not a store, so it is not overwritten"):
+        write_store(some_graph(), tmp_path, overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.json", "thesis.txt"]
+
+
+def test_a_store_with_a_file_of_somebody_else_is_never_overwritten(saved: Path) -> None:
+    (saved / "notes.txt").write_text("years of work")
+    with pytest.raises(BadInput, match=r"holds notes.txt, which is not of the store"):
+        write_store(some_graph(), saved, overwrite=True)
+    assert (saved / "notes.txt").read_text() == "years of work"
+    assert read_store(saved).name == "some"
+
+
+def test_a_store_that_a_killed_overwrite_moved_aside_is_found(saved: Path) -> None:
+    aside = saved.with_name(f".{saved.name}.replaced")
+    saved.rename(aside)
+    assert read_store(saved).name == "some"
+    saved.rename(aside)
+    assert store.is_store(saved)
 
 
 def test_an_empty_directory_may_be_overwritten(tmp_path: Path) -> None:
@@ -253,7 +299,7 @@ def test_a_writer_that_fails_leaves_nothing(
     tmp_path: Path, nameless: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not nameless:
-        monkeypatch.setattr(files.NewDirectory, "_anonymous", lambda self: None)
+        monkeypatch.setattr(new_directory, "anonymous_file", lambda directory: None)
     with pytest.raises(RuntimeError), StoreWriter(tmp_path / "s") as writer:
         writer.array("indptr", np.int64).append(np.zeros(1000, np.int64))
         raise RuntimeError
@@ -263,7 +309,7 @@ def test_a_writer_that_fails_leaves_nothing(
 def test_systems_without_nameless_files_write_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files.NewDirectory, "_anonymous", lambda self: None)
+    monkeypatch.setattr(new_directory, "anonymous_file", lambda directory: None)
     write_store(some_graph(), tmp_path / "s")
     np.testing.assert_array_equal(read_store(tmp_path / "s").x, some_graph().x)
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
@@ -271,7 +317,7 @@ def test_systems_without_nameless_files_write_the_same(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.NewDirectory, "open", lambda self, name: open("/dev/full", "wb", buffering=0))  # noqa: SIM115, PTH123
+    monkeypatch.setattr(NewDirectory, "open", lambda self, name: open("/dev/full", "wb", buffering=0))  # noqa: SIM115, PTH123
     with pytest.raises(NoSpace, match="no space left on the disk") as caught:
         write_store(some_graph(), tmp_path / "s")
     assert "\n" not in str(caught.value)

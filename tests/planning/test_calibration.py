@@ -123,3 +123,36 @@ def test_what_was_found_is_told_in_lines() -> None:
     lines = calibration.describe(reference())
     assert any(line.startswith("gathers") and "GB/s" in line for line in lines)
     assert all("\n" not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda found: found["machine"].update(cores="two"), "cores is 'two'"),
+        (lambda found: found["machine"].update(cores=0), "cores is 0"),
+        (lambda found: found["machine"].update(cores=1.5), r"cores is 1\.5"),
+        (lambda found: found["machine"].update(task_seconds=-1), "task_seconds is -1"),
+        (lambda found: found["machine"].update(task_seconds=float("nan")), "task_seconds is nan"),
+        (lambda found: found["machine"]["core"].update(stream=0), "stream is 0"),
+        (lambda found: found["machine"]["core"].pop("memory"), "missing: memory"),
+        (lambda found: found["machine"].update(attention=[None, 1]), "attention is None"),
+        (lambda found: found["machine"]["edges"]["tables"].reverse(), "do not rise"),
+        (lambda found: found["machine"]["edges"]["sparse"].pop(), "curves for"),
+        (lambda found: found.update(host=7), "host is 7"),
+        (lambda found: found.update(architecture="vax"), "architecture is 'vax'"),
+        (lambda found: found.update(machine=[]), "is not as this siafu writes it"),
+        (lambda found: found.update(seconds=10**400), "is not as this siafu writes it"),
+    ],
+)
+def test_a_calibration_with_a_value_that_cannot_be_is_refused(
+    saved: Path, change: Callable[[dict[str, Any]], object], why: str
+) -> None:
+    with pytest.raises(BadInput, match=why) as caught:
+        Calibration.read(changed(saved, change))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_calibration_that_is_nested_too_deeply_is_refused(saved: Path) -> None:
+    saved.write_text("[" * 20_000)
+    with pytest.raises(BadInput, match="is not JSON"):
+        Calibration.read(saved)

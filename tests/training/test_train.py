@@ -12,9 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import siafu
+from siafu.base import memory
 from siafu.base.errors import BadInput, Diverged
 from siafu.graph import Graph
 from siafu.training.run import Run
+from siafu.training.train import trainer
 from tests.oracle import train_plainly
 from tests.sessions import gcn, losses, same_weights, timeless
 from tests.toys import multi_label_graph, toy_graph
@@ -342,7 +344,7 @@ def test_a_damaged_run_is_refused(saved: Path, tmp_path: Path, file: str, path: 
 def test_a_run_without_its_metrics_is_refused(saved: Path, tmp_path: Path) -> None:
     shutil.copytree(saved, tmp_path / "run")
     (tmp_path / "run" / "metrics.jsonl").write_text("")
-    with pytest.raises(BadInput, match="no epoch that was evaluated: copy the run again"):
+    with pytest.raises(BadInput, match=r"metrics.jsonl is corrupted: .*; copy the run again"):
         Run.load(tmp_path / "run")
 
 
@@ -375,3 +377,36 @@ def test_a_run_from_python_knows_where_its_graph_came_from(tmp_path: Path) -> No
     graph = siafu.load(tmp_path / "toy.store")
     run = siafu.train(graph, gcn(graph), epochs=1)
     assert run.config["dataset"] == str((tmp_path / "toy.store").resolve())
+
+
+def test_a_training_that_cannot_fit_is_refused_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=1, out=tmp_path / "run")
+    monkeypatch.setenv("SIAFU_MEMORY_LIMIT", "10kB")
+    monkeypatch.setattr(trainer, "assemble", lambda *_: pytest.fail("rows were allocated"))
+    with pytest.raises(
+        BadInput, match=r"needs at least .* GB of memory, and 0.00 GB is free: .*bf16"
+    ) as caught:
+        siafu.train(graph, gcn(graph), epochs=1, out=tmp_path / "run", overwrite=True)
+    assert "\n" not in str(caught.value)
+    Run.load(tmp_path / "run")
+    with pytest.raises(BadInput, match="needs at least"):
+        siafu.train(graph, gcn(graph), epochs=9, out=tmp_path / "run", resume=True)
+
+
+def test_memory_need_not_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_left_in_groups", lambda root: [0])
+    graph = toy_graph()
+    with pytest.raises(BadInput, match="SIAFU_MEMORY_LIMIT=off"):
+        siafu.train(graph, gcn(graph), epochs=1)
+    monkeypatch.setenv("SIAFU_MEMORY_LIMIT", "off")
+    siafu.train(graph, gcn(graph), epochs=1)
+
+
+def test_a_prediction_that_cannot_fit_is_refused(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.load(saved)
+    monkeypatch.setenv("SIAFU_MEMORY_LIMIT", "1kB")
+    with pytest.raises(BadInput, match="predicting needs at least"):
+        run.predict(toy_graph())

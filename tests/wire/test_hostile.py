@@ -16,6 +16,7 @@ from siafu.wire.codec import PROTOCOL, decode
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.link import LinkLost
 from siafu.wire.messages import Ask, OutputPart, Refused, Welcome
+from siafu.wire.near import NearDirectory
 from siafu.wire.refusal import Refusal
 from siafu.wire.zeromq import ZmqListener
 from tests.wire.links import MINE, SERVER, heard, linked, listening, meet
@@ -92,6 +93,43 @@ def test_a_key_that_was_taken_back_says_nothing_more() -> None:
         listener.dismiss(MINE.public)
         link.send(Ask(2), 5)
         turn_until_refused(listener, "key")
+
+
+@pytest.fixture
+def near() -> Iterator[ZmqListener]:
+    """A listener in a directory of the user's own: nothing is encrypted there."""
+    directory = NearDirectory()
+    listener = ZmqListener(None, directory.address("door"))
+    listener.admit(MINE.public, MINE.secret)
+    yield listener
+    listener.close()
+    directory.remove()
+
+
+def test_on_this_machine_a_peer_says_its_secret_and_is_known_by_its_key(near: ZmqListener) -> None:
+    with linked(near, None, MINE) as link:
+        meet(near, link)
+        link.send(Ask(1), 5)
+        peer, message = heard(near)
+        assert (peer.key, message) == (MINE.public, Ask(1))
+
+
+@pytest.mark.parametrize("keys", [None, make_keys()], ids=["none", "another's"])
+def test_on_this_machine_too_a_stranger_does_not_get_in(near: ZmqListener, keys: Keys | None) -> None:
+    with linked(near, None, keys) as link:
+        with pytest.raises(LinkLost):
+            link.send(Ask(1), 0.2)
+        turn_until_refused(near, "handshake" if keys is None else "key")
+    assert near.traffic.messages_in == 0
+
+
+def test_a_public_key_without_its_secret_is_no_proof_on_this_machine(near: ZmqListener) -> None:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as thief:
+        thief.linger = 0
+        thief.plain_username, thief.plain_password = MINE.public.encode(), make_keys().secret.encode()
+        thief.connect(near.address)
+        thief.send(b"let me in")
+        turn_until_refused(near, "key")
 
 
 def test_a_key_that_is_none_is_not_admitted() -> None:

@@ -2,7 +2,9 @@
 
 import errno
 import os
+import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +14,8 @@ from typing import IO
 from siafu.base.errors import BadInput, NoSpace
 
 _NO_ANONYMOUS_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
-_TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}  # what a rename says of a place that is not free
+_MOST_LINKS = 40  # as the kernel follows
+_IN_MEMORY = 16 << 20
 
 
 def cache_directory() -> Path:
@@ -49,30 +52,91 @@ def _is_of_the_disk(error: OSError) -> bool:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file to write that takes `path`'s place when the block ends well, and is gone otherwise."""
+    """A binary file to write that takes `path`'s place when the block ends well, and is gone otherwise.
+
+    A link stays, and what it points to is replaced. What is no file (a device, a pipe, /dev/stdout) is written to when
+    the block ends well.
+    """
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
+        if _is_written_through(path):
+            with _written_at_the_end(path) as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o666 & ~_umask())
-            Path(name).replace(path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                Path(name).unlink()
-            raise
+        else:
+            with _replacing_file(Path(os.path.realpath(path))) as file:
+                yield file
 
 
-def _umask() -> int:
+@contextmanager
+def _replacing_file(path: Path) -> Iterator[IO[bytes]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = _mode_of(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+
+
+@contextmanager
+def _written_at_the_end(path: Path) -> Iterator[IO[bytes]]:
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as held:
+        yield held
+        held.seek(0)
+        own = _own_descriptor(path)
+        # Opening /dev/stdout anew would start at the beginning of a file that others have written to.
+        with path.open("wb") if own is None else os.fdopen(os.dup(own), "wb") as file:
+            shutil.copyfileobj(held, file)
+
+
+def _is_written_through(path: Path) -> bool:
+    if _own_descriptor(path) is not None:
+        return True
+    try:
+        kind = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return not stat.S_ISREG(kind)
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """The number of the open file that `path` stands for, as /dev/stdout does for 1; None: it stands for none."""
+    place = path
+    for _ in range(_MOST_LINKS):
+        place = Path(os.path.realpath(place.parent)) / place.name
+        if re.fullmatch(rf"/proc/{os.getpid()}(/task/[0-9]+)?/fd/[0-9]+", str(place)):
+            return int(place.name)
+        if not place.is_symlink():
+            return None
+        place = place.parent / place.readlink()
+    return None
+
+
+def _mode_of(path: Path) -> int:
+    """The permissions of the file to be replaced, or those that a new one gets."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return 0o666 & ~umask()
+
+
+def umask() -> int:
+    """Permissions that new files do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-def _give_name(file: IO[bytes], path: Path) -> None:
+def give_name(file: IO[bytes], path: Path) -> None:
+    """Make a file that has no name appear at `path`."""
     # Only with a directory descriptor does Python follow the link that /proc shows instead of copying it.
     descriptors = os.open("/proc/self/fd", os.O_RDONLY)
     try:
@@ -81,111 +145,18 @@ def _give_name(file: IO[bytes], path: Path) -> None:
         os.close(descriptors)
 
 
+def anonymous_file(directory: Path) -> IO[bytes] | None:
+    """A file on `directory`'s disk that `give_name` can give a name; None: there are none such here."""
+    if not hasattr(os, "O_TMPFILE") or not Path("/proc/self/fd").exists():
+        return None
+    try:
+        return os.fdopen(os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
+    except OSError as error:
+        if error.errno in _NO_ANONYMOUS_FILES:
+            return None
+        raise
+
+
 def scratch_file(directory: Path) -> IO[bytes]:
     """A file without a name on `directory`'s disk: the system frees it however the process ends."""
     return tempfile.TemporaryFile(dir=directory, prefix=".siafu-scratch-")
-
-
-class NewDirectory:
-    """A directory that appears at `path` whole, or not at all.
-
-    Files are opened without a name where the system can (so that even a killed process leaves nothing
-    behind), get their names in a temporary directory when `publish` is called, and one rename shows them.
-
-    kind:      what the directory is, in the words of an error
-    mark:      the file by which a directory of that kind is known
-    overwrite: replace one of that kind, or an empty directory; anything else is never touched
-    """
-
-    def __init__(self, path: Path, *, kind: str, mark: str, overwrite: bool = False) -> None:
-        self.path = path
-        self._kind = kind
-        self._mark = mark
-        self._overwrite = overwrite
-        self._files: dict[str, IO[bytes]] = {}
-        self._named: Path | None = None
-        with disk_errors(path):
-            if os.path.lexists(path):
-                self._refuse_to_replace()
-            path.parent.mkdir(parents=True, exist_ok=True)
-
-    def open(self, name: str) -> IO[bytes]:
-        """A new file `name`, to read and write."""
-        with disk_errors(self.path):
-            file = self._anonymous() or (self._partial() / name).open("w+b")
-        self._files[name] = file
-        return file
-
-    def publish(self) -> None:
-        """Give every file its name and move the directory into place."""
-        with disk_errors(self.path):
-            for file in self._files.values():
-                file.flush()
-                os.fsync(file.fileno())
-            # All that takes time is done: a kill from here on has but a moment to leave a partial directory.
-            partial = self._partial()
-            for name, file in self._files.items():
-                if not (partial / name).exists():
-                    _give_name(file, partial / name)
-                file.close()
-            partial.chmod(0o777 & ~_umask())
-            self._take_place(partial)
-        self._named = None
-
-    def discard(self) -> None:
-        """Forget everything that was written. Does nothing after `publish`."""
-        for file in self._files.values():
-            # Closing writes what is buffered, and fails on a full disk: what is thrown away need not be there.
-            with suppress(OSError):
-                file.close()
-        if self._named is not None:
-            shutil.rmtree(self._named, ignore_errors=True)
-            self._named = None
-
-    def _take_place(self, partial: Path) -> None:
-        try:
-            if not os.path.lexists(self.path):
-                partial.rename(self.path)
-                return
-        except OSError as error:
-            if error.errno not in _TAKEN:
-                raise
-        # Somebody may have put something there since we looked at the start.
-        self._refuse_to_replace()
-        old = Path(tempfile.mkdtemp(prefix=f".{self.path.name}.", suffix=".old", dir=self.path.parent))
-        self.path.rename(old / "replaced")
-        try:
-            partial.rename(self.path)
-        except OSError:
-            with suppress(OSError):
-                (old / "replaced").rename(self.path)
-            raise
-        finally:
-            shutil.rmtree(old, ignore_errors=True)
-
-    def _refuse_to_replace(self) -> None:
-        if not self._overwrite:
-            raise BadInput(
-                f"{self.path} exists already: choose another name, or overwrite it (on the command line --overwrite)"
-            )
-        if (self.path / self._mark).is_file() or (self.path.is_dir() and not any(self.path.iterdir())):
-            return
-        raise BadInput(
-            f"{self.path} is not a {self._kind}, so it is not overwritten: choose another name, or move it away"
-        )
-
-    def _anonymous(self) -> IO[bytes] | None:
-        if not hasattr(os, "O_TMPFILE") or not Path("/proc/self/fd").exists():
-            return None
-        try:
-            return os.fdopen(os.open(self.path.parent, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
-        except OSError as error:
-            if error.errno in _NO_ANONYMOUS_FILES:
-                return None
-            raise
-
-    def _partial(self) -> Path:
-        if self._named is None:
-            name = tempfile.mkdtemp(prefix=f".{self.path.name}.", suffix=".partial", dir=self.path.parent)
-            self._named = Path(name)
-        return self._named

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
+from siafu.base.memory import memory_bytes as memory_bytes
+from siafu.base.memory import proc_kilobytes as _proc_kilobytes
 from siafu.base.threads import run_all, thread_count
 
 _MEASURED_BYTES = 1 << 30  # far more than any cache holds
@@ -26,12 +28,6 @@ def peak_rss_bytes() -> int:
         return found
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def memory_bytes() -> tuple[int | None, int | None]:
-    """The machine's memory, and how much of it is free to use; None: the system does not say."""
-    meminfo = Path("/proc/meminfo")
-    return _proc_kilobytes(meminfo, "MemTotal"), _proc_kilobytes(meminfo, "MemAvailable")
 
 
 def processor_name() -> str:
@@ -98,13 +94,3 @@ def _sum(values: NDArray[np.int64]) -> int:
     for value in values:
         total += value
     return total
-
-
-def _proc_kilobytes(path: Path, field: str) -> int | None:
-    try:
-        for line in path.read_text().splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None

@@ -3,7 +3,6 @@
 import ctypes
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.owned import OwnedDirectory
 from siafu.kernels import over_rows
 
 COLUMNS = 128  # what gather.c is written for
@@ -23,8 +23,8 @@ def c_gather(
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or indices.dtype != np.int32:
         return None
-    with tempfile.TemporaryDirectory() as directory:
-        library = Path(directory) / "gather.so"
+    with OwnedDirectory() as directory:
+        library = directory / "gather.so"
         source = Path(__file__).with_name("gather.c")
         built = subprocess.run(
             [compiler, "-O3", "-march=native", "-shared", "-fPIC", str(source), "-o", str(library)],

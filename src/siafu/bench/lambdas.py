@@ -1,7 +1,6 @@
 """What hides the network from Lambdas: modes, tricks, the autotuner, and what Lambdas cost without any network."""
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -10,6 +9,7 @@ from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.base.files import replacing
+from siafu.base.owned import OwnedDirectory
 from siafu.bench.network import network
 from siafu.graph import Graph, read_store
 from siafu.graph.generate import generate, shape_named
@@ -145,8 +145,8 @@ def _graph(setting: Setting, store: Path | None) -> Iterator[Graph]:
     if store is not None:
         yield read_store(store, verify=False)
         return
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "graph")
+    with OwnedDirectory() as directory:
+        path = directory / "graph"
         generate(shape_named(setting.graph).scaled(setting.scale), path)
         yield read_store(path, verify=False)
 

@@ -2,15 +2,14 @@
 
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
+from siafu.base.owned import OwnedDirectory
 from siafu.bench.own_epoch import make_trainer
 from siafu.graph import Graph, read_store
 from siafu.graph.datasets import load
@@ -160,8 +159,8 @@ def _graph(name: str) -> Iterator[Graph]:
         yield _split(load(name))
         return
     shape, scale = GENERATED[name]
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "graph")
+    with OwnedDirectory() as directory:
+        path = directory / "graph"
         generate(shape_named(shape).scaled(scale), path)
         yield read_store(path, verify=False)
 

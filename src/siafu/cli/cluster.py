@@ -44,6 +44,10 @@ def up(
     machines: Annotated[
         int | None, typer.Option(help="How many, the head included (local, aws). [default: 3]")
     ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="local: the address to listen at. [default: 127.0.0.1]"),
+    ] = None,
     user: Annotated[str | None, typer.Option(help="Who ssh logs in as. [default: you; aws: ubuntu]")] = None,
     key: Annotated[
         Path | None, typer.Option(help="The private key for ssh. [default: as ssh is set up; aws: Ray's]")
@@ -73,10 +77,11 @@ def up(
         raise BadInput(f"--on is {on!r}: choose one of {', '.join(KINDS)}")
     check_name(name)
     given = {"hosts": hosts, "machines": machines, "user": user, "key": key, "instance": instance}
-    given |= {"region": region, "image": image, "disk": disk, "wheel": wheel}
+    given |= {"region": region, "image": image, "disk": disk, "wheel": wheel, "host": host}
     _refuse_what_does_not_fit(on, given)
     if on == "local":
-        _up_here(name, _MACHINES if machines is None else machines, dry_run=dry_run, as_json=as_json)
+        many = _MACHINES if machines is None else machines
+        _up_here(name, many, host, dry_run=dry_run, as_json=as_json)
         return
     wanted = _wanted(on, name, given)
     if dry_run:
@@ -142,7 +147,7 @@ def down(name: Name = "siafu", as_json: Json = False) -> None:
 
 def _refuse_what_does_not_fit(on: str, given: dict[str, Any]) -> None:
     fitting = {
-        "local": ("machines",),
+        "local": ("machines", "host"),
         "ssh": (*_OF_HOSTS, *_OF_ALL_BUT_LOCAL),
         "aws": ("machines", *_OF_AWS, *_OF_ALL_BUT_LOCAL),
     }[on.removesuffix("-spot")]
@@ -177,12 +182,14 @@ def _wanted(on: str, name: str, given: dict[str, Any]) -> "HostsWanted | AwsWant
     )
 
 
-def _up_here(name: str, machines: int, *, dry_run: bool, as_json: bool) -> None:
+def _up_here(name: str, machines: int, host: str | None, *, dry_run: bool, as_json: bool) -> None:
     from siafu.launch import local
     from siafu.launch import record as records
+    from siafu.launch.loopback import LOOPBACK
 
+    host = host or LOOPBACK
     if dry_run:
-        for command in local.commands(name, machines, 6379, f"/tmp/siafu-ray-{name}"):
+        for command in local.commands(name, machines, 6379, f"/tmp/siafu-ray-{name}", host):
             print(shlex.join(["ray", *command]))
         return
     found = records.find(name)
@@ -190,7 +197,7 @@ def _up_here(name: str, machines: int, *, dry_run: bool, as_json: bool) -> None:
         raise _is_there(name)
     if found is not None:
         local.down(found)  # what is left of one whose processes have ended
-    _started(local.up(name, machines, _say), as_json)
+    _started(local.up(name, machines, _say, host), as_json)
 
 
 def _is_there(name: str) -> BadInput:

@@ -1,6 +1,5 @@
 """What several commands share: sizes as people write them, saved runs, and a progress bar."""
 
-import re
 import sys
 import time
 from pathlib import Path
@@ -8,31 +7,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from siafu.base.errors import BadInput
+from siafu.base.memory import parse_size as parse_size
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
     from siafu.training.run import Run
 
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
 _PLAIN_SECONDS = 5.0  # between lines where there is no terminal to redraw
-
-
-def parse_size(text: str) -> int:
-    """Bytes in '1GB', '512MiB', '2g' or '1000000'."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?i?)b?\s*", text.lower())
-    if match is None or match[2] not in _UNITS:
-        raise BadInput(f"{text!r} is not a size: write it like 1GB, 512MiB or 1000000")
-    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def load_run_and_graph(path: Path, dataset: str | None) -> "tuple[Run, Graph]":

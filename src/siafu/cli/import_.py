@@ -106,6 +106,14 @@ def import_(
             rich_help_panel=_VERTICES,
         ),
     ] = None,
+    num_classes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Classes go from 0 to N - 1; by default, to the highest label.",
+            rich_help_panel=_VERTICES,
+        ),
+    ] = None,
     features_dtype: Annotated[FeatureType, typer.Option(rich_help_panel=_VERTICES)] = FeatureType.fp32,
     memory_limit: Annotated[
         str | None, typer.Option(help="Such as 1GB; by default half of the machine's.")
@@ -143,6 +151,7 @@ def import_(
         undirected=undirected,
         merge_parallel=merge_parallel,
         num_vertices=num_vertices,
+        num_classes=num_classes,
         bf16=features_dtype is FeatureType.bf16,
         memory_limit=None if memory_limit is None else parse_size(memory_limit),
         overwrite=overwrite,

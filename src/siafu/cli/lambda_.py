@@ -6,12 +6,13 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput, SiafuError
+from siafu.base.owned import OwnedDirectory
 
 if TYPE_CHECKING:
     from siafu.serverless.deployment.aws import Place
@@ -244,8 +245,8 @@ def _package(target: "Target", wheels: Path | None) -> "Package":
 
     if wheels is not None:
         return build(find_wheels(wheels, target))
-    with TemporaryDirectory() as directory:
-        return build(fetch_wheels(target, Path(directory)))
+    with OwnedDirectory() as directory:
+        return build(fetch_wheels(target, directory))
 
 
 def _do(steps: "list[Step]", clients: "Clients", dry_run: bool) -> None:
@@ -268,7 +269,11 @@ def _invocation(payload: Path | None, number: int) -> "Invocation":
     if payload is None:
         return probe(number)
     try:
-        given = json.loads(payload.read_text())
+        given = parse_json(payload.read_bytes())
+    except OSError as error:
+        raise BadInput(
+            f"cannot read {payload} ({error.strerror}): give a file with one JSON object"
+        ) from error
     except ValueError as error:
         raise BadInput(f"{payload} is not JSON ({error}): give a file with one JSON object") from error
     if not isinstance(given, dict):

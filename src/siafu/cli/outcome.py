@@ -1,9 +1,13 @@
 """What came of a training, in words."""
 
+import json
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from siafu.base.errors import BadInput
 
 
 def report_one(summary: dict[str, Any], say: Callable[[str], None]) -> None:
@@ -51,3 +55,17 @@ def scores(summary: dict[str, Any]) -> str:
         if summary[f"{split}_accuracy"] is not None
     ]
     return f"{metric}: {', '.join(parts)}"
+
+
+def refuse_other_summary(path: Path) -> None:
+    """Refuse to replace a file that is not what several runs came to."""
+    if not os.path.lexists(path):
+        return
+    try:
+        found = json.loads(path.read_bytes()) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not {"seeds", "runs"} <= found.keys():
+        raise BadInput(
+            f"{path} is not a summary of several runs, so it is not replaced: choose another --out"
+        )

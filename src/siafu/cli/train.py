@@ -12,7 +12,7 @@ import typer
 
 from siafu.base.errors import BadInput, Interrupted
 from siafu.cli import recipe as options_of
-from siafu.cli.outcome import report_many, report_one, scores
+from siafu.cli.outcome import refuse_other_summary, report_many, report_one, scores
 from siafu.cli.recipe import Recipe, describe_graph
 from siafu.cli.voice import Voice
 
@@ -348,6 +348,7 @@ def _train_often(
 ) -> dict[str, Any]:
     from siafu.report.files.run_directory import RunDirectory, write_json
 
+    refuse_other_summary(directory / "summary.json")
     summaries = []
     for seed in seeds:
         path = directory / f"seed-{seed}"

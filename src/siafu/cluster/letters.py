@@ -23,7 +23,7 @@ from siafu.runtime.letter import Letter
 from siafu.wire.refusal import Refusal
 from siafu.wire.tensors import MOST_TENSORS, Array, Buffer, Tensors, pack, unpack
 
-PROTOCOL = 1
+PROTOCOL = 2
 _MAGIC = b"siafu-letter" + bytes([PROTOCOL])
 _LONGEST_HEADER = 1 << 20
 _LONGEST_TEXT = 1 << 16

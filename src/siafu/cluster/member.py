@@ -1,6 +1,6 @@
 """Member: where a server listens, and which life of it that is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from siafu.pipeline.ids import Address
 
@@ -11,6 +11,7 @@ class Member:
 
     life:    which of those that were at `address`, one after the other
     machine: servers of one machine reach each other through `near`, others through `far` with `key`
+    word:    what it says of itself at `near`, where nothing is encrypted; only servers of the run know it
     """
 
     address: Address
@@ -19,3 +20,4 @@ class Member:
     far: str
     near: str
     key: str
+    word: str = field(repr=False)

@@ -1,7 +1,7 @@
 """WirePost: brings letters between servers, each once and in order, however often a connection breaks.
 
 Between machines letters go over TCP, encrypted, and only those who prove a key of the roster are heard. On one machine
-they go through a socket in a directory that is the user's alone. Every letter bears the *life* of its sender: when a
+they go through a socket in a directory that is the user's alone, and the sender says a secret. Every letter bears the *life* of its sender: when a
 server is replaced, the roster has a new life in its place, and what the old one says is refused, however late it comes.
 
 A letter is kept until it is acknowledged. Who gets letters takes them in the order of their numbers, and no number
@@ -11,15 +11,14 @@ twice for that.
 """
 
 import os
+import secrets
 import struct
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import zmq
@@ -31,6 +30,7 @@ from siafu.pipeline.ids import Address, Incarnation
 from siafu.runtime.letter import Letter
 from siafu.wire.doorman import Doorman
 from siafu.wire.keys import Keys, make_keys
+from siafu.wire.near import NearDirectory
 from siafu.wire.refusal import Refusal, Refusals
 
 LARGEST_FRAME = 1 << 31
@@ -39,6 +39,9 @@ _STALL_SECONDS = 1.0  # a turn that took longer says nothing of others: this pro
 _RETRY_SECONDS = 0.2  # from being turned away to the next try
 _END_SECONDS = 10.0
 _TURN_MS = 200
+_READ_MARK = 64  # letters of one server that wait to be read
+_HANDSHAKE_MS = 10_000
+_BUSY_MS = 60_000  # that a server may be busy with one letter before its connections are taken for broken
 _ANSWER = struct.Struct(
     "<QQq"
 )  # my life, how many of your letters I have, the number of the one that I answer
@@ -94,14 +97,16 @@ class WirePost:
         self._keys: Keys = make_keys()
         self._context: Any = zmq.Context()
         self._doorman = Doorman(self._context, self.refusals)
-        self._directory = Path(tempfile.mkdtemp(prefix="siafu-"))
+        self._directory = NearDirectory()
         self._far = self._listener()
         self._far.setsockopt(zmq.CURVE_SERVER, 1)
         self._far.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret.encode())
         self._far.setsockopt_string(zmq.ZAP_DOMAIN, "siafu")
         self._far.bind(f"tcp://{machine}:*")
         self._near = self._listener()
-        self._near.bind(f"ipc://{self._directory / 'post'}")
+        self._near.setsockopt(zmq.PLAIN_SERVER, 1)
+        self._near.setsockopt_string(zmq.ZAP_DOMAIN, "siafu")
+        self._near.bind(self._directory.address("post"))
         self.member = Member(
             me,
             life,
@@ -109,6 +114,7 @@ class WirePost:
             self._far.getsockopt_string(zmq.LAST_ENDPOINT),
             self._near.getsockopt_string(zmq.LAST_ENDPOINT),
             self._keys.public,
+            secrets.token_hex(32),
         )
         self._lines: dict[Address, _Line] = {}
         self._roster: dict[Address, Member] = {}
@@ -154,7 +160,7 @@ class WirePost:
                     continue
                 if known is not None:
                     self._doorman.dismiss(known.key)
-                self._doorman.admit(member.key)
+                self._doorman.admit(member.key, member.word)
                 self._roster[member.address] = member
                 self._heard[member.address] = time.monotonic()
                 line = self._lines.setdefault(member.address, _Line())
@@ -234,7 +240,7 @@ class WirePost:
             known = self._roster.get(stamp.sender)
             if known is None or stamp.life != known.life:
                 raise Refusal("unexpected", f"a letter of {stamp.sender} in life {stamp.life}")
-            if listener is self._far and identity.get("User-Id") != known.key:
+            if identity.get("User-Id") != known.key:
                 raise Refusal("key", f"a letter of {stamp.sender} under another's key")
             self._heard[stamp.sender] = time.monotonic()
             life, expected = self._expected.get(stamp.sender, (stamp.life, 0))
@@ -293,6 +299,8 @@ class WirePost:
         socket = self._context.socket(zmq.DEALER)
         _endure(socket)
         if line.member.machine == self.member.machine:
+            socket.setsockopt(zmq.PLAIN_USERNAME, self.member.key.encode())
+            socket.setsockopt(zmq.PLAIN_PASSWORD, self.member.word.encode())
             socket.connect(line.member.near)
         else:
             socket.setsockopt(zmq.CURVE_SERVERKEY, line.member.key.encode())
@@ -340,6 +348,11 @@ class WirePost:
     def _listener(self) -> Any:
         socket = self._context.socket(zmq.ROUTER)
         _endure(socket)
+        # Who sends faster than letters are read waits, and its memory is its own. Nothing is lost: it keeps them anyway.
+        socket.rcvhwm = _READ_MARK
+        socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
+        # What waits to be read holds up the other's heartbeats too.
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _BUSY_MS)
         return socket
 
     def _wake(self) -> None:
@@ -360,9 +373,7 @@ class WirePost:
             self._context.term()
             for pipe in (self._woken, self._waker):
                 os.close(pipe)
-        for path in [*self._directory.glob("*"), self._directory]:
-            with suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
+        self._directory.remove()
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +384,7 @@ class _Socket:
 
 
 def _endure(socket: Any) -> None:
-    """No mark at which letters are dropped: how many are under way is bounded by the run itself."""
+    """No mark at which letters to others are dropped: how many are under way is bounded by the run itself."""
     socket.linger = 0
     socket.rcvhwm = socket.sndhwm = 0
     socket.setsockopt(zmq.MAXMSGSIZE, LARGEST_FRAME)

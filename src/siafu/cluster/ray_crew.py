@@ -15,6 +15,7 @@ from torch import nn
 from siafu.base.errors import BadInput, SiafuError
 from siafu.cluster.crew import Loss, Server, ServerLost
 from siafu.cluster.graph_station import Bounds, Share
+from siafu.cluster.last_words import LastWords
 from siafu.cluster.member import Member
 from siafu.cluster.ray_head import RayHead
 from siafu.graph.partition.reads import Reads
@@ -28,6 +29,10 @@ ROOM_SECONDS = 30.0
 """How long a server may wait for a machine that has room for it."""
 
 _CALL_SECONDS = 300.0
+_LOST = (
+    "siafu: the process that drove the run was ended, by Ray if the cluster at {} is gone: "
+    "start the cluster again, and go on with --resume"
+)
 
 
 class RayServer:
@@ -114,6 +119,7 @@ class RayCrew:
 
         self.machine: str = ray.util.get_node_ip_address()
         self._head = RayHead(ray.get_runtime_context().gcs_address)
+        self._last_words = LastWords(_LOST.format(ray.get_runtime_context().gcs_address))
         self._plan, self._model, self._lambdas, self._threads = plan, model, lambdas, threads
         self._servers: dict[Address, RayServer] = {}
         self._group: Any = None
@@ -201,6 +207,10 @@ class RayCrew:
         return found
 
     def close(self) -> None:
+        self._close()
+        self._last_words.withdraw()
+
+    def _close(self) -> None:
         import ray
 
         if self._head.is_gone:

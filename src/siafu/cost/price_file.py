@@ -2,12 +2,13 @@
 
 import difflib
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from siafu.base.documents import one_line, parse_json
 from siafu.base.errors import BadInput
 from siafu.cost.instances import Accelerator, Instance, Processor
 from siafu.cost.lambda_prices import Architecture
@@ -88,8 +89,8 @@ class Fields:
         return {name: self.text(name) for name in self.values}
 
     def number(self, name: str) -> float:
-        value = self.values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        value: Any = self.values.get(name)
+        if not _is_amount(value):
             raise self.wrong(name, "a number of at least 0")
         return float(value)
 
@@ -101,7 +102,7 @@ class Fields:
 
     def whole(self, name: str) -> int:
         value = self.positive(name)
-        if value != int(value):
+        if value != int(value) or value >= 2**53:  # from where float no longer tells whole numbers apart
             raise self.wrong(name, "a whole number above 0")
         return int(value)
 
@@ -171,8 +172,8 @@ class Fields:
     def wrong(self, name: str, wanted: str) -> BadInput:
         """What to raise about a field."""
         field = f"{self.where}.{name}" if self.where else name
-        found = f"is {json.dumps(self.values[name])}" if name in self.values else "is missing"
-        return BadInput(f"{self.path}: {field} {found}: give {wanted}")
+        found = f"is {one_line(json.dumps(self.values[name]))}" if name in self.values else "is missing"
+        return BadInput(f"{self.path}: {one_line(field)} {found}: give {wanted}")
 
     def _optional(self, name: str) -> float | None:
         return None if self.values.get(name) is None else self.number(name)
@@ -198,7 +199,7 @@ def read_fields(path: Path, *, over: Fields | None = None) -> Fields:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_bytes())
+        values = parse_json(path.read_bytes())
     except OSError as error:
         raise BadInput(
             f"cannot read prices from {path} ({error.strerror}): give a file as docs/cost.md describes it"
@@ -209,7 +210,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise BadInput(f'{path} is no price file: it must be a JSON object with "format": "{FORMAT}"')
     if values.get("version") != VERSION:
         raise BadInput(
-            f"{path} is a price file of version {values.get('version')}, this siafu reads {VERSION}: "
+            f"{path} is a price file of version {one_line(values.get('version'))}, this siafu reads {VERSION}: "
             "write it anew, or upgrade with pip install -U siafu"
         )
     return values
@@ -223,7 +224,7 @@ def _check_names(values: dict[str, Any], path: Path) -> None:
     for part, known in _PARTS.items():
         entry = values.get(part, {})
         if not isinstance(entry, dict):
-            raise BadInput(f"{path}: {part} is {json.dumps(entry)}: give an object")
+            raise BadInput(f"{path}: {part} is {one_line(json.dumps(entry))}: give an object")
         if known is not None:
             _refuse_strangers(entry, known, path, part)
     for part, fields in _ENTRIES.items():
@@ -240,7 +241,7 @@ def _refuse_strangers(found: Mapping[str, Any], known: tuple[str, ...], path: Pa
         if name not in known:
             near = difflib.get_close_matches(name, known, 1) or [", ".join(known)]
             raise BadInput(
-                f"{path}: unknown field {f'{where}.{name}' if where else name}: did you mean {near[0]}?"
+                f"{path}: unknown field {one_line(f'{where}.{name}' if where else name)}: did you mean {near[0]}?"
             )
 
 
@@ -260,8 +261,9 @@ def _laid(over: Mapping[str, Any], under: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_pair(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(isinstance(each, int | float) and not isinstance(each, bool) and each >= 0 for each in value)
-    )
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_amount, value))
+
+
+def _is_amount(value: Any) -> bool:
+    """Whether it is a number from 0 up that a float holds."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from siafu.base.errors import BadInput
 from siafu.dashboard import prometheus
 from siafu.dashboard.access import Access
+from siafu.dashboard.connections import HEADER_SECONDS
 from siafu.dashboard.event_stream import Event, EventStream, Streams
 from siafu.dashboard.guard import Guard
 from siafu.dashboard.pages import assets, page
@@ -72,11 +73,11 @@ class Dashboard:
         return HTMLResponse(page("run", session=self.access.session, name=run.name, id=run.id))
 
     async def _login(self, request: Request) -> Response:
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _FORM_BYTES:
-                raise HTTPException(413, "that is no token")
+        try:
+            async with asyncio.timeout(HEADER_SECONDS):
+                body = await _form(request)
+        except TimeoutError:
+            raise HTTPException(408, "the token did not come") from None
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
         return await self._sign_in(request, given)
 
@@ -203,6 +204,15 @@ class Dashboard:
         if path is None:
             raise HTTPException(404, "the run was moved")
         return path
+
+
+async def _form(request: Request) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _FORM_BYTES:
+            raise HTTPException(413, "that is no token")
+    return body
 
 
 async def _asset(request: Request) -> Response:

@@ -5,6 +5,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from siafu.dashboard.access import Access
+from siafu.dashboard.connections import LET_IN
 from siafu.dashboard.pages import page
 
 _READING = ("GET", "HEAD")
@@ -58,9 +59,15 @@ class Guard:
             return None if self._access.is_from_our_page(headers) else _forbidden()
         if not self._access.is_signed_in(headers, _port(headers)):
             return None if _brings_token(scope) else _sign_in_first(path)
+        _let_in(scope)
         if scope["method"] not in _READING and not self._access.may_change(headers):
             return _forbidden()
         return None
+
+
+def _let_in(scope: Scope) -> None:
+    """Tell the server that this connection is no stranger's."""
+    scope.get("extensions", {}).get(LET_IN, lambda: None)()
 
 
 def _brings_token(scope: Scope) -> bool:

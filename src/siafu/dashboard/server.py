@@ -12,8 +12,8 @@ import uvicorn
 from siafu.base.errors import BadInput
 from siafu.dashboard.access import Access, is_loopback
 from siafu.dashboard.app import Dashboard
+from siafu.dashboard.connections import Connection, Connections
 
-_CONNECTIONS = 256  # sockets at a time, whatever they do
 _GRACE_SECONDS = 2  # for open streams when the server ends
 
 
@@ -50,15 +50,16 @@ def serve(
 class DashboardServer(uvicorn.Server):
     """A server that is bounded, quiet about addresses, which may hold the token, and quick to end."""
 
-    def __init__(self, dashboard: Dashboard) -> None:
+    def __init__(self, dashboard: Dashboard, crowd: Connections | None = None) -> None:
+        self.crowd = crowd or Connections()
         config = uvicorn.Config(
             dashboard.app(),
-            log_level="warning",
+            log_level="error",
             access_log=False,
             server_header=False,
             lifespan="off",
             ws="none",
-            limit_concurrency=_CONNECTIONS,
+            http=type("OurConnection", (Connection,), {"crowd": self.crowd}),
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         super().__init__(config)

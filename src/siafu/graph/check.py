@@ -1,5 +1,6 @@
 """What a graph's parts must be like, checked where they come in; the errors say what to mend."""
 
+import os
 from operator import index
 from typing import Any
 
@@ -7,12 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
+from siafu.graph.classes import count_classes
 from siafu.graph.csr import IntArray, id_dtype
 
 MAX_VERTICES = 2**40  # more is a mistake, such as a hash taken for an id, and not a graph
 MAX_CLASSES = 2**31
 
 _ROWS_AT_ONCE = 1 << 16
+_FEW_VERTICES, _VERTICES_PER_BYTE = 1 << 20, 64
+_FEW_COLUMNS, _COLUMNS_PER_ENTRY = 1 << 16, 64
+_VERTICES_PER_END = 64
+_EXACT_FLOATS = 2**24  # whole numbers from here on are not all float32's
 
 
 def array(values: Any, what: str, kinds: str = "biuf") -> NDArray[Any]:
@@ -27,6 +33,8 @@ def array(values: Any, what: str, kinds: str = "biuf") -> NDArray[Any]:
         out = np.asarray(values)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise BadInput(f"{what} is not an array of numbers: {' '.join(str(error).split())}") from error
+    if np.ma.is_masked(values):
+        raise BadInput(f"{what} has masked values: fill or drop them")
     if out.dtype.kind not in kinds:
         raise BadInput(f"{what} holds {out.dtype}: give numbers")
     return out
@@ -43,8 +51,9 @@ def _bfloat16_bits(tensor: Any) -> NDArray[np.uint16]:
     return bits
 
 
-def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # what is too large for it becomes infinite, and is refused as that
+def float32(values: NDArray[Any]) -> NDArray[np.float32]:
+    """The values as float32; one that is too large for it becomes infinite."""
+    with np.errstate(over="ignore"):
         return np.ascontiguousarray(values, dtype=np.float32)
 
 
@@ -61,19 +70,63 @@ def _whole(value: Any, what: str, most: int) -> int:
 def num_vertices(given: Any, sources: NDArray[Any], targets: NDArray[Any]) -> int:
     """How many vertices there are: as given, or one more than the highest id that an edge names."""
     if given is not None:
-        return _whole(given, "num_vertices", MAX_VERTICES)
+        count = _whole(given, "num_vertices", MAX_VERTICES)
+        if 8 * count > machine_bytes():
+            raise BadInput(
+                f"num_vertices is {count:,}: where each one's edges begin takes {8e-9 * count:,.0f} GB, more than this machine's memory; number those that there are from 0 up"
+            )
+        return count
     highest = -1
+    most = max(_FEW_VERTICES, _VERTICES_PER_END * (sources.size + targets.size))
     for ids, what in ((sources, "src"), (targets, "dst")):
         if ids.size == 0:
             continue
         if ids.dtype.kind not in "iu":
             raise BadInput(f"{what} has type {ids.dtype}: give a list of whole numbers")
-        if int(ids.max()) >= MAX_VERTICES:
+        if int(ids.max()) >= most:
             raise BadInput(
-                f"{what}[{int(ids.argmax())}] is {ids.max()}: ids are vertices' numbers from 0 up, so number them first"
+                f"{what}[{int(ids.argmax())}] is {ids.max()}, far beyond the {ids.size} edges: ids are vertices' numbers from 0 up, so number them first, or give num_vertices"
             )
         highest = max(highest, int(ids.max()))
     return highest + 1
+
+
+def text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise BadInput(f"{what} is {value!r}: give a text")
+    return value
+
+
+def plausible_vertices(count: int, num_bytes: int, what: str, advice: str) -> None:
+    """Refuse a count of vertices that the input says but has not the bytes for: it is damaged, or no graph.
+
+    num_bytes: of the input that says so
+    """
+    if count > max(_FEW_VERTICES, _VERTICES_PER_BYTE * num_bytes):
+        raise BadInput(
+            f"{what} is {count:,}, far more vertices than {num_bytes:,} bytes of input tell of: if it is wrong, {advice}"
+        )
+
+
+def plausible_width(width: int, entries: int, what: str) -> None:
+    """Refuse a width of sparse rows that their entries use next to nothing of."""
+    if width > max(_FEW_COLUMNS, _COLUMNS_PER_ENTRY * entries):
+        raise BadInput(f"{what} is {width:,}, far more columns than the {entries:,} entries use: mend it")
+
+
+def empty_rows(rows: int, width: int) -> NDArray[np.float32]:
+    """Rows of zeros, if this machine has the memory for them."""
+    needed = 4 * rows * width
+    if needed > machine_bytes():
+        raise BadInput(
+            f"{rows:,} rows of {width:,} numbers need {needed / 1e9:,.1f} GB, more than this machine's memory: "
+            "turn them into a store with 'siafu import'"
+        )
+    return np.zeros((rows, width), np.float32)
+
+
+def machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def indptr(values: Any) -> NDArray[np.int64]:
@@ -109,7 +162,7 @@ def vertex_ids(values: NDArray[Any], num_vertices: int, what: str) -> IntArray:
 def edge_weight(values: Any, num_edges: int) -> NDArray[np.float32] | None:
     if values is None:
         return None
-    weights = _float32(array(values, "edge_weight"))
+    weights = float32(array(values, "edge_weight"))
     if weights.shape != (num_edges,):
         raise BadInput(
             f"edge_weight has shape {weights.shape}: give one number for each of the {num_edges} edges"
@@ -125,7 +178,7 @@ def features(values: Any, num_vertices: int) -> NDArray[Any] | None:
     """Rows of float32, or of a bfloat16 tensor's bits in uint16; every value finite."""
     if values is None:
         return None
-    rows = _bfloat16_bits(values) if _is_bfloat16(values) else _float32(array(values, "x"))
+    rows = _bfloat16_bits(values) if _is_bfloat16(values) else float32(array(values, "x"))
     if rows.ndim != 2 or len(rows) != num_vertices:
         raise BadInput(
             f"x has shape {rows.shape}: give one row of features for each of the {num_vertices} vertices"
@@ -152,6 +205,12 @@ def labels(values: Any, num_vertices: int, num_classes: int | None) -> tuple[NDA
         return None, 0
     if num_classes is not None:
         num_classes = _whole(num_classes, "num_classes", MAX_CLASSES)
+    found = label_values(values, num_vertices)
+    return found, count_classes(found, num_classes)
+
+
+def label_values(values: Any, num_vertices: int) -> NDArray[Any]:
+    """Labels as `Graph.y` holds them."""
     found = array(values, "y")
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
@@ -164,24 +223,22 @@ def labels(values: Any, num_vertices: int, num_classes: int | None) -> tuple[NDA
             raise BadInput(
                 "y has two dimensions, so it must hold only zeros and ones: a column for each label"
             )
-        return np.ascontiguousarray(found, dtype=np.uint8), found.shape[1]
+        return np.ascontiguousarray(found, dtype=np.uint8)
     if found.dtype.kind == "f":
         # OGB marks unlabelled vertices with NaN.
         found = np.where(np.isnan(found), -1, found)
         if np.any(found != np.floor(found)):
             raise BadInput("y holds fractions: classes are whole numbers from 0 up, -1 where unknown")
+        if found.dtype == np.float32 and found.max(initial=0) >= _EXACT_FLOATS:
+            raise BadInput(
+                f"y has class {int(found.max())}, where float32 is no longer exact: number the classes from 0 up"
+            )
     if found.size and not (found.min() >= -1 and found.max() < MAX_CLASSES):
         wrong = found.min() if found.min() < -1 else found.max()
         raise BadInput(
             f"y has class {wrong}: classes are whole numbers from 0 up, below {MAX_CLASSES:,}, -1 where unknown"
         )
-    classes = np.ascontiguousarray(found, dtype=np.int64)
-    highest = int(classes.max(initial=-1))
-    if num_classes is not None and highest >= num_classes:
-        raise BadInput(
-            f"y has class {highest} but num_classes is {num_classes}: classes go from 0 to num_classes - 1"
-        )
-    return classes, highest + 1 if num_classes is None else num_classes
+    return np.ascontiguousarray(found, dtype=np.int64)
 
 
 def splits(num_vertices: int, y: NDArray[Any] | None, **parts: Any) -> dict[str, NDArray[np.int64] | None]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from siafu.base.documents import one_line
 from siafu.base.errors import StoreError
 from siafu.base.jit import kernel
 from siafu.base.threads import run_all, thread_count
@@ -66,11 +67,13 @@ class Described:
 def described(name: str, dtype: Any, shape: Any, num_vertices: int, num_edges: int) -> Described:
     """What the manifest says of the array `name`, if an array of that name may be so."""
     if not isinstance(shape, list) or not all(is_count(length) for length in shape):
-        raise StoreError(f"the shape of {name} is {shape!r}, which is none: import the graph again")
+        raise StoreError(
+            f"the shape of {name} is {one_line(repr(shape))}, which is none: import the graph again"
+        )
     fitting = [f for f in FORMS.get(name, ()) if f.ndim == len(shape) and _is_one_of(dtype, f.dtypes)]
     if not fitting:
         raise StoreError(
-            f"{name} is described as {dtype!r} of shape {shape}, which no such array has: import the graph again"
+            f"{name} is described as {one_line(repr(dtype))} of shape {one_line(shape)}, which no such array has: import the graph again"
         )
     rows = {"vertices": num_vertices, "pointers": num_vertices + 1, "edges": num_edges}
     wanted = rows.get(fitting[0].rows)

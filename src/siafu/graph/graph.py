@@ -94,7 +94,7 @@ class Graph:
             test=splits["test"],
             ids=check.original_ids(ids, num_vertices),
             num_classes=classes,
-            name=name,
+            name=check.text(name, "name"),
         )
 
     @classmethod

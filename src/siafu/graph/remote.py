@@ -8,7 +8,6 @@ A store that changes at its address has another manifest, and is fetched anew.
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import zlib
@@ -18,14 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput, SiafuError, StoreError
-from siafu.base.files import NewDirectory, cache_directory, disk_errors
+from siafu.base.files import cache_directory, disk_errors
+from siafu.base.new_directory import NewDirectory
 from siafu.base.threads import run_all
 from siafu.graph.graph import Graph
+from siafu.graph.partition.saved import PARTITION
 from siafu.graph.store import (
     BLOCK,
     HEADER,
     MANIFEST,
+    STORE,
     StoredArray,
     arrays_of,
     check_manifest,
@@ -169,14 +172,14 @@ def _fetched(place: _Place) -> Path:
 
 def _parsed(data: bytes, place: _Place) -> Any:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return parse_json(data)
+    except ValueError as error:
         raise StoreError(f"{place.address}/{MANIFEST} is not readable JSON ({error})") from error
 
 
 def _fetch(place: _Place, arrays: list[StoredArray], manifest: bytes, store: Path) -> None:
     # Where files cannot be locked another process may have been faster: its store and ours are the same.
-    directory = NewDirectory(store, kind="store", mark=MANIFEST, overwrite=True)
+    directory = NewDirectory(store, kind=STORE, overwrite=True)
     try:
         files: dict[str, IO[bytes]] = {}
         for array in arrays:
@@ -194,6 +197,10 @@ def _fetch(place: _Place, arrays: list[StoredArray], manifest: bytes, store: Pat
 
 def _check_start(place: _Place, array: StoredArray) -> None:
     """Refuse a file that is not what the manifest describes before any of it is fetched."""
+    if not STORE.owns(array.file):
+        raise StoreError(
+            f"{place.address}/{MANIFEST} names {array.file!r}, which no store has: copy it again"
+        )
     wanted = HEADER + array.form.size
     if (found := place.size(array.file)) != wanted:
         raise StoreError(
@@ -243,7 +250,7 @@ def _update_partitions(place: _Place, here: Path) -> None:
 
 def _fetch_partition(place: _Place, name: str, manifest: bytes, path: Path) -> None:
     mark, owner = _PARTITION_FILES
-    directory = NewDirectory(path, kind="partition", mark=mark, overwrite=True)
+    directory = NewDirectory(path, kind=PARTITION, overwrite=True)
     try:
         with disk_errors(path):
             directory.open(owner).write(place.read(f"partitions/{name}/{owner}"))

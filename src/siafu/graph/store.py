@@ -6,7 +6,7 @@
 A store is written under another name and renamed, so that it is whole or absent.
 """
 
-import json
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,16 +19,30 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
+from siafu.base.documents import one_line, parse_json
 from siafu.base.errors import StoreError
-from siafu.base.files import NewDirectory, disk_errors
+from siafu.base.files import disk_errors
+from siafu.base.new_directory import Kind, NewDirectory, recover
 from siafu.base.threads import run_all
 from siafu.graph import check, content
 from siafu.graph.graph import Graph
+from siafu.graph.manifest import is_intact, sealed
 
 VERSION = 1
 MANIFEST = "graph.json"
 REQUIRED = ("indptr", "indices")
 OPTIONAL = ("edge_weight", "x", "y", "train", "val", "test", "ids")
+
+_FORMAT = "siafu graph"
+_PARTITION_FILE = re.compile(r"partitions/[^/]+/(partition\.json|owner\.npy)")
+
+
+def _owns(name: str) -> bool:
+    arrays = (f"{array}.npy" for array in (*REQUIRED, *OPTIONAL))
+    return name == MANIFEST or name in arrays or _PARTITION_FILE.fullmatch(name) is not None
+
+
+STORE = Kind("store", MANIFEST, _FORMAT, VERSION, _owns)
 
 _FIELDS: dict[str, Callable[[Any], bool]] = {
     "name": lambda value: isinstance(value, str),
@@ -39,6 +53,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "arrays": lambda value: isinstance(value, dict),
 }
 BLOCK = 64 << 20  # bytes under one checksum: blocks are verified in parallel
+_MOST_MANIFEST_BYTES = 64 << 20  # a checksum for each 64 MB of 100 TB takes less
 HEADER = 128  # bytes before an array's data: rows stay aligned to cache lines when mapped
 
 
@@ -117,7 +132,7 @@ class StoreWriter:
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self.path = path
-        self._directory = NewDirectory(path, kind="store", mark=MANIFEST, overwrite=overwrite)
+        self._directory = NewDirectory(path, kind=STORE, overwrite=overwrite)
         self._arrays: dict[str, ArrayWriter] = {}
 
     def array(self, name: str, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> ArrayWriter:
@@ -132,7 +147,7 @@ class StoreWriter:
         """Finish: the store appears, whole."""
         arrays = {key: {"file": f"{key}.npy", **writer.close()} for key, writer in self._arrays.items()}
         manifest = {
-            "format": "siafu graph",
+            "format": _FORMAT,
             "version": VERSION,
             "name": name,
             "num_vertices": self._arrays["indptr"].rows - 1,
@@ -142,7 +157,7 @@ class StoreWriter:
             "arrays": arrays,
         }
         with disk_errors(self.path):
-            self._directory.open(MANIFEST).write(json.dumps(manifest, indent=1).encode())
+            self._directory.open(MANIFEST).write(sealed(manifest))
         self._directory.publish()
 
     def __enter__(self) -> "StoreWriter":
@@ -169,6 +184,7 @@ def write_store(graph: Graph, path: Path, *, overwrite: bool = False) -> None:
 
 def is_store(path: Path) -> bool:
     try:
+        recover(path, STORE)
         return (path / MANIFEST).is_file()
     except (OSError, ValueError):  # a name that is too long, or a place we may not look into
         return False
@@ -180,6 +196,7 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
     verify: compare every checksum and look at every edge, label and split first, which reads the store once.
             Sizes and types are always compared.
     """
+    recover(path, STORE)
     manifest = check_manifest(_parse_manifest(path), path)
     try:
         arrays = _map_all(path, manifest, verify=verify)
@@ -190,7 +207,7 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
         where = "" if str(path) in str(error) else f"{path}: "
         raise StoreError(f"{where}{error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _misnamed(path, str(error)) from error
+        raise _misnamed(path, one_line(error)) from error
     # Known since the store was written; finding it out again would read every edge.
     graph.__dict__["is_symmetric"] = manifest["symmetric"]
     return graph
@@ -201,16 +218,20 @@ def check_manifest(manifest: Any, where: Path | str) -> dict[str, Any]:
 
     where: the store it was read from
     """
-    if not isinstance(manifest, dict) or manifest.get("format") != "siafu graph":
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise StoreError(f"{where}/{MANIFEST} does not describe a siafu graph")
     version = manifest.get("version")
     if type(version) is not int or not 1 <= version <= VERSION:
         raise StoreError(
-            f"{where} is a store of version {version}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
+            f"{where} is a store of version {one_line(version)}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
         )
     for field, fits in _FIELDS.items():
         if not fits(manifest.get(field)):
             raise _misnamed(where, repr(field))
+    if not is_intact(manifest):
+        raise StoreError(
+            f"{where}/{MANIFEST} is corrupted: its checksum is wrong; copy or import the store again"
+        )
     return manifest
 
 
@@ -218,7 +239,9 @@ def arrays_of(manifest: dict[str, Any], where: Path | str) -> Iterator[StoredArr
     """The arrays that a manifest describes, if the graph it counts may have them so."""
     for name, entry in manifest["arrays"].items():
         if Path(entry["file"]).name != entry["file"]:
-            raise StoreError(f"{where}/{MANIFEST} names a file outside of the store: {entry['file']!r}")
+            raise StoreError(
+                f"{where}/{MANIFEST} names a file outside of the store: {one_line(repr(entry['file']))}"
+            )
         counts = (manifest["num_vertices"], manifest["num_edges"])
         form = content.described(name, entry["dtype"], entry["shape"], *counts)
         yield StoredArray(name, entry["file"], form, entry["crc32"])
@@ -231,8 +254,9 @@ def _parse_manifest(path: Path) -> Any:
             raise StoreError(
                 f"no store at {path}: give the directory that 'siafu import' or 'siafu generate' wrote"
             )
-        _regular_size(file)
-        return json.loads(file.read_bytes())
+        if (size := regular_size(file)) > _MOST_MANIFEST_BYTES:
+            raise StoreError(f"{file} has {size:,} bytes, which no manifest has: import the graph again")
+        return parse_json(file.read_bytes())
     except FileNotFoundError as error:
         raise StoreError(
             f"{path} has no {MANIFEST}: it is not a store, or not all of it was copied"
@@ -241,7 +265,7 @@ def _parse_manifest(path: Path) -> Any:
         raise StoreError(
             f"{file} cannot be read ({error.strerror}): copy or import the store again"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise StoreError(f"{file} is not readable JSON ({error}): import the graph again") from error
 
 
@@ -249,7 +273,7 @@ def _misnamed(where: Path | str, what: str) -> StoreError:
     return StoreError(f"{where}/{MANIFEST} lacks or misnames a field ({what}): import the graph again")
 
 
-def _regular_size(file: Path) -> int:
+def regular_size(file: Path) -> int:
     """How many bytes a file has. What is no file is refused: opening a pipe would wait forever."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -270,7 +294,7 @@ def _map_all(path: Path, manifest: dict[str, Any], *, verify: bool) -> dict[str,
 
 def _map(file: Path, array: content.Described, checksums: list[int] | None) -> NDArray[Any]:
     try:
-        actual = _regular_size(file)
+        actual = regular_size(file)
         if actual != HEADER + array.size:
             raise StoreError(
                 f"{file} has {actual} bytes instead of {HEADER + array.size}: it is truncated; copy or import it again"

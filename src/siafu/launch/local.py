@@ -8,14 +8,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from siafu.base.errors import BadInput, SiafuError
 from siafu.launch import record as records
 from siafu.launch import sessions
+from siafu.launch.listening import in_words, listening
 from siafu.launch.look import import_ray, look
+from siafu.launch.loopback import LOOPBACK, make_token, token_variables
 from siafu.launch.record import Record
 from siafu.launch.template import check_machines, check_name
 
@@ -23,11 +25,18 @@ START_SECONDS = 90.0
 _END_SECONDS = 15.0
 _TRIES = 2
 _OBJECT_STORE = 256_000_000  # rows do not pass through Ray's own store
-_RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+_SCRATCH = Path("/tmp/siafu-ray-")  # and random letters: the directory that Ray writes to
+_RAY = [sys.executable, "-m", "siafu.launch.loopback"]
 
 
-def commands(name: str, machines: int, port: int, scratch: str) -> list[list[str]]:
-    """What starts the nodes: the head, then the others. Each runs until it is ended."""
+def commands(
+    name: str, machines: int, port: int, scratch: str, host: str = LOOPBACK, client_port: int = 10001
+) -> list[list[str]]:
+    """What starts the nodes: the head, then the others. Each runs until it is ended.
+
+    host:        the address that they have; on any but this machine's own Ray listens on all interfaces
+    client_port: of Ray's client server, which it does not go without
+    """
     check_name(name)
     check_machines(machines)
     cores = max(1, len(os.sched_getaffinity(0)) // machines)
@@ -35,6 +44,7 @@ def commands(name: str, machines: int, port: int, scratch: str) -> list[list[str
         "start",
         "--block",
         "--disable-usage-stats",
+        f"--node-ip-address={host}",
         f"--num-cpus={cores}",
         f"--object-store-memory={_OBJECT_STORE}",
         # As many nodes as there are on one machine would take each other's ports.
@@ -43,22 +53,25 @@ def commands(name: str, machines: int, port: int, scratch: str) -> list[list[str
         "--dashboard-agent-listen-port=0",
     ]
     head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={scratch}"]
-    return [[*common, *head]] + [[*common, f"--address={_own_address()}:{port}"]] * (machines - 1)
+    head.append(f"--ray-client-server-port={client_port}")
+    return [[*common, *head]] + [[*common, f"--address={host}:{port}"]] * (machines - 1)
 
 
-def up(name: str, machines: int, say: Callable[[str], None]) -> Record:
-    """Start the nodes; returns when all of them are there."""
+def up(name: str, machines: int, say: Callable[[str], None], host: str = LOOPBACK) -> Record:
+    """Start the nodes; returns when all of them are there, and says where they listen."""
     import_ray()
-    port = _free_port()
-    # Ray puts sockets there, whose paths must be short.
-    scratch = tempfile.mkdtemp(prefix="siafu-ray-", dir="/tmp")
-    address = f"{_own_address()}:{port}"
+    port, client_port = _free_ports(host)
+    # Ray puts sockets there, whose paths must be short. It opens its own directory to everyone: ours is around it.
+    scratch = tempfile.mkdtemp(prefix=_SCRATCH.name, dir=_SCRATCH.parent)
+    address = f"{host}:{port}"
     record = Record(name, "local", machines, address=address, scratch=scratch)
     records.write(record)
     try:
-        for number, command in enumerate(commands(name, machines, port, scratch)):
+        make_token(records.token_of(name))
+        for number, command in enumerate(commands(name, machines, port, f"{scratch}/r", host, client_port)):
             record = _with_node(record, command)
             say(f"node {number + 1} of {machines} is up at {address}")
+        say(in_words(listening(record.processes)))
     except BaseException:
         down(record)
         raise
@@ -68,9 +81,14 @@ def up(name: str, machines: int, say: Callable[[str], None]) -> Record:
 def down(record: Record) -> None:
     """End the nodes that `up` started, the head last, and what they left."""
     sessions.end(reversed(record.processes), seconds=_END_SECONDS)
-    if record.scratch is not None:
+    if record.scratch is not None and _is_scratch(Path(record.scratch)):
         shutil.rmtree(record.scratch, ignore_errors=True)
     records.forget(record.name)
+
+
+def _is_scratch(path: Path) -> bool:
+    """Whether `up` may have made it: a record that was changed must not have us remove anything else."""
+    return path.parent == _SCRATCH.parent and path.name.startswith(_SCRATCH.name) and not path.is_symlink()
 
 
 def runs(record: Record) -> bool:
@@ -91,7 +109,8 @@ def _with_node(record: Record, command: list[str]) -> Record:
     """Start one more node, and wait for it. Ray gives up after 30 s on a machine that is busy: then once more."""
     log = records.directory_of(record.name) / f"ray-{len(record.processes)}.log"
     for _ in range(_TRIES):
-        process = sessions.start([*_RAY, *command], log)
+        variables = os.environ | token_variables(records.token_of(record.name))
+        process = sessions.start([*_RAY, *command], log, variables)
         begun = replace(record, processes=[*record.processes, sessions.identity(process.pid)])
         records.write(begun)
         try:
@@ -123,14 +142,15 @@ def _last_line(log: Path) -> str:
     return " ".join(lines[-1].split())[:300] if lines else "it said nothing"
 
 
-def _own_address() -> str:
-    """This machine's address, as Ray finds it."""
-    address: str = import_ray().util.get_node_ip_address()
-    return address
-
-
-def _free_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("", 0))
-        port: int = unused.getsockname()[1]
-    return port
+def _free_ports(host: str) -> tuple[int, int]:
+    with ExitStack() as stack:
+        unused = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for each in unused:
+            try:
+                each.bind((host, 0))
+            except OSError as error:
+                raise BadInput(
+                    f"this machine has no address {host!r} ({error.strerror}): leave --host out, or name one it has"
+                ) from error
+        first, second = (int(each.getsockname()[1]) for each in unused)
+    return first, second

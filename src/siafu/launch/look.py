@@ -7,9 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from siafu.base.errors import BadInput
+from siafu.launch import record as records
+from siafu.launch.loopback import loopback_is_meant, show_token
 
 _KNOCK_SECONDS = 5.0
 _ACTOR = re.compile(r"siafu-(?P<server>.+)-\d+-[0-9a-f]+")
@@ -110,7 +113,8 @@ def connect(address: str) -> Any:
     ray = import_ray()
     try:
         _knock(address)
-        with _silent(ray):
+        show_token(_token(address))
+        with _silent(ray), loopback_is_meant():
             ray.init(
                 address=address,
                 namespace="siafu",
@@ -124,6 +128,13 @@ def connect(address: str) -> Any:
             f"no Ray cluster at {address!r} ({told}): start one with 'siafu cluster up', or give its address"
         ) from None
     return ray
+
+
+def _token(address: str) -> Path | None:
+    """What the cluster there asks for, if it was started from here."""
+    record = records.at(address)
+    token = None if record is None else records.token_of(record.name)
+    return token if token is not None and token.is_file() else None
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
     STATE/clusters/<name>/cluster.json    what it is, and since when
     STATE/clusters/<name>/cluster.yaml    what Ray's launcher was told, unless it is on this machine
+    STATE/clusters/<name>/token           what a cluster on this machine asks for, for its user alone
 
 STATE is $SIAFU_STATE, else siafu in the user's state directory. It is no cache: who deletes it must end clusters by hand.
 """
 
 import json
 import os
-import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,24 @@ def yaml_of(name: str) -> Path:
     return directory_of(name) / "cluster.yaml"
 
 
+def token_of(name: str) -> Path:
+    """What a cluster on this machine asks for."""
+    return directory_of(name) / "token"
+
+
+def at(address: str) -> Record | None:
+    """The record of the cluster on this machine at an address; "auto": of the only one; None: there is none."""
+    local = []
+    for path in state_directory().glob("clusters/*/cluster.json"):
+        with suppress(BadInput):  # a damaged record is none of this cluster's business
+            found = find(path.parent.name)
+            if found is not None and found.kind == "local":
+                local.append(found)
+    if address == "auto":
+        return local[0] if len(local) == 1 else None
+    return next((each for each in local if each.address == address), None)
+
+
 def write(record: Record) -> None:
     with replacing(directory_of(record.name) / "cluster.json") as file:
         file.write(json.dumps(asdict(record), indent=1).encode())
@@ -88,6 +107,11 @@ def get(name: str) -> Record:
 
 
 def forget(name: str) -> None:
+    """Remove the record, and what was written beside it; what others put there stays."""
     directory = directory_of(name)
+    ours = [*directory.glob("cluster.json"), *directory.glob("cluster.yaml"), *directory.glob("ray-*.log")]
     with disk_errors(directory):
-        shutil.rmtree(directory, ignore_errors=True)
+        for file in ours:
+            file.unlink(missing_ok=True)
+    with suppress(OSError):
+        directory.rmdir()

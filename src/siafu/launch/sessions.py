@@ -14,7 +14,10 @@ _KILL_SECONDS = 5.0
 def start(
     command: Sequence[str], log: Path, environment: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a process that is the first of a new session, and outlives us; what it says goes to `log`."""
+    """Start a process that is the first of a new session, and outlives us; what it says goes to `log`.
+
+    environment: None: ours
+    """
     with log.open("wb") as file:
         return subprocess.Popen(
             command,
@@ -22,6 +25,7 @@ def start(
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env=environment,
         )
 
 
@@ -48,18 +52,24 @@ def end(processes: Iterable[dict[str, int]], *, seconds: float) -> None:
         if not alive(process) and Path(f"/proc/{session}").exists():
             continue
         # No process gets a session's number while one of the session lives.
-        _signal([session] if alive(process) else _members(session), signal.SIGTERM)
+        _signal([session] if alive(process) else members(session), signal.SIGTERM)
         _wait_for_end(session, seconds)
-        _signal(_members(session), signal.SIGKILL)
+        _signal(members(session), signal.SIGKILL)
         _wait_for_end(session, _KILL_SECONDS)
 
 
 def _wait_for_end(session: int, seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    while _members(session) and time.monotonic() < deadline:
+    while (members(session) or not _is_reaped(session)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    with suppress(ChildProcessError):
-        os.waitpid(session, os.WNOHANG)
+
+
+def _is_reaped(pid: int) -> bool:
+    """Whether nothing is left of a process that has ended. Its first thread may have ended before the others."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:  # not ours, or reaped before
+        return True
 
 
 def _signal(processes: Iterable[int], number: signal.Signals) -> None:
@@ -68,7 +78,8 @@ def _signal(processes: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _members(session: int) -> list[int]:
+def members(session: int) -> list[int]:
+    """The processes of a session that run."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from siafu.base.documents import one_line, parse_json
 from siafu.base.errors import BadInput
 from siafu.base.files import cache_directory, replacing
 from siafu.base.machine import architecture, cpu_id, memory_bytes, processor_name
@@ -22,6 +24,22 @@ from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
 
 FORMAT, VERSION = "siafu calibration", 2
 _REFERENCE = Path(__file__).parent / "data" / "reference.json"
+_RATES = frozenset(
+    [
+        "stream",
+        "draws",
+        "functions",
+        "memory",
+        "network_bytes_s",
+        "memory_bytes",
+        "bytes_s",
+        "server_bytes_s",
+        "near_cache",
+        "cores",
+        "memory_mb",
+    ]
+)
+"""What others are divided by."""
 T = TypeVar("T")
 
 Told = Callable[[str], None]
@@ -66,7 +84,7 @@ class Calibration:
         """What `save` wrote."""
         again = "measure again with 'siafu calibrate'"
         try:
-            found = json.loads(path.read_bytes())
+            found = parse_json(path.read_bytes())
         except OSError as error:
             raise BadInput(f"no calibration at {path} ({error.strerror}): {again}") from error
         except ValueError as error:
@@ -81,8 +99,8 @@ class Calibration:
                 "local_lambda": _lambda_kind(found["local_lambda"]),
             }
             return _exactly(cls, made)
-        except (TypeError, KeyError, ValueError) as error:
-            raise BadInput(f"{path} is not as this siafu writes it ({error}): {again}") from error
+        except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
+            raise BadInput(f"{path} is not as this siafu writes it ({one_line(error)}): {again}") from error
 
 
 def calibration_path() -> Path:
@@ -184,20 +202,33 @@ def _machine(found: dict[str, Any]) -> Machine:
         found
         | {
             "core": _processor(found["core"]),
-            "edges": EdgeCosts(
-                tuple(found["edges"]["tables"]),
-                tuple(_curve(each) for each in found["edges"]["sparse"]),
-                _curve(found["edges"]["dense"]),
-            ),
+            "edges": _edge_costs(found["edges"]),
             "attention": _forth_and_back(found["attention"]),
             "attention_rows": _forth_and_back(found["attention_rows"]),
         },
     )
 
 
+def _edge_costs(found: dict[str, Any]) -> EdgeCosts:
+    curves = [_curve(each) for each in found["sparse"]]
+    # Lowest to highest, and one curve for each: what a curve through them would be asked for.
+    sizes = _curve({"points": [[size, 1] for size in found["tables"]]})
+    if len(sizes.points) != len(curves):
+        raise ValueError(f"{len(curves)} curves for {len(sizes.points)} sizes of tables")
+    return EdgeCosts(tuple(size for size, _ in sizes.points), tuple(curves), _curve(found["dense"]))
+
+
 def _forth_and_back(found: list[Any]) -> tuple[float, float]:
-    forth, back = found
-    return float(forth), float(back)
+    forth, back = (_number("attention", each) for each in found)
+    return forth, back
+
+
+def _number(name: str, value: Any) -> float:
+    """A number from 0 up; above 0 where something is divided by it."""
+    number = float(value) if type(value) in (int, float) else math.nan
+    if not (number > 0 if name in _RATES else number >= 0) or number == math.inf:
+        raise ValueError(f"{name} is {value!r}")
+    return number
 
 
 def _lambda_kind(found: dict[str, Any]) -> LambdaKind:
@@ -212,12 +243,28 @@ def _curve(found: dict[str, Any]) -> Curve:
     points = tuple((float(size), float(quantity)) for size, quantity in found["points"])
     if not points or not all(0 < each < math.inf for point in points for each in point):
         raise ValueError("a curve has points that are not above 0")
+    if any(one >= other for (one, _), (other, _) in pairwise(points)):
+        raise ValueError("a curve's sizes do not rise")
     return Curve(points)
 
 
 def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
-    """A dataclass from its fields: none missing that has no default, none too many."""
+    """A dataclass from its fields: none missing, none too many. A default would be a machine that was never measured."""
     known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
     if strangers := set(values) - known:
-        raise ValueError(f"unknown: {', '.join(sorted(strangers))}")
+        raise ValueError(f"unknown: {one_line(', '.join(sorted(strangers)))}")
+    if missing := known - set(values):
+        raise ValueError(f"missing: {', '.join(sorted(missing))}")
+    for name, wanted in get_type_hints(kind).items():
+        _check_plain(name, values[name], wanted)
     return kind(**values)
+
+
+def _check_plain(name: str, value: Any, wanted: Any) -> None:
+    """Refuse a number, a text or a truth that is another kind of thing."""
+    if wanted in (int, float):
+        _number(name, value)
+    is_kind = type(value) is wanted or wanted not in (int, str, bool)
+    is_choice = get_origin(wanted) is not Literal or value in get_args(wanted)
+    if not (is_kind and is_choice):
+        raise ValueError(f"{name} is {value!r}")

@@ -10,15 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.memory import refuse_more_than_free
 from siafu.graph import Graph
 from siafu.nn.calling import call_model
 from siafu.program.record.record import mode as mode_of
-from siafu.report.files.checkpoint import load_tensors
+from siafu.report.files.checkpoint import is_whole, load_tensors
 from siafu.report.files.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.files.run_directory import RunDirectory
 from siafu.report.pages.plot import Plot, plot_history
 from siafu.report.pages.run_card import run_card
 from siafu.report.score import Target, classes, probabilities
+from siafu.server.need import widened_bytes
 from siafu.server.plan import model_input, rows_of
 
 # What the pipeline counts, as it stands in a summary.
@@ -104,7 +106,7 @@ class Run:
         _refuse_damage(summary, _IN_SUMMARY, directory.path / "summary.json")
         if model is None:
             model = _build(config["model"], directory.path)
-        weights, _ = load_tensors(directory.model)
+        weights = _weights_of(directory)
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -182,13 +184,37 @@ class Run:
                 "give a graph of the same kind"
             )
         normalize = self.config["training"]["normalize_features"]
+        refuse_more_than_free(
+            self._least_bytes(graph, normalize), "predicting", "use a machine with more, or a smaller graph"
+        )
         x = model_input(graph, normalize=True) if normalize else None
         with mode_of(self.model, training=False), torch.no_grad():
             return call_model(self.model, graph, x)
 
+    def _least_bytes(self, graph: Graph, normalize: bool) -> int:
+        """Of the features as the model takes them, and of the widest rows that it makes."""
+        itemsize = next(parameter.itemsize for parameter in self.model.parameters())
+        described = self.config["model"].get("config") or {}
+        widest: int = max(described.get("hidden_channels", 0), self.config["graph"]["classes"])
+        return widened_bytes(graph, itemsize, normalize=normalize) + graph.num_vertices * widest * itemsize
+
     @property
     def multi_label(self) -> bool:
         return bool(self.config["graph"]["metric"] == "micro_f1")
+
+
+def _weights_of(directory: RunDirectory) -> dict[str, Tensor]:
+    """The best weights, and a look at whether the files beside them are those of the same run, to the bit."""
+    old = directory.may_lack_checksums
+    try:
+        weights, state = load_tensors(directory.model, may_lack_checksum=old)
+    except BadInput as error:
+        left = f"; {directory.checkpoint} is whole: training again with resume writes the weights again"
+        raise BadInput(f"{error}{left if is_whole(directory.checkpoint) else ''}") from error
+    known = state.get("files")
+    if not old or known is not None:
+        directory.check(known if isinstance(known, dict) else {})
+    return weights
 
 
 def _build(description: dict[str, Any], where: Path) -> nn.Module:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.machine import architecture, memory_bytes, peak_rss_bytes
@@ -22,7 +22,8 @@ from siafu.graph.partition import Partition
 from siafu.graph.remote import is_address
 from siafu.graph.store import is_store
 from siafu.options import LAMBDAS, Options
-from siafu.report.files.checkpoint import load_tensors, save_tensors
+from siafu.report.files.checkpoint import is_whole, load_tensors, save_tensors
+from siafu.report.files.checkpoint_state import CheckpointState
 from siafu.report.files.journal import Journal
 from siafu.report.files.metrics import EpochMetrics
 from siafu.report.files.run_directory import RunDirectory
@@ -184,6 +185,8 @@ def train(
         cluster=_checked_cluster(cluster, graph, options),
         traced=tracing != "off" and path is not None,
     )
+    if not resume:
+        trainer.refuse_more_than_free()  # before a run that is there is overwritten
     config = _config(graph, model, trainer, dataset)
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
@@ -255,19 +258,23 @@ def _saved(
     spent, peak = _restore(trainer, directory)
     cost = RunCost(prices, trainer.history, spent + time.perf_counter() - began)
     if directory.finished and trainer.done:
-        return Run.load(directory.path, trainer.model)
+        if is_whole(directory.model):
+            return Run.load(directory.path, trainer.model)
+        return _ended(trainer, config, cost, peak, directory)
     progress.prepared(*trainer.prepare(checkpoint_every, directory.logs))
     progress.priced(cost.told)
 
     def save(checkpoint: Checkpoint) -> None:
         journal.sync()
-        state = {
-            "epoch": checkpoint.epoch,
-            "seconds": cost.seconds,
-            "peak_rss_bytes": max(peak, peak_rss_bytes()),
-            "counters": checkpoint.counters,
-        }
-        save_tensors(directory.checkpoint, checkpoint.tensors, state)
+        epoch = checkpoint.epoch
+        state = CheckpointState(
+            epoch,
+            cost.seconds,
+            max(peak, peak_rss_bytes()),
+            checkpoint.counters,
+            directory.metrics.checksum(epoch),
+        )
+        save_tensors(directory.checkpoint, checkpoint.tensors, state.as_json())
 
     def stop(number: signal.Signals) -> None:
         progress.stopping(number)
@@ -294,10 +301,18 @@ def _saved(
                 "to go on, train again with resume",
                 request.signal,
             )
-        run = _finished(trainer, config, cost.seconds, max(peak, peak_rss_bytes()), directory.path, cost)
-        save_tensors(directory.model, run.model.state_dict())
         journal.sync()
-        directory.write_summary(run.summary())
+        return _ended(trainer, config, cost, peak, directory)
+
+
+def _ended(
+    trainer: Trainer, config: dict[str, Any], cost: RunCost, peak: int, directory: RunDirectory
+) -> Run:
+    """The run, with its weights and its summary written: it has finished."""
+    run = _finished(trainer, config, cost.seconds, max(peak, peak_rss_bytes()), directory.path, cost)
+    summary = run.summary()
+    save_tensors(directory.model, run.model.state_dict(), {"files": directory.checksums(summary)})
+    directory.write_summary(summary)
     return run
 
 
@@ -319,13 +334,25 @@ def _restore(trainer: Trainer, directory: RunDirectory) -> tuple[float, int]:
     if not directory.checkpoint.exists():
         directory.metrics.keep_until(0)
         return 0.0, 0
-    tensors, state = load_tensors(directory.checkpoint)
-    history = directory.metrics.keep_until(state["epoch"])
+    old = directory.may_lack_checksums
+    tensors, found = _checkpoint_of(directory, old)
+    state = CheckpointState.read(found, directory.checkpoint, may_lack_checksum=old)
+    history = directory.metrics.read_until(state.epoch)
     try:
-        trainer.restore(tensors, state.get("counters", {}), history)
+        trainer.restore(tensors, state.counters, history)
     except (RuntimeError, KeyError, ValueError) as error:
         raise BadInput(f"{directory.checkpoint} is of another model or optimizer: {error}") from error
-    return state["seconds"], state["peak_rss_bytes"]
+    directory.metrics.check(state.epoch, state.metrics_crc32)
+    directory.metrics.keep_until(state.epoch)
+    return state.seconds, state.peak_rss_bytes
+
+
+def _checkpoint_of(directory: RunDirectory, old: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        return load_tensors(directory.checkpoint, may_lack_checksum=old)
+    except BadInput as error:
+        left = f"; the weights of its best epoch are whole, in {directory.model}: evaluate and predict still work"
+        raise BadInput(f"{error}{left if is_whole(directory.model) else ''}") from error
 
 
 def _finished(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from siafu.base.activity import together
 from siafu.base.errors import Diverged
+from siafu.base.memory import refuse_more_than_free
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
@@ -34,9 +35,11 @@ from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
 from siafu.server.assembly import Assembly, assemble
+from siafu.server.need import least_bytes
 from siafu.server.plan import Plan, model_input
 from siafu.server.worker import tallies_of
 from siafu.serverless.platforms.platform import LocalPlatform, Platform
+from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
     from siafu.cluster.runtime import ClusterRuntime
@@ -155,15 +158,17 @@ class Trainer:
         self, tensors: dict[str, Tensor], counters: dict[str, Any], history: list[EpochMetrics]
     ) -> None:
         """Be again as when a checkpoint was taken."""
-        weights, best = _under("model.", tensors), _under("best.", tensors)
-        for name, tensor in self.plan.weights.items():
-            for found in (weights, best):
-                if name not in found or found[name].shape != tensor.shape:
-                    raise ValueError(f"it has no {name} of shape {list(tensor.shape)}")
+        weights, best, optimizer = (_under(f"{part}.", tensors) for part in ("model", "best", "optimizer"))
+        if len(weights) + len(best) + len(optimizer) != len(tensors):
+            raise ValueError("it has tensors that belong to no part of a checkpoint")
+        for part in (weights, best):
+            _refuse_others(part, self.plan.weights)
+        learnt = {name: weights[name] for names in self.plan.groups.values() for name in names}
+        updated = self.options.mode != "async" and len(history) > 0
+        check_state(optimizer, learnt, self.plan.settings, updated=updated)
         self.history = history
         self._best_weights, self._earlier = best, counters
         epoch = Epoch(len(history))
-        optimizer = _under("optimizer.", tensors)
         self._start = Snapshot(epoch, Version(epoch), weights, optimizer, counters)
 
     def prepare(
@@ -200,7 +205,19 @@ class Trainer:
         self._runtime = runtime
         return lines if self._lambdas is None else [*lines, self._lambdas.among_servers()]
 
+    def refuse_more_than_free(self) -> None:
+        """Refuse a training whose rows cannot all be held in this process; nothing of them is allocated yet."""
+        if self.on_cluster:
+            return
+        fewer = "fewer servers in this process, " if self.options.servers > 1 else ""
+        refuse_more_than_free(
+            least_bytes(self.plan, on_lambdas=self._lambdas is not None),
+            "training",
+            f"choose narrower layers (hidden), {fewer}rows in bf16 (precision), a cluster or a machine with more",
+        )
+
     def _prepare_here(self, due: "_Due") -> list[str]:
+        self.refuse_more_than_free()
         plan = self.plan
         x = model_input(plan.graph, normalize=self.options.normalize_features)
         with one_thread():  # what is folded has the same bits wherever it is made
@@ -319,6 +336,15 @@ def _metrics(record: EpochRecord) -> EpochMetrics:
         bytes_scattered=record.doings.bytes_scattered,
         lambdas=lambda_metrics(record.doings),
     )
+
+
+def _refuse_others(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are not those of this model: their names, shapes and types."""
+    if unknown := sorted(found.keys() - wanted.keys()):
+        raise ValueError(f"it has {unknown[0]}, which the model has not")
+    for name, tensor in wanted.items():
+        if name not in found or found[name].shape != tensor.shape or found[name].dtype != tensor.dtype:
+            raise ValueError(f"it has no {name} of shape {list(tensor.shape)} and {tensor.dtype}")
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

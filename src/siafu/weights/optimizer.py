@@ -70,6 +70,34 @@ class Optimizer:
         }
 
 
+def check_state(state: State, weights: Weights, settings: Settings, *, updated: bool) -> None:
+    """Refuse, with a ValueError, a state that `step` did not make for these weights.
+
+    updated: each of the weights has been updated; else some may have no state yet
+    """
+    slots = _RULES[settings.optimizer].slots
+    known = {f"{name}.{slot}": (weight, slot) for name, weight in weights.items() for slot in slots}
+    if unknown := sorted(state.keys() - known.keys()):
+        raise ValueError(
+            f"the optimizer's state has {unknown[0]!r}, which {settings.optimizer} does not know"
+        )
+    begun = {key.rpartition(".")[0] for key in state}
+    for key, (weight, slot) in known.items():
+        if key in state:
+            _check_slot(key, state[key], weight, slot)
+        elif updated or key.rpartition(".")[0] in begun:
+            raise ValueError(f"the optimizer's state lacks {key!r}")
+
+
+def _check_slot(key: str, found: Tensor, weight: Tensor, slot: str) -> None:
+    is_step = slot == "step"
+    shape, dtype = (torch.Size(), torch.float32) if is_step else (weight.shape, weight.dtype)
+    if found.shape != shape or found.dtype != dtype:
+        raise ValueError(f"{key!r} of the optimizer's state is not of shape {list(shape)} and {dtype}")
+    if is_step and not 1 <= found.item() < float("inf"):
+        raise ValueError(f"{key!r} of the optimizer's state is {found.item()}, which is no number of steps")
+
+
 @torch.no_grad()
 def step(
     weights: Weights, gradients: Weights, state: State, settings: Settings

@@ -4,9 +4,7 @@ Nothing is encrypted there, which saves most of what a message costs; who may op
 process's memory as well.
 """
 
-import tempfile
-from contextlib import suppress
-from pathlib import Path
+from siafu.base.owned import OwnedDirectory
 
 _LONGEST = 90  # characters of a socket's path, by what the system allows less some
 
@@ -15,20 +13,17 @@ class NearDirectory:
     """A directory for sockets, made with rights for its owner alone; `remove` it at the end."""
 
     def __init__(self) -> None:
-        path = Path(tempfile.mkdtemp(prefix="siafu-"))
-        if len(str(path)) > _LONGEST:
-            path.rmdir()
-            path = Path(tempfile.mkdtemp(prefix="siafu-", dir="/tmp"))
-        self._path = path
+        self._directory = OwnedDirectory()
+        if len(str(self._directory.path)) > _LONGEST:
+            self._directory.remove()
+            self._directory = OwnedDirectory(parent="/tmp")
 
     def address(self, name: str) -> str:
         """Of a socket."""
-        return f"ipc://{self._path / name}"
+        return f"ipc://{self._directory.path / name}"
 
     def remove(self) -> None:
-        for path in [*self._path.glob("*"), self._path]:
-            with suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
+        self._directory.remove()
 
 
 def is_near(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""Links over TCP: ZeroMQ ROUTER and DEALER with CURVE.
+"""Links by ZeroMQ, ROUTER and DEALER: over TCP with CURVE, on one machine through a socket in a directory of the user's own.
 
 Memory stays constant whoever is slow or hostile. Queues end at high-water marks; the credit of `messages` keeps honest
 peers below them. ZeroMQ itself closes a connection that declares a larger frame than `largest_frame`, before it
@@ -17,6 +17,7 @@ from siafu.wire.doorman import Doorman
 from siafu.wire.keys import Keys, check_key
 from siafu.wire.link import LinkLost, Peer, Traffic
 from siafu.wire.messages import MOST_CREDIT, Message, Refused
+from siafu.wire.near import is_near
 from siafu.wire.refusal import Refusal, Refusals
 from siafu.wire.tensors import Buffer
 
@@ -25,13 +26,15 @@ _CURVE_BYTES = 64  # what encryption adds to a frame, and some
 _READ_MARK = 8  # messages of one peer that wait to be read; then TCP holds it back
 _SEND_MARK = 4 * MOST_CREDIT  # above all credit, so that only a peer that lies about it gets there
 _HANDSHAKE_MS = 10_000
+_MOST_HANDSHAKES = 256  # that are counted at a time
 _HEARTBEAT_MS = 15_000
 
 
 class ZmqListener:
     """A server's end.
 
-    keys:          the server's; None: neither encrypted nor authenticated, for measurements on one machine
+    keys:          the server's; None: not encrypted. At an "ipc://" address a peer still says its secret; elsewhere everyone is
+                   let in, for measurements
     address:       where to listen, "tcp://HOST:*" for any port; the attribute says which it became
     largest_frame: in bytes
     """
@@ -41,7 +44,7 @@ class ZmqListener:
         self.refusals = Refusals(address)
         self._context = zmq.Context()
         self._doorman = Doorman(self._context, self.refusals)
-        self._encrypted = keys is not None
+        self._asks = keys is not None or is_near(address)
         self._socket = self._context.socket(zmq.ROUTER)
         _limit(self._socket, largest_frame)
         self._socket.rcvhwm, self._socket.sndhwm = _READ_MARK, _SEND_MARK
@@ -51,6 +54,9 @@ class ZmqListener:
         if keys is not None:
             self._socket.setsockopt(zmq.CURVE_SERVER, 1)
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
+        elif self._asks:
+            self._socket.setsockopt(zmq.PLAIN_SERVER, 1)
+        if self._asks:
             self._socket.setsockopt_string(zmq.ZAP_DOMAIN, "siafu")
         self._monitor = self._socket.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
@@ -63,10 +69,10 @@ class ZmqListener:
         for each in (self._socket, self._doorman.socket, self._monitor, self._woken):
             self._poller.register(each, zmq.POLLIN)
 
-    def admit(self, key: str) -> None:
-        """Let a peer in that proves this public key. From any thread."""
+    def admit(self, key: str, secret: str | None = None) -> None:
+        """Let a peer in that proves this public key; where nothing is encrypted, by its secret. From any thread."""
         check_key(key)
-        self._doorman.admit(key)
+        self._doorman.admit(key, secret)
 
     def dismiss(self, key: str) -> None:
         """Take nothing from it any more. From any thread."""
@@ -89,11 +95,18 @@ class ZmqListener:
         if self._doorman.socket in ready:
             self._doorman.answer()
         if self._monitor in ready:
-            recv_monitor_message(self._monitor)
-            self.refusals.add("handshake", "a peer without the right keys, or one that does not speak ZeroMQ")
+            self._count_failed_handshakes()
         if self._woken.fileno() in ready:
             self._woken.recv(4096)
         return self._read() if self._socket in ready else None
+
+    def _count_failed_handshakes(self) -> None:
+        # ZeroMQ waits until they are read: who floods the door must not hold up others.
+        for _ in range(_MOST_HANDSHAKES):
+            recv_monitor_message(self._monitor)
+            self.refusals.add("handshake", "a peer without the right keys, or one that does not speak ZeroMQ")
+            if not self._monitor.poll(0):
+                return
 
     def wake(self) -> None:
         with suppress(BlockingIOError):  # there are calls enough to be heard
@@ -124,7 +137,7 @@ class ZmqListener:
             return None
 
     def _key_of(self, frame: Any) -> str:
-        if not self._encrypted:
+        if not self._asks:
             return ""
         key: str = frame.get("User-Id")
         if not self._doorman.knows(key):
@@ -136,7 +149,7 @@ class ZmqLink:
     """A Lambda's end. Connects on its own, and again when the connection breaks; what was under way is then lost.
 
     server: the server's public key; None: as `ZmqListener` without keys
-    keys:   the Lambda's own; as many as `server`
+    keys:   the Lambda's own; None: the server asks for none
     """
 
     def __init__(
@@ -160,6 +173,9 @@ class ZmqLink:
             self.socket.setsockopt(zmq.CURVE_SERVERKEY, server.encode())
             self.socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
             self.socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
+        elif keys is not None:
+            self.socket.setsockopt(zmq.PLAIN_USERNAME, keys.public.encode())
+            self.socket.setsockopt(zmq.PLAIN_PASSWORD, keys.secret.encode())
         self.socket.connect(address)
 
     def send(self, message: Message, seconds: float) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from siafu import Graph
 from siafu.base.errors import BadInput, StoreError
-from siafu.graph import read_store
+from siafu.graph import read_store, write_store
 from siafu.graph.fingerprint import fingerprint
+from siafu.graph.manifest import sealed
 from siafu.graph.partition import Partition, make_partition, partition_path, read_partition, save_partition
 from tests.toys import toy_graph
 
@@ -35,7 +36,7 @@ def saved(graph: Graph, store: Path) -> Path:
 
 def change(path: Path, **fields: Any) -> None:
     manifest = json.loads((path / "partition.json").read_text())
-    (path / "partition.json").write_text(json.dumps(manifest | fields))
+    (path / "partition.json").write_bytes(sealed(manifest | fields))
 
 
 def test_what_was_saved_is_read(graph: Graph, store: Path, saved: Path) -> None:
@@ -70,6 +71,16 @@ def test_what_is_no_partition_is_never_overwritten(graph: Graph, store: Path, sa
             store, make_partition(graph, 3, method="hash", seed=4), fingerprint(graph), overwrite=True
         )
     assert (saved / "thesis.txt").exists()
+
+
+def test_a_store_is_overwritten_together_with_its_partitions(graph: Graph, store: Path, saved: Path) -> None:
+    write_store(graph, store, overwrite=True)
+    assert not saved.exists()
+
+
+def test_a_partition_that_a_killed_overwrite_moved_aside_is_found(graph: Graph, saved: Path) -> None:
+    saved.rename(saved.with_name(f".{saved.name}.replaced"))
+    assert read_partition(saved, graph).num_vertices == graph.num_vertices
 
 
 def test_a_partition_that_cannot_be_written_leaves_nothing(
@@ -111,6 +122,29 @@ def test_a_manifest_of_something_else_is_refused(graph: Graph, saved: Path, text
 def test_a_manifest_that_lacks_a_field_is_refused(graph: Graph, saved: Path, field: str) -> None:
     change(saved, **{field: None})
     with pytest.raises(StoreError, match=f"lacks or misnames '{field}'"):
+        read_partition(saved, graph)
+
+
+@pytest.mark.parametrize("fields", [{"method": "metis"}, {"seed": 5}, {"parts": 4}])
+def test_a_manifest_that_says_other_than_what_was_written_is_refused(
+    graph: Graph, saved: Path, fields: dict[str, Any]
+) -> None:
+    manifest = json.loads((saved / "partition.json").read_text())
+    (saved / "partition.json").write_text(json.dumps(manifest | fields))
+    with pytest.raises(StoreError, match=r"partition\.json is corrupted: its checksum is wrong"):
+        read_partition(saved, graph)
+
+
+def test_a_manifest_that_is_nested_too_deeply_is_refused(graph: Graph, saved: Path) -> None:
+    (saved / "partition.json").write_text("[" * 20_000)
+    with pytest.raises(StoreError, match=r"partition\.json is not readable JSON"):
+        read_partition(saved, graph)
+
+
+def test_a_pipe_in_place_of_a_manifest_is_refused(graph: Graph, saved: Path) -> None:
+    (saved / "partition.json").unlink()
+    os.mkfifo(saved / "partition.json")
+    with pytest.raises(StoreError, match="is not a file"):
         read_partition(saved, graph)
 
 

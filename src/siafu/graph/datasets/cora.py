@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 from siafu.graph.graph import Graph
 
@@ -39,11 +40,11 @@ def read_cora(folder: Path, order: list[str]) -> Graph:
             [number[paper] for paper in line.split()]
             for line in (folder / "cora.cites").read_text().splitlines()
         ]
-    except (OSError, KeyError, ValueError) as error:
+        cited, citing = np.array(ends, np.int64).T
+    except (OSError, LookupError, ValueError) as error:
         raise BadInput(
-            f"{folder} does not hold Cora as it was published ({error}): fetch it again"
+            f"{folder} does not hold Cora as it was published ({one_line(error)}): fetch it again"
         ) from error
-    cited, citing = np.array(ends, np.int64).T
     vertices = np.arange(len(order))
     return Graph.from_edges(
         citing,

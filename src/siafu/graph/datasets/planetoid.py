@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 from siafu.graph.datasets.unpickle import PickledCsr, unpickle
 from siafu.graph.graph import Graph
@@ -30,15 +31,17 @@ def read_planetoid(folder: Path, name: str) -> Graph:
     test = _test_index(folder / f"ind.{name}.test.index")
     try:
         return _build(name, parts, test)
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise BadInput(
-            f"{folder}: the files of {name} do not fit each other ({error}); fetch them again"
+            f"{folder}: the files of {name} do not fit each other ({one_line(error)}); fetch them again"
         ) from error
 
 
 def _build(name: str, parts: dict[str, Any], test: NDArray[np.int64]) -> Graph:
     known = parts["allx"].shape[0]
     num_vertices = max(known, int(test.max()) + 1)
+    if test.min() < 0 or num_vertices > 2 * (known + len(test)):
+        raise ValueError(f"{known + len(test)} rows describe vertices up to {num_vertices - 1}")
     num_train = len(parts["y"])
     src, dst = _edges(parts["graph"])
     apart = src != dst
@@ -84,5 +87,7 @@ def _edges(neighbours: dict[int, list[int]]) -> tuple[NDArray[np.int64], NDArray
 def _test_index(path: Path) -> NDArray[np.int64]:
     try:
         return np.array([int(line) for line in path.read_text().split()], np.int64)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} is not a list of vertex numbers ({error}): fetch it again") from error
+    except (OSError, ValueError, OverflowError) as error:
+        raise BadInput(
+            f"{path} is not a list of vertex numbers ({one_line(error)}): fetch it again"
+        ) from error

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
 from siafu.base.jit import kernel
+from siafu.graph import check
 from siafu.graph.csr import IntArray, Weights
 from siafu.graph.importing.inputs import InputOptions, open_input, open_vertex_table
 from siafu.graph.importing.readers.blocks import EdgeSource, VertexBlock, VertexData, VertexTable
@@ -37,6 +38,7 @@ class ImportOptions:
     undirected:     add each edge's reverse (a self-loop is its own)
     merge_parallel: keep one edge for each (source, destination), its weight the sum
     num_vertices:   ids go from 0 to this; None: as the input says or shows
+    num_classes:    how many classes labels tell apart; None: as the input says or shows
     bf16:           round features to bfloat16
     memory_limit:   bytes the whole process may use; None: half of the machine's
     """
@@ -45,6 +47,7 @@ class ImportOptions:
     undirected: bool = False
     merge_parallel: bool = False
     num_vertices: int | None = None
+    num_classes: int | None = None
     bf16: bool = False
     memory_limit: int | None = None
     overwrite: bool = False
@@ -119,6 +122,8 @@ class _Import:
         if self.edges.named:
             return self._named()
         known = self._known_vertices()
+        if known is not None and self.options.num_vertices is None:
+            self._check_known(known)
         if known is not None and self.options.input.ids != "relabel":
             return self._dense(known, self._blocks(known), self._vertex_blocks())
         return self._undecided()
@@ -133,6 +138,12 @@ class _Import:
             if count is not None:
                 return count
         return None
+
+    def _check_known(self, known: int) -> None:
+        files = self.source.rglob("*") if self.source.is_dir() else [self.source]
+        num_bytes = sum(file.stat().st_size for file in files if file.is_file())
+        what = f"the number of vertices that {self.source} says"
+        check.plausible_vertices(known, num_bytes, what, "mend it; if not, give --num-vertices")
 
     def _dense(
         self, num_vertices: int, blocks: Iterator[Edges], vertex_blocks: Iterator[VertexBlock]
@@ -212,6 +223,8 @@ class _Import:
             raise BadInput(f"no edges in {self.source}: if it has vertices without any, give --num-vertices")
         data = self.data if rows is None else rows.data()
         check_counts(data, num_vertices)
+        if self.options.num_classes is not None:
+            data.num_classes = self.options.num_classes
         classes = write_vertices(
             self.store, data, num_vertices, bf16=self.options.bf16, progress=self.progress
         )

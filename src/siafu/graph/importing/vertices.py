@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.bf16 import to_bf16
+from siafu.graph.classes import ClassCount
 from siafu.graph.importing.readers.blocks import SPLIT_CODES, Rows, VertexData
 from siafu.graph.progress import Progress, silent
 from siafu.graph.store import ArrayWriter, StoreWriter
@@ -37,16 +38,12 @@ def write_vertices(
     if data.features is not None:
         _write_features(store, data.features, num_vertices, bf16=bf16, progress=progress)
     owner = _owners(data, num_vertices)
-    classes = 0 if data.labels is None else _write_labels(store, data.labels, num_vertices, owner)
+    classes = 0
+    if data.labels is not None:
+        classes = _write_labels(store, data.labels, num_vertices, data.num_classes, owner)
     if owner is not None:
         _write_split(store, owner)
-    if data.num_classes is None or data.labels is None:
-        return classes
-    if classes > data.num_classes:
-        raise BadInput(
-            f"{data.labels.what} have class {classes - 1}, but there are {data.num_classes} classes: classes go from 0 up"
-        )
-    return data.num_classes
+    return classes
 
 
 @contextmanager
@@ -69,7 +66,8 @@ def _counted(rows: Rows, num_vertices: int) -> Iterator[tuple[int, NDArray[Any]]
     """Blocks of rows with the vertex of each block's first; as many in all as there are vertices."""
     first = 0
     for block in rows.blocks(_BLOCK_BYTES):
-        yield first, block
+        if first + len(block) <= num_vertices:
+            yield first, block
         first += len(block)
     _check_count(rows, first, num_vertices)
 
@@ -83,7 +81,7 @@ def _write_features(
     for first, block in _counted(rows, num_vertices):
         if block.dtype.kind not in "biuf":
             raise BadInput(f"{rows.what} hold {block.dtype}: give numbers")
-        values = block.astype(np.float32, copy=False)
+        values = check.float32(block)
         with _naming(rows):
             check.finite_rows(values, first)
         x.append(to_bf16(values) if bf16 else values)
@@ -97,7 +95,7 @@ def _owners(data: VertexData, num_vertices: int) -> NDArray[np.uint8] | None:
     owner = np.full(num_vertices, _UNSPLIT, np.uint8)
     if data.split_codes is not None:
         for first, block in _counted(data.split_codes, num_vertices):
-            owner[first : first + len(block)] = block[: max(0, num_vertices - first)]
+            owner[first : first + len(block)] = block
     for code, part in enumerate(SPLIT_CODES[1:], start=1):
         for ids in data.split_ids[part]() if part in data.split_ids else ():
             _take(owner, code, check.vertex_ids(ids, num_vertices, part))
@@ -120,13 +118,23 @@ def _take(owner: NDArray[np.uint8], code: int, ids: NDArray[np.int64]) -> None:
         raise BadInput(f"{SPLIT_CODES[code]} names a vertex twice: list each once")
 
 
-def _write_labels(store: StoreWriter, rows: Rows, num_vertices: int, owner: NDArray[np.uint8] | None) -> int:
+def _write_labels(
+    store: StoreWriter,
+    rows: Rows,
+    num_vertices: int,
+    num_classes: int | None,
+    owner: NDArray[np.uint8] | None,
+) -> int:
     y: ArrayWriter | None = None
-    highest = 0
+    classes = ClassCount(num_classes, num_vertices)
+    columns = 0
     for first, block in _counted(rows, num_vertices):
         with _naming(rows):
-            labels, classes = check.labels(block, len(block), None)
-        assert labels is not None
+            labels = check.label_values(block, len(block))
+            if labels.ndim == 1:
+                classes.add(labels)
+            else:
+                columns = labels.shape[1]
         if y is None:
             y = store.array("y", labels.dtype, labels.shape[1:])
         if labels.ndim == 1 and owner is not None:
@@ -136,11 +144,11 @@ def _write_labels(store: StoreWriter, rows: Rows, num_vertices: int, owner: NDAr
                 raise BadInput(
                     f"vertex {vertex} is in {SPLIT_CODES[owner[vertex]]} but has no label: take it out or label it"
                 )
-        highest = max(highest, classes)
         y.append(labels)
     if y is None:
         store.array("y", np.int64)
-    return highest
+    with _naming(rows):
+        return columns or classes.total()
 
 
 def _write_split(store: StoreWriter, owner: NDArray[np.uint8]) -> None:

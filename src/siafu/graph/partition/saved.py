@@ -6,28 +6,38 @@
 One is written under another name and renamed, so that it is whole or absent; the store's own files never change.
 """
 
-import json
-import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from siafu.base.documents import one_line, parse_json
 from siafu.base.errors import StoreError
-from siafu.base.files import NewDirectory, disk_errors
+from siafu.base.files import disk_errors
+from siafu.base.new_directory import Kind, NewDirectory, recover
+from siafu.graph.content import is_count
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.graph import Graph
+from siafu.graph.manifest import is_intact, sealed
 from siafu.graph.partition.partition import Owners, Partition, owner_dtype
-from siafu.graph.store import npy_header
+from siafu.graph.store import npy_header, regular_size
 
 VERSION = 1
 MANIFEST = "partition.json"
 OWNER = "owner.npy"
 
 _FORMAT = "siafu partition"
+PARTITION = Kind("partition", MANIFEST, _FORMAT, VERSION, (MANIFEST, OWNER).__contains__)
 _AGAIN = "make it again with 'siafu partition --overwrite'"
-_FIELDS = {"method": str, "parts": int, "seed": int, "graph": str, "crc32": int}
+_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "method": lambda value: isinstance(value, str),
+    "parts": lambda value: is_count(value) and 1 <= value < 2**31,
+    "seed": lambda value: type(value) is int,
+    "graph": lambda value: isinstance(value, str),
+    "crc32": is_count,
+}
 
 
 def partition_path(store: Path, method: str, parts: int, seed: int) -> Path:
@@ -50,13 +60,13 @@ def save_partition(
         "graph": graph_fingerprint,
         "crc32": _checksum(owner),
     }
-    directory = NewDirectory(path, kind="partition", mark=MANIFEST, overwrite=overwrite)
+    directory = NewDirectory(path, kind=PARTITION, overwrite=overwrite)
     try:
         with disk_errors(path):
             file = directory.open(OWNER)
             file.write(npy_header(owner.dtype, owner.shape))
             file.write(owner.data)
-            directory.open(MANIFEST).write(json.dumps(manifest, indent=1).encode())
+            directory.open(MANIFEST).write(sealed(manifest))
         directory.publish()
     finally:
         directory.discard()
@@ -68,13 +78,14 @@ def read_partition(path: Path, graph: Graph, graph_fingerprint: str | None = Non
 
     graph_fingerprint: where it is known already; None: it is taken, which reads the graph once
     """
+    recover(path, PARTITION)
     manifest = _read_manifest(path)
     if manifest["graph"] != (graph_fingerprint or fingerprint(graph)):
-        raise StoreError(f"{path} is a partition of another graph than {graph.name}: {_AGAIN}")
+        raise StoreError(f"{path} is a partition of another graph than {graph.name}: {_anew(path)}")
     parts = manifest["parts"]
     owner = _read_owner(path / OWNER, parts, graph.num_vertices)
     if _checksum(owner) != manifest["crc32"]:
-        raise StoreError(f"{path / OWNER} is corrupted: its checksum is wrong; {_AGAIN}")
+        raise StoreError(f"{path / OWNER} is corrupted: its checksum is wrong; {_anew(path)}")
     if len(owner) and not 0 <= int(owner.min()) <= int(owner.max()) < parts:
         vertex = int(np.argmax((owner < 0) | (owner >= parts)))
         raise StoreError(
@@ -85,24 +96,34 @@ def read_partition(path: Path, graph: Graph, graph_fingerprint: str | None = Non
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
+        regular_size(path / MANIFEST)
+        manifest = parse_json((path / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise StoreError(
             f"no partition at {path}: make one with 'siafu partition', or give the directory of one"
         ) from error
-    except (ValueError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path / MANIFEST} is not readable JSON ({error}): {_AGAIN}") from error
+    except OSError as error:
+        raise StoreError(f"{path / MANIFEST} cannot be read ({error.strerror}): {_anew(path)}") from error
+    except ValueError as error:
+        raise StoreError(f"{path / MANIFEST} is not readable JSON ({error}): {_anew(path)}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-        raise StoreError(f"{path / MANIFEST} does not describe a siafu partition: {_AGAIN}")
+        raise StoreError(f"{path / MANIFEST} does not describe a siafu partition: {_anew(path)}")
     version = manifest.get("version")
-    if not isinstance(version, int) or version > VERSION:
+    if type(version) is not int or not 1 <= version <= VERSION:
         raise StoreError(
-            f"{path} is a partition of version {version}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
+            f"{path} is a partition of version {one_line(version)}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
         )
-    for field, kind in _FIELDS.items():
-        if not isinstance(manifest.get(field), kind):
-            raise StoreError(f"{path / MANIFEST} lacks or misnames {field!r}: {_AGAIN}")
+    for field, fits in _FIELDS.items():
+        if not fits(manifest.get(field)):
+            raise StoreError(f"{path / MANIFEST} lacks or misnames {field!r}: {_anew(path)}")
+    if not is_intact(manifest):
+        raise StoreError(f"{path / MANIFEST} is corrupted: its checksum is wrong; {_anew(path)}")
     return manifest
+
+
+def _anew(path: Path) -> str:
+    # What does not say that it is a partition is not overwritten.
+    return f"delete {path} and make it again with 'siafu partition'"
 
 
 def _read_owner(file: Path, parts: int, num_vertices: int) -> Owners:
@@ -111,11 +132,13 @@ def _read_owner(file: Path, parts: int, num_vertices: int) -> Owners:
     expected = npy_header(dtype, (num_vertices,))
     size = len(expected) + num_vertices * dtype.itemsize
     try:
+        found = regular_size(file)
         with file.open("rb") as opened:
             header = opened.read(len(expected))
-            found = opened.seek(0, os.SEEK_END)
     except FileNotFoundError as error:
         raise StoreError(f"{file} is missing: the store was not copied whole; {_AGAIN}") from error
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read ({error.strerror}): {_AGAIN}") from error
     if found != size:
         raise StoreError(
             f"{file} has {found} bytes instead of {size} for {num_vertices:,} vertices: it is truncated or not this graph's; {_AGAIN}"

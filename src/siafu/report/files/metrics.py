@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -84,6 +85,7 @@ class MetricsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._checksums = [0]  # of the lines so far, from none to all
         with disk_errors(path):
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
@@ -93,24 +95,52 @@ class MetricsFile:
             raise
 
     def append(self, metrics: EpochMetrics) -> None:
+        line = _line(metrics)
         with disk_errors(self.path):
-            os.write(self._file, _line(metrics))
+            os.write(self._file, line)
+        self._checksums.append(zlib.crc32(line, self._checksums[-1]))
+
+    def checksum(self, epoch: int) -> int:
+        """The CRC-32 of the lines up to `epoch`."""
+        return self._checksums[epoch]
 
     def sync(self) -> None:
         """Bring every line to the disk."""
         with disk_errors(self.path):
             os.fsync(self._file)
 
-    def keep_until(self, epoch: int) -> list[EpochMetrics]:
-        """Drop what came after `epoch`, and any broken last line; what remains."""
-        kept, size = _read_lines(self.path.read_bytes(), until=epoch)
+    def read_until(self, epoch: int) -> list[EpochMetrics]:
+        """The epochs up to `epoch`."""
+        kept, _ = _read_lines(self._read(), until=epoch)
         if len(kept) != epoch:
             raise BadInput(
                 f"{self.path} ends at epoch {len(kept)} but the checkpoint is of epoch {epoch}: "
-                "it was changed by hand; start the run again with --overwrite"
+                "it was damaged or changed by hand; copy the run again, or start it again with --overwrite"
             )
-        os.truncate(self._file, size)
         return kept
+
+    def check(self, epoch: int, checksum: int | None) -> None:
+        """Refuse a file whose lines up to `epoch` have another checksum; None: theirs is not known."""
+        _, size = _read_lines(self._read(), until=epoch)
+        if checksum not in (None, zlib.crc32(self._read()[:size])):
+            raise BadInput(
+                f"{self.path} is corrupted: its checksum is not the one in the checkpoint; copy the run again, or "
+                "start it again with --overwrite"
+            )
+
+    def keep_until(self, epoch: int) -> list[EpochMetrics]:
+        """Drop what came after `epoch`, and any broken last line; what remains."""
+        kept = self.read_until(epoch)
+        lines = self._read().splitlines(keepends=True)[:epoch]
+        os.truncate(self._file, sum(map(len, lines)))
+        self._checksums = [0]
+        for line in lines:
+            self._checksums.append(zlib.crc32(line, self._checksums[-1]))
+        return kept
+
+    def _read(self) -> bytes:
+        with disk_errors(self.path):
+            return self.path.read_bytes()
 
     def close(self) -> None:
         os.close(self._file)
@@ -122,6 +152,8 @@ def read_metrics(path: Path) -> list[EpochMetrics]:
         return _read_lines(path.read_bytes())[0]
     except FileNotFoundError as error:
         raise BadInput(f"{path} is missing: the run was not copied whole; copy it again") from error
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}): copy the run again") from error
 
 
 def _read_lines(data: bytes, until: float = math.inf) -> tuple[list[EpochMetrics], int]:
@@ -156,7 +188,7 @@ def _parse(line: bytes) -> EpochMetrics | None:
     if not line.endswith(b"\n"):
         return None
     try:
-        found: Any = json.loads(line)
+        found: Any = json.loads(line, parse_constant=_refuse)
         # Fields that a later version knows are left alone.
         metrics = EpochMetrics(**{name: found[name] for name in _FIELDS if name in found})
     except (ValueError, TypeError, RecursionError):
@@ -164,13 +196,27 @@ def _parse(line: bytes) -> EpochMetrics | None:
     return metrics if _is_sound(metrics) else None
 
 
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
 def _is_sound(metrics: EpochMetrics) -> bool:
     """Whether the numbers that are reckoned with are numbers: a file may hold anything."""
     numbers = [getattr(metrics, name) for name in (*_MEASURED, "time", "bytes_scattered", "usd")]
     needed = (metrics.epoch, metrics.train_loss, metrics.seconds)
-    tables = (metrics.busy_seconds, metrics.staleness, metrics.lambdas)
+    tables = (metrics.busy_seconds, metrics.staleness)
     return (
-        all(each is None or type(each) in (int, float) for each in numbers)
+        all(each is None or _is_number(each) for each in numbers)
         and None not in needed
-        and all(each is None or isinstance(each, dict) for each in tables)
+        and type(metrics.epoch) is int
+        and all(each is None or _is_table(each) for each in tables)
+        and (metrics.lambdas is None or isinstance(metrics.lambdas, dict))
     )
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < math.inf

@@ -8,35 +8,32 @@ RUN/checkpoint.safetensors  where to go on from: weights, the best weights, opti
 RUN/model.safetensors       the best weights; there when the run has finished
 RUN/stop                    a request to stop, from the dashboard; there only until it is heeded
 RUN/summary.json            what came of it; written last: a run that has one has finished
+
+Of what is read back for an answer every bit is checked: config.json and the files of tensors hold checksums of
+themselves, a checkpoint one of the metrics up to its epoch, model.safetensors those of metrics and summary. Runs of
+version 1 were written without, and are read without.
 """
 
 import json
-import shutil
-from collections.abc import Iterator
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.base.files import disk_errors, replacing
-from siafu.report.files import stop_file
+from siafu.report.files import checksum
 from siafu.report.files.metrics import MetricsFile
 from siafu.report.files.stop_file import StopFile
 from siafu.report.flat import flat
 
-VERSION = 1
+VERSION = 2
+_CHECKED = 2  # the first version whose files have checksums
 _FORMAT = "siafu run"
-_FILES = (
-    "config.json",
-    "facts.json",
-    "metrics.jsonl",
-    "trace.json",
-    "report.html",
-    "checkpoint.safetensors",
-    "model.safetensors",
-    "summary.json",
-    "logs",
-    stop_file.NAME,
-)
+_LOG = re.compile(r"[a-z]+-[0-9]+\.log")
+_AGAIN = "copy the run again, or train it again"
 # What may change between a run and its continuation: how far it goes, where its data lies, who runs it.
 _MAY_CHANGE = ("siafu", "torch", "dataset", "graph.name", "training.epochs")
 
@@ -64,16 +61,11 @@ class RunDirectory:
         run._refuse_to_replace(overwrite=overwrite)
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
-        run._metrics = MetricsFile(run.metrics_path)
-        # The lock is held: nobody else writes here now. The summary goes first, so that a run which is being
-        # replaced never counts as finished.
-        stale_files = (run._summary, run._config, run._facts, run.checkpoint, run.model, run.trace_path)
-        for stale in stale_files:
-            stale.unlink(missing_ok=True)
-        shutil.rmtree(run.logs, ignore_errors=True)
-        run.stop_file.clear()
-        run._metrics.keep_until(0)
-        run._write_config(config)
+        with run._locked():
+            # Somebody may have trained here between our look and our lock.
+            run._refuse_to_replace(overwrite=overwrite)
+            run._remove_old()
+            run._write_config(config, VERSION)
         return run
 
     @classmethod
@@ -82,16 +74,30 @@ class RunDirectory:
         run = cls(path)
         if not run.exists:
             raise BadInput(f"{path} holds no run to resume: start it without --resume")
-        changed = list(_changes(run.config(), {"format": _FORMAT, "version": VERSION, **config}))
-        if changed:
-            raise BadInput(
-                f"cannot resume {path} with other settings: {'; '.join(changed[:3])}; "
-                "give the same ones, or start a new run with another --out"
-            )
-        run._metrics = MetricsFile(run.metrics_path)
-        run.stop_file.clear()
-        run._write_config(config)
+        run.config()
+        with run._locked():
+            old = run.config()
+            changed = list(_changes(old, {"format": _FORMAT, "version": old["version"], **config}))
+            if changed:
+                raise BadInput(
+                    f"cannot resume {path} with other settings: {'; '.join(changed[:3])}; "
+                    "give the same ones, or start a new run with another --out"
+                )
+            run.stop_file.clear()
+            # Its version stays: files of an earlier session are without checksums still.
+            run._write_config(config, old["version"])
         return run
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Be the only one that writes here, until `close`, or until the block fails."""
+        self._metrics = MetricsFile(self.metrics_path)
+        try:
+            yield
+        except BaseException:
+            self._metrics.close()
+            self._metrics = None
+            raise
 
     @property
     def exists(self) -> bool:
@@ -117,15 +123,40 @@ class RunDirectory:
                 f"it holds several, name one: {inner[0].parent}" if inner else "it is not a run's directory"
             )
             raise BadInput(f"{self.path} has no {self._config.name}: {hint}")
-        config = _read_json(self._config)
+        content = _read(self._config)
+        config = _parsed(content, self._config)
         if config.get("format") != _FORMAT:
             raise BadInput(f"{self._config} does not describe a siafu run")
-        if not isinstance(config.get("version"), int) or config["version"] > VERSION:
+        version = config.get("version")
+        if type(version) is not int or not 1 <= version <= VERSION:
             raise BadInput(
-                f"{self.path} is a run of version {config.get('version')}, this siafu reads up to {VERSION}: "
+                f"{self.path} is a run of version {version}, this siafu reads up to {VERSION}: "
                 "upgrade with pip install -U siafu"
             )
+        if (version >= _CHECKED or checksum.is_sealed(content)) and not checksum.is_whole(content):
+            raise BadInput(f"{self._config} is corrupted: its checksum is wrong; {_AGAIN}")
+        config.pop(checksum.KEY, None)
         return config
+
+    @property
+    def may_lack_checksums(self) -> bool:
+        """Whether the run began with a Siafu that wrote none."""
+        return bool(self.config()["version"] < _CHECKED)
+
+    def checksums(self, summary: dict[str, Any]) -> dict[str, int]:
+        """Of the files that are complete when the run ends with this summary."""
+        return {
+            self.metrics_path.name: zlib.crc32(_read(self.metrics_path)),
+            self._summary.name: zlib.crc32(_json(summary)),
+        }
+
+    def check(self, checksums: Mapping[str, Any]) -> None:
+        """Refuse files that are not those of which these are the checksums."""
+        for path in (self.metrics_path, self._summary):
+            if checksums.get(path.name) != zlib.crc32(_read(path)):
+                raise BadInput(
+                    f"{path} is corrupted: its checksum is not the one in {self.model.name}; {_AGAIN}"
+                )
 
     def summary(self) -> dict[str, Any]:
         """What came of the run."""
@@ -160,49 +191,95 @@ class RunDirectory:
             self._metrics.close()
             self._metrics = None
 
-    def _write_config(self, config: dict[str, Any]) -> None:
-        write_json(self._config, {"format": _FORMAT, "version": VERSION, **config})
+    def _write_config(self, config: dict[str, Any], version: int) -> None:
+        told = {"format": _FORMAT, "version": version, **config, checksum.KEY: checksum.BLANK}
+        with replacing(self._config) as file:
+            file.write(checksum.sealed(_json(told)))
+
+    def _remove_old(self) -> None:
+        """Remove the run that is here: the summary first, so that it never counts as finished.
+
+        Its config stays until the new one takes its place: if this is cut short, what is left is still known as a run.
+        """
+        with disk_errors(self.path):
+            for stale in (self._summary, self.checkpoint, self.model, self.trace_path, self._facts):
+                stale.unlink(missing_ok=True)
+            for log in self.logs.glob("*.log"):
+                if _LOG.fullmatch(log.name):
+                    log.unlink()
+        with suppress(OSError):
+            self.logs.rmdir()
+        self.stop_file.clear()
+        self.metrics.keep_until(0)
 
     def _refuse_to_replace(self, *, overwrite: bool) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise BadInput(f"{self.path} is a file: name a directory for the run with --out")
         if not self.path.exists():
             return
-        strangers = [entry.name for entry in self.path.iterdir() if not _is_ours(entry.name)]
-        if strangers and not self.exists:
-            raise BadInput(
-                f"{self.path} is not a run and holds other files ({sorted(strangers)[0]}): choose another --out"
-            )
+        if not self._is_run():
+            strangers = [entry.name for entry in self.path.iterdir() if not _is_of_a_killed_start(entry)]
+            if strangers:
+                raise BadInput(
+                    f"{self.path} is not a run of this siafu and holds other files ({min(strangers)}): choose another --out"
+                )
+            return
         if self.finished and not overwrite:
             raise BadInput(
                 f"{self.path} holds a finished run: choose another out, or overwrite it (on the command line --out, --overwrite)"
             )
-        if self.exists and not overwrite:
+        if not overwrite:
             raise BadInput(
                 f"{self.path} holds a run that has not finished: resume or overwrite it (on the command line --resume, --overwrite)"
             )
+
+    def _is_run(self) -> bool:
+        """Whether the config says so; a damaged one does, as long as that much of it can be read."""
+        try:
+            config = _parsed(_read(self._config), self._config)
+        except BadInput:
+            return False
+        version = config.get("version")
+        return config.get("format") == _FORMAT and type(version) is int and 1 <= version <= VERSION
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a JSON file, whole or not at all."""
     with replacing(path) as file:
-        file.write(json.dumps(value, indent=1, allow_nan=False).encode() + b"\n")
+        file.write(_json(value))
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not path.is_file():  # a pipe would be waited for
+            raise BadInput(f"{path} is missing: the run was not copied whole; copy it again")
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}): copy the run again") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    return _parsed(_read(path), path)
+
+
+def _parsed(content: bytes, path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise BadInput(
-            f"{path} is not readable JSON ({error}): copy the run again, or train it again"
-        ) from error
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} is not readable JSON ({error}): {_AGAIN}") from error
     if not isinstance(value, dict):
-        raise BadInput(f"{path} holds no JSON object: copy the run again, or train it again")
+        raise BadInput(f"{path} holds no JSON object: {_AGAIN}")
     return value
 
 
-def _is_ours(name: str) -> bool:
-    return name in _FILES or (name.startswith(".") and name.endswith(".partial"))
+def _is_of_a_killed_start(entry: Path) -> bool:
+    """Whether a run that was killed before it had a config may have left it."""
+    begun = entry.name == "metrics.jsonl" and entry.is_file() and entry.stat().st_size == 0
+    return begun or (entry.name.startswith(".config.json.") and entry.name.endswith(".partial"))
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:

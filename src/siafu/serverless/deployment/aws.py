@@ -46,12 +46,11 @@ class Place:
 
     def client(self, service: str, **settings: Any) -> Any:
         """A client of one service; `settings` are botocore's `Config`."""
-        try:
-            import boto3
-            from botocore.config import Config
-            from botocore.exceptions import BotoCoreError
-        except ImportError:
-            raise BadInput("AWS is called with boto3: pip install 'siafu[aws]'") from None
+        _check_boto()
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
         try:
             session = boto3.Session(profile_name=self.profile, region_name=self.region)
             return session.client(service, endpoint_url=self.endpoint, config=Config(**settings))
@@ -76,6 +75,7 @@ def may_have_run(error: Exception) -> bool:
 @contextmanager
 def aws_errors(doing: str) -> Iterator[None]:
     """Turn the errors of boto3 into one clear line each, for who gave the credentials, region and options."""
+    _check_boto()
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -84,6 +84,14 @@ def aws_errors(doing: str) -> Iterator[None]:
         told = f"AWS did not {doing}: {one_line(str(error))}; {_advice(error)}"
         of_aws = isinstance(error, ClientError) and _kind(error) in _OF_THE_MOMENT
         raise (SiafuError if of_aws else BadInput)(told) from error
+
+
+def _check_boto() -> None:
+    try:
+        import boto3  # noqa: F401
+        import botocore  # noqa: F401
+    except ImportError:
+        raise BadInput("AWS is called with boto3: pip install 'siafu[aws]'") from None
 
 
 def error_code(error: Exception) -> str:

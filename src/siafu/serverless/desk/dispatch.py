@@ -221,10 +221,10 @@ class Dispatch:
     def _invoke(self, invocation: InvocationId, slot: SlotId) -> None:
         # One pair of keys a slot: a warm Lambda's connections stay good from one invocation to the next.
         keys = self._slot_keys.setdefault(slot, make_keys())
-        self._listener.admit(keys.public)
+        self._listener.admit(keys.public, None if self._near is None else keys.secret)
         self._running.add(invocation)
         self.times.invoked(invocation, slot)
-        self._desk.expect(invocation, keys.public if self._near is None else "")
+        self._desk.expect(invocation, keys.public)
         payload = Payload(
             self._run,
             invocation,

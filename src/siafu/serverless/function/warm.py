@@ -137,7 +137,7 @@ def over_tcp() -> Connect:
     both, faults = lines(), plan_in()
 
     def connect(endpoint: Endpoint, keys: Keys) -> Link:
-        proof = (None, None) if is_near(endpoint.address) else (endpoint.key, keys)
+        proof = (None if is_near(endpoint.address) else endpoint.key), keys
         if faults is None:
             link = ZmqLink(context, endpoint.address, *proof)
         else:

@@ -5,6 +5,7 @@ import resource
 import signal
 import sys
 from contextlib import suppress
+from typing import Any
 
 ADDRESS_SPACE = "SIAFU_LAMBDA_ADDRESS_SPACE"  # bytes that the process may map, used or not
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -17,9 +18,21 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (int(most), int(most)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    from awslambdaric.__main__ import main as run
+    _run(sys.argv[1], os.environ["AWS_LAMBDA_RUNTIME_API"])
 
-    run(sys.argv)
+
+def _run(handler: str, api: str) -> None:
+    """AWS's client, at an address that ends in a secret path: its part in C takes it as it is, its part in Python does not."""
+    from awslambdaric import bootstrap
+    from awslambdaric.lambda_runtime_client import LambdaRuntimeClient
+
+    host, _, secret = api.partition("/")
+
+    class Client(LambdaRuntimeClient):  # type: ignore[misc]
+        def call_rapid(self, method: str, endpoint: str, *arguments: Any) -> None:
+            super().call_rapid(method, f"/{secret}{endpoint}", *arguments)
+
+    bootstrap.run(handler, Client(host))
 
 
 def _die_with_parent() -> None:

@@ -1,7 +1,15 @@
-"""Lambda's Runtime API (2018-06-01) for one process: where AWS's runtime client fetches work and leaves answers."""
+"""Lambda's Runtime API (2018-06-01) for one process: where AWS's runtime client fetches work and leaves answers.
+
+AWS's client speaks HTTP over TCP and nothing else, and every user of a machine reaches its loopback address. So all paths begin
+with a secret that only the process is told, in its environment, which no other user can read.
+"""
 
 import asyncio
+import hmac
+import secrets
 import time
+from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -9,6 +17,7 @@ from siafu.serverless.platforms.invoker import MOST_BYTES
 
 _PREFIX = "/2018-06-01/runtime/"
 _LONGEST_HEAD = 64 * 1024
+_STRANGERS = 16  # connections that have not shown the secret: one more, and the oldest goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +31,17 @@ class Request:
 
 
 class RuntimeApi:
-    """The server of one process. Everything runs in one event loop; one request is handed over at a time."""
+    """The server of one process. Everything runs in one event loop; one request is handed over at a time.
+
+    strangers: requests that did not know the secret, or were not meant for this address
+    """
 
     def __init__(self) -> None:
+        self.strangers = 0
         self._server: asyncio.Server | None = None
         self._handlers: set[asyncio.Task[None]] = set()
+        self._unknown: OrderedDict[asyncio.Task[None], None] = OrderedDict()
+        self._host = self._secret = ""
         self._reset()
 
     def _reset(self) -> None:
@@ -37,12 +52,13 @@ class RuntimeApi:
         self._answer: asyncio.Future[bytes] | None = None
 
     async def open(self) -> str:
-        """Serve a new process; the address is what `AWS_LAMBDA_RUNTIME_API` is to be."""
+        """Serve a new process; the address, with a secret of its own, is what `AWS_LAMBDA_RUNTIME_API` is to be."""
         await self.close()
         self._reset()
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_LONGEST_HEAD)
         host, port = self._server.sockets[0].getsockname()[:2]
-        return f"{host}:{port}"
+        self._host, self._secret = f"{host}:{port}", secrets.token_urlsafe(32)
+        return f"{self._host}/{self._secret}"
 
     async def close(self) -> None:
         """End the server and every connection."""
@@ -69,22 +85,34 @@ class RuntimeApi:
         this = asyncio.current_task()
         assert this is not None
         self._handlers.add(this)
+        self._unknown[this] = None
+        while len(self._unknown) > _STRANGERS:
+            self._unknown.popitem(last=False)[0].cancel()
         try:
-            while await self._serve(reader, writer):
+            while await self._serve(this, reader, writer):
                 pass
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass  # the process is gone, speaks no HTTP, or the server is closing: there is nobody to answer
         finally:
             self._handlers.discard(this)
-            writer.close()
+            self._unknown.pop(this, None)
+            with suppress(RuntimeError):  # the loop is gone
+                writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _serve(
+        self, this: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, path, _ = head[0].split(" ", 2)
         headers = {
             name.strip().lower(): value.strip()
             for name, _, value in (line.partition(":") for line in head[1:] if line)
         }
+        if headers.get("host") != self._host or not self._shows_secret(path):
+            self.strangers += 1
+            await _reply(writer, HTTPStatus.FORBIDDEN, b"{}")
+            return False
+        self._unknown.pop(this, None)
         if headers.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         length = int(headers.get("content-length", "0"))
@@ -93,8 +121,12 @@ class RuntimeApi:
             await _reply(writer, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             return False
         body = await reader.readexactly(length)
-        await self._route(method, path, body, writer)
+        await self._route(method, path[len(self._secret) + 1 :], body, writer)
         return headers.get("connection", "").lower() != "close"
+
+    def _shows_secret(self, path: str) -> bool:
+        given, wanted = path[: len(self._secret) + 2], f"/{self._secret}/"
+        return hmac.compare_digest(given.encode(), wanted.encode())
 
     async def _route(self, method: str, path: str, body: bytes, writer: asyncio.StreamWriter) -> None:
         if (method, path) == ("GET", _PREFIX + "invocation/next"):

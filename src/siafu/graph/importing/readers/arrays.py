@@ -1,6 +1,9 @@
 """NumPy arrays in files, read a piece at a time: `.npy` files, and the members of `.npz` archives."""
 
 import copy
+import math
+import os
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +14,12 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 
 _SKIP_BYTES = 1 << 20
+_MOST_BYTES = 1 << 60  # of an array: NumPy counts its bytes in 64 bits
+_MOST_RATIO = 1100  # that deflate can pack
 
 
 class ArrayFile:
@@ -29,6 +35,7 @@ class ArrayFile:
         self.where = str(path) if member is None else f"{path}[{member}]"
         with self._open() as file:
             self.shape, self.by_column, self.dtype = self._header(file)
+            self._check_size(file)
         if self.dtype.hasobject:
             raise BadInput(f"{self.where} holds Python objects, which only pickle reads: save it as numbers")
 
@@ -48,7 +55,7 @@ class ArrayFile:
         """The same values as one long row."""
         self._check_rows()
         view = copy.copy(self)
-        view.shape = (int(np.prod(self.shape, dtype=np.int64)),)
+        view.shape = (math.prod(self.shape),)
         return view
 
     def turned(self) -> "ArrayFile":
@@ -81,7 +88,7 @@ class ArrayFile:
 
     @property
     def row_bytes(self) -> int:
-        return self.dtype.itemsize * int(np.prod(self.row_shape, dtype=np.int64))
+        return self.dtype.itemsize * math.prod(self.row_shape)
 
     def _check_rows(self) -> None:
         if self.by_column and len([length for length in self.shape if length > 1]) > 1:
@@ -94,14 +101,32 @@ class ArrayFile:
 
     def _header(self, file: "_Stream") -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         try:
-            version = npy.read_magic(file)
-            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, fortran, dtype = read(file)
-        except (ValueError, EOFError) as error:
-            raise BadInput(f"{self.where} is not a NumPy array: {error}") from error
-        if any(length < 0 for length in shape):
-            raise BadInput(f"{self.where} is damaged: its header says shape {shape}; save it again")
-        return tuple(shape), bool(fortran), dtype
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about headers that Python 2 wrote
+                version = npy.read_magic(file)
+                read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+                shape, fortran, dtype = read(file)
+        except BadInput:
+            raise
+        except Exception as error:  # a header is a Python literal, which can be wrong in any way
+            raise BadInput(f"{self.where} is not a NumPy array: {one_line(error)}") from error
+        filled = math.prod(max(1, length) for length in shape) * dtype.itemsize
+        if not filled <= _MOST_BYTES or dtype.itemsize == 0 or any(length < 0 for length in shape):
+            raise BadInput(
+                f"{self.where} is damaged: its header says shape {one_line(shape)} of {one_line(dtype)}; save it again"
+            )
+        return tuple(map(int, shape)), bool(fortran), dtype
+
+    def _check_size(self, file: "_Stream") -> None:
+        """Refuse a header that promises other than what follows it, before anything is allocated for that."""
+        declared = math.prod(self.shape) * self.dtype.itemsize
+        follows = file.size - file.tell()
+        if declared == follows or self.dtype.hasobject:
+            return
+        which = "is cut off: it has fewer" if declared > follows else "has more"
+        raise BadInput(
+            f"{self.where} {which} values than its header says ({follows:,} bytes instead of {declared:,}): copy or save it again"
+        )
 
 
 class ArrayCursor:
@@ -138,7 +163,16 @@ class ArrayCursor:
 def members(path: Path) -> set[str]:
     """The names of the arrays in an `.npz` archive."""
     with _archive(path) as archive:
-        return {name.removesuffix(".npy") for name in archive.namelist()}
+        names = archive.namelist()
+        for entry in archive.infolist():
+            try:
+                # An array that the directory misnames would be one that is not there.
+                archive.open(entry).close()
+            except Exception as error:  # misnamed, misplaced, encrypted, packed in a way that is not known
+                raise BadInput(f"{path} is damaged: {one_line(error)}; copy or save it again") from error
+    if len(set(names)) < len(names):
+        raise BadInput(f"{path} holds two arrays of one name: save it again")
+    return {name.removesuffix(".npy") for name in names}
 
 
 def _archive(path: Path) -> zipfile.ZipFile:
@@ -146,8 +180,8 @@ def _archive(path: Path) -> zipfile.ZipFile:
         return zipfile.ZipFile(path)
     except FileNotFoundError as error:
         raise BadInput(f"no file {path}: check the name") from error
-    except (OSError, zipfile.BadZipFile) as error:
-        raise BadInput(f"{path} is not an .npz archive, or is cut off: {error}") from error
+    except Exception as error:  # a directory of members can be wrong in any way
+        raise BadInput(f"{path} is not an .npz archive, or is cut off: {one_line(error)}") from error
 
 
 class _Stream:
@@ -164,15 +198,33 @@ class _Stream:
             raise BadInput(f"no file {path}: check the name") from error
         except KeyError as error:
             raise BadInput(f"{path} has no array {member!r}") from error
-        except OSError as error:
-            raise BadInput(f"cannot read {path}: {error.strerror}") from error
+        except IsADirectoryError as error:
+            raise BadInput(f"{path} is a folder: give a file") from error
+        except Exception as error:  # encrypted, packed in a way that is not known, misplaced, and so on
+            raise BadInput(f"cannot read {path}: {one_line(error)}") from error
+        self.size = self._declared(member)
+
+    def _declared(self, member: str | None) -> int:
+        """How many bytes there are, by the system's or by the archive's account."""
+        if self._archive is None:
+            return os.fstat(self._file.fileno()).st_size
+        entry = self._archive.getinfo(f"{member}.npy")
+        room = self._path.stat().st_size
+        if entry.compress_size > room or entry.file_size > _MOST_RATIO * room:
+            raise BadInput(
+                f"{self._path}[{member}] is damaged: {entry.file_size:,} bytes cannot be packed in this file; copy it again"
+            )
+        return entry.file_size
+
+    def tell(self) -> int:
+        return self._file.tell()
 
     def read(self, count: int = -1) -> bytes:
         try:
             # An archive's member comes through a buffer of its own: large pieces would only be copied again.
             return self._file.read(min(count, _SKIP_BYTES) if self._archive and count >= 0 else count)
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
-            raise BadInput(f"{self._path} is damaged: {error}; copy it again") from error
+        except Exception as error:  # each way of packing has errors of its own
+            raise BadInput(f"{self._path} is damaged: {one_line(error)}; copy it again") from error
 
     def skip(self, count: int) -> None:
         if self._archive is None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 from siafu.graph.csr import Weights
 
@@ -135,7 +136,7 @@ def codes_of(words: Names, where: str) -> NDArray[np.uint8]:
         code = _SPLIT_WORDS.get(word.lower())
         if code is None:
             raise BadInput(
-                f"{where} has the split {word.decode(errors='replace')!r}: write train, val, test, or nothing"
+                f"{where} has the split {one_line(repr(word.decode(errors='replace')))}: write train, val, test, or nothing"
             )
         codes[row] = code
     return codes

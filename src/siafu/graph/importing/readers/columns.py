@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 
 SOURCE = ("src", "source", "from", "source_id", "src_id", "fromnodeid", "head", "u")
@@ -33,7 +34,7 @@ def asked_column(path: Path, columns: Sequence[str] | None, count: int, asked: s
     if asked.isdecimal() and int(asked) < count:
         return int(asked)
     there = (
-        f"it has {', '.join(columns)}"
+        f"it has {one_line(', '.join(columns))}"
         if columns is not None
         else f"it has no header and {count} columns, counted from 0"
     )

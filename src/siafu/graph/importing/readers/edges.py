@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
+from siafu.graph import check
 from siafu.graph.csr import Weights
 from siafu.graph.importing.readers.arrays import ArrayCursor, ArrayFile
 from siafu.graph.importing.readers.blocks import EdgeBlock
@@ -191,7 +192,7 @@ def as_ids(values: NDArray[Any], id_stop: int | None, where: str, first: int) ->
 
 
 def take_weights(cursor: ArrayCursor, count: int, first: int) -> Weights:
-    weights = cursor.take(count).astype(np.float32)
+    weights = check.float32(cursor.take(count))
     if not np.isfinite(weights).all():
         wrong = first + int(np.argmin(np.isfinite(weights)))
         raise BadInput(f"{cursor.where}, entry {wrong}: the weight is not a finite number")

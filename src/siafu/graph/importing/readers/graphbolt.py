@@ -1,5 +1,6 @@
 """Folders as DGL's GraphBolt keeps them: a `metadata.yaml` that names files of edges, features and sets."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -9,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.documents import one_line, parse_yaml
 from siafu.base.errors import BadInput
+from siafu.graph import check
 from siafu.graph.importing.readers.arrays import ArrayFile
 from siafu.graph.importing.readers.blocks import EdgeSource, Rows, VertexData
 from siafu.graph.importing.readers.edges import ListedEdges
+from siafu.graph.importing.readers.folders import file_inside
 from siafu.graph.importing.readers.npz import array_rows, id_blocks
 from siafu.graph.importing.readers.text import TextEdges, TextTable
 
@@ -40,9 +44,14 @@ class _Metadata:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / METADATA
-        self._content = _load_yaml(self._path)
-        self._graph = self._part(self._content, "graph")
-        self._num_vertices = int(self._one_type("nodes")["num"])
+        content = self._object(_load_yaml(file_inside(folder, METADATA)), "it")
+        self._graph = self._object(self._part(content, "graph"), "graph")
+        self._features = self._objects(content, "feature_data")
+        self._tasks = self._objects(content, "tasks")
+        num_vertices = self._number(self._one_type("nodes"), "num", check.MAX_VERTICES)
+        if num_vertices is None:
+            raise BadInput(f"{self._path} has no 'num' of nodes: it is not a GraphBolt dataset")
+        self._num_vertices = num_vertices
 
     def edges(self) -> EdgeSource:
         entry = self._one_type("edges")
@@ -51,11 +60,11 @@ class _Metadata:
         return ListedEdges((self._array(entry),), None, self._num_vertices)
 
     def vertex_data(self) -> VertexData:
-        data = VertexData(features=self._features())
-        task = next(iter(self._content.get("tasks") or []), None)
-        if task is None:
+        data = VertexData(features=self._feature_rows())
+        if not self._tasks:
             return data
-        data.num_classes = task.get("num_classes")
+        task = self._tasks[0]
+        data.num_classes = self._number(task, "num_classes", check.MAX_CLASSES)
         sets = {part: self._set(task, name) for part, name in _SETS.items()}
         for part, found in sets.items():
             if found is not None:
@@ -70,49 +79,71 @@ class _Metadata:
             )
         return data
 
-    def _features(self) -> Rows | None:
-        entries = [
-            entry for entry in self._content.get("feature_data") or [] if entry.get("domain") == "node"
-        ]
+    def _feature_rows(self) -> Rows | None:
+        entries = [entry for entry in self._features if entry.get("domain") == "node"]
         if not entries:
             return None
         entry = next((entry for entry in entries if entry.get("name") == "feat"), entries[0])
         return array_rows(self._array(entry), "features")
 
     def _set(self, task: dict[str, Any], name: str) -> "_LabelledSet | None":
-        entries = task.get(name)
+        entries = self._objects(task, name)
         if not entries:
             return None
-        data = self._part(entries[0], "data")
-        by_name = {entry.get("name"): entry for entry in data}
+        data = self._objects(entries[0], "data")
+        if not data:
+            raise BadInput(f"{self._path}: {name} has no data: name a file of vertices")
+        by_name = {str(entry.get("name")): entry for entry in data}
+        if len(by_name) < len([entry for entry in data if "name" in entry]):
+            raise BadInput(f"{self._path}: {name} has two entries of one name: give each its own")
         seeds = next((by_name[key] for key in _SEEDS if key in by_name), data[0])
         labels = by_name.get("labels", data[1] if len(data) > 1 and "name" not in data[1] else None)
         return _LabelledSet(self._array(seeds), None if labels is None else self._array(labels))
 
     def _one_type(self, what: str) -> dict[str, Any]:
-        entries = self._part(self._graph, what)
+        self._part(self._graph, what)
+        entries = self._objects(self._graph, what)
         if len(entries) != 1:
             raise BadInput(
                 f"{self._path} has {len(entries)} types of {what}: siafu reads graphs with one type of vertex and edge"
             )
-        return dict(entries[0])
+        return entries[0]
 
-    def _part(self, content: Any, key: str) -> Any:
-        if not isinstance(content, dict) or key not in content:
+    def _part(self, content: dict[str, Any], key: str) -> Any:
+        if key not in content:
             raise BadInput(f"{self._path} has no {key!r}: it is not a GraphBolt dataset")
         return content[key]
 
+    def _object(self, value: Any, what: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise BadInput(f"{self._path}: {what} is {one_line(repr(value))} instead of a mapping of names")
+        return value
+
+    def _objects(self, content: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        """The mappings in a list; nothing where there is no such list."""
+        values = content.get(key) or []
+        if not isinstance(values, list):
+            raise BadInput(f"{self._path}: {key} is {one_line(repr(values))} instead of a list")
+        return [self._object(value, f"an entry of {key}") for value in values]
+
+    def _number(self, content: dict[str, Any], key: str, most: int) -> int | None:
+        value = content.get(key)
+        if value is not None and (type(value) is not int or not 0 <= value <= most):
+            raise BadInput(
+                f"{self._path}: {key} is {one_line(repr(value))}: give a whole number from 0 to {most:,}"
+            )
+        return value
+
     def _file(self, entry: dict[str, Any]) -> Path:
-        path: Path = self._folder / self._part(entry, "path")
-        if not path.is_file():
-            raise BadInput(f"no file {path}: {self._path} names it")
-        return path
+        name = self._part(entry, "path")
+        if not isinstance(name, str):
+            raise BadInput(f"{self._path}: path is {one_line(repr(name))} instead of a file's name")
+        return file_inside(self._folder, name, self._path)
 
     def _array(self, entry: dict[str, Any]) -> ArrayFile:
         if entry.get("format") != "numpy":
-            raise BadInput(
-                f"{self._path}: {entry.get('path')} has format {entry.get('format')!r}: siafu reads numpy, and csv for edges"
-            )
+            path, kind = (one_line(repr(entry.get(key))) for key in ("path", "format"))
+            raise BadInput(f"{self._path}: {path} has format {kind}: siafu reads numpy, and csv for edges")
         return ArrayFile(self._file(entry))
 
 
@@ -125,9 +156,13 @@ class _LabelledSet:
 
     def pairs(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         assert self.labels is not None
-        if len(self.labels) != len(self.seeds):
+        if len(self.seeds.shape) != 1 or not self.seeds.is_whole:
             raise BadInput(
-                f"{self.labels.where} has {len(self.labels)} labels: give one for each of the {len(self.seeds)} vertices in {self.seeds.where}"
+                f"{self.seeds.where} has shape {self.seeds.shape} and type {self.seeds.dtype}: give a list of whole numbers"
+            )
+        if len(self.labels) != len(self.seeds) or math.prod(self.labels.row_shape) != 1:
+            raise BadInput(
+                f"{self.labels.where} has labels of shape {self.labels.shape}: give one for each of the {len(self.seeds)} vertices in {self.seeds.where}"
             )
         with self.seeds.cursor() as seeds, self.labels.cursor() as labels:
             for start in range(0, len(self.seeds), _PAIRS_AT_ONCE):
@@ -145,18 +180,16 @@ def _labels_by_vertex(
         for found in sets:
             for seeds, labels in found.pairs():
                 here = (seeds >= start) & (seeds < start + len(block))
-                block[seeds[here] - start] = labels.reshape(len(seeds))[here]
+                block[seeds[here] - start] = check.label_values(labels.reshape(-1), len(seeds))[here]
         yield block
 
 
 def _load_yaml(path: Path) -> Any:
     try:
-        import yaml
+        return parse_yaml(path.read_bytes())
     except ImportError as error:
         raise BadInput(f"reading {path} needs PyYAML: pip install pyyaml") from error
-    try:
-        return yaml.safe_load(path.read_text())
-    except FileNotFoundError as error:
-        raise BadInput(f"no file {path}: give the folder that holds it") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not YAML: {error}") from error
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise BadInput(f"{path} is not YAML that siafu reads: {error}") from error

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.graph import check
 from siafu.graph.importing.readers.arrays import ArrayFile, members
 from siafu.graph.importing.readers.blocks import EdgeSource, Rows, VertexData
 from siafu.graph.importing.readers.edges import (
@@ -91,7 +93,7 @@ def read_npz(path: Path) -> tuple[EdgeSource, VertexData]:
         edges = _compressed(archive, "", num_vertices, weights)
     else:
         raise BadInput(
-            f"{path} has the arrays {', '.join(sorted(archive.names)) or '(none)'}: siafu reads adj_indptr and adj_indices, src and dst, edge_index, indptr and indices, or what scipy.sparse.save_npz writes"
+            f"{path} has the arrays {one_line(', '.join(sorted(archive.names)) or '(none)')}: siafu reads adj_indptr and adj_indices, src and dst, edge_index, indptr and indices, or what scipy.sparse.save_npz writes"
         )
     return edges, vertex_data(archive)
 
@@ -101,6 +103,7 @@ def vertex_data(archive: Archive) -> VertexData:
     data = VertexData(features=_features(archive))
     if labels := archive.first("labels", "y", "node_label"):
         data.labels = array_rows(labels, "labels")
+        data.num_classes = archive.number("num_classes")
     if codes := archive.first("split"):
         data.split_codes = code_rows(codes)
     for part, names in _SPLIT_ARRAYS.items():
@@ -175,7 +178,9 @@ def _scipy(archive: Archive) -> EdgeSource:
         num_vertices = archive.square("shape")
         weights = weights_if_any_differ(archive.array("data"))
         return ListedEdges((archive.array("row"), archive.array("col")), weights, num_vertices)
-    raise BadInput(f"{archive.path} is a SciPy matrix of format {kind!r}: save it with .tocsr()")
+    raise BadInput(
+        f"{archive.path} is a SciPy matrix of format {one_line(repr(kind))}: save it with .tocsr()"
+    )
 
 
 def _features(archive: Archive) -> Rows | None:
@@ -196,6 +201,7 @@ def _sparse_rows(archive: Archive, prefix: str, width: int) -> Rows:
     values = archive.first(f"{prefix}data")
     check_compressed(indptr, indices)
     total = len(indices)
+    check.plausible_width(width, total, f"the number of columns of {archive.path}")
     if values is not None:
         check_values(values, total, "entries")
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from siafu.base.errors import BadInput
 from siafu.graph.importing.readers.blocks import EdgeSource, VertexData
 from siafu.graph.importing.readers.edges import ListedEdges
+from siafu.graph.importing.readers.folders import file_inside
 from siafu.graph.importing.readers.npz import Archive, array_rows, vertex_data
 from siafu.graph.importing.readers.text import TextEdges, TextTable
-from siafu.graph.importing.readers.vertex_text import first_integer, integer_blocks, number_rows
+from siafu.graph.importing.readers.vertex_text import integer_blocks, number_rows, one_count
 
 _PARTS = {"train": "train", "val": "valid", "test": "test"}
 
@@ -21,9 +22,10 @@ _PARTS = {"train": "train", "val": "valid", "test": "test"}
 class OgbEdges(TextEdges):
     """The edges of raw/edge.csv.gz, with the count of vertices that stands next to it."""
 
-    def __init__(self, raw: Path) -> None:
-        super().__init__(TextTable(raw / "edge.csv.gz", delimiter=",", header=False), named=False)
-        self.num_vertices = first_integer(raw / "num-node-list.csv.gz")
+    def __init__(self, folder: Path) -> None:
+        edges = TextTable(file_inside(folder, "raw/edge.csv.gz"), delimiter=",", header=False)
+        super().__init__(edges, named=False)
+        self.num_vertices = one_count(file_inside(folder, "raw/num-node-list.csv.gz"))
 
 
 def is_ogb(path: Path) -> bool:
@@ -32,34 +34,33 @@ def is_ogb(path: Path) -> bool:
 
 def read_ogb(path: Path, split: str | None = None) -> tuple[EdgeSource, VertexData]:
     """Edges and vertex data; `split` chooses among several splits, by its folder's name."""
-    raw = path / "raw"
-    if (raw / "data.npz").is_file():
-        edges, data = _binary(raw)
-    else:
-        edges, data = _text(raw)
+    edges, data = _binary(path) if (path / "raw" / "data.npz").is_file() else _text(path)
     folder = _split_folder(path / "split", split)
     if folder is not None:
         data.split_ids = {
-            part: partial(integer_blocks, folder / f"{name}.csv.gz") for part, name in _PARTS.items()
+            part: partial(integer_blocks, file_inside(path, f"split/{folder.name}/{name}.csv.gz"))
+            for part, name in _PARTS.items()
         }
     return edges, data
 
 
-def _text(raw: Path) -> tuple[EdgeSource, VertexData]:
+def _text(folder: Path) -> tuple[EdgeSource, VertexData]:
     data = VertexData()
-    if (raw / "node-feat.csv.gz").is_file():
-        data.features = number_rows(raw / "node-feat.csv.gz", "features", always_wide=True)
-    if (raw / "node-label.csv.gz").is_file():
-        data.labels = number_rows(raw / "node-label.csv.gz", "labels")
-    return OgbEdges(raw), data
+    if (folder / "raw" / "node-feat.csv.gz").is_file():
+        features = file_inside(folder, "raw/node-feat.csv.gz")
+        data.features = number_rows(features, "features", always_wide=True, header=False)
+    if (folder / "raw" / "node-label.csv.gz").is_file():
+        data.labels = number_rows(file_inside(folder, "raw/node-label.csv.gz"), "labels", header=False)
+    return OgbEdges(folder), data
 
 
-def _binary(raw: Path) -> tuple[EdgeSource, VertexData]:
-    archive = Archive(raw / "data.npz")
+def _binary(folder: Path) -> tuple[EdgeSource, VertexData]:
+    archive = Archive(file_inside(folder, "raw/data.npz"))
     edges = ListedEdges((archive.array("edge_index"),), None, archive.number("num_nodes_list", "num_nodes"))
     data = vertex_data(archive)
-    if (raw / "node-label.npz").is_file():
-        data.labels = array_rows(Archive(raw / "node-label.npz").array("node_label"), "labels")
+    if (folder / "raw" / "node-label.npz").is_file():
+        labels = Archive(file_inside(folder, "raw/node-label.npz"))
+        data.labels = array_rows(labels.array("node_label"), "labels")
     return edges, data
 
 

@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.graph import check
 from siafu.graph.importing.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
 from siafu.graph.importing.readers.columns import NUMBER_CLASSES, VertexColumns, edge_columns
+from siafu.graph.importing.readers.folders import file_inside
+from siafu.graph.importing.readers.parquet_facts import naming, read_facts
 
 _ROWS_AT_ONCE = 1 << 18
 
@@ -20,12 +24,18 @@ class ParquetTable:
     def __init__(self, path: Path) -> None:
         self._parquet, self._arrow = _pyarrow()
         self.path = path
-        self._files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        self._files = (
+            [file_inside(path, file.name) for file in sorted(path.glob("*.parquet"))]
+            if path.is_dir()
+            else [path]
+        )
         if not self._files or not all(file.exists() for file in self._files):
             raise BadInput(f"no file {path}: check the name")
         with self._open(self._files[0]) as file:
             self.schema = file.schema_arrow
         self.columns: list[str] = list(self.schema.names)
+        if len(set(self.columns)) < len(self.columns):
+            raise BadInput(f"{self._files[0]} has two columns of one name: give each its own")
 
     def is_text(self, column: int) -> bool:
         kind = self.schema.field(column).type
@@ -44,11 +54,49 @@ class ParquetTable:
         names = [self.columns[column] for column in dict.fromkeys(columns)]
         for number, path in enumerate(self._files):
             with self._open(path) as file:
+                self._check_alike(path, file, names)
                 rows, done = max(1, file.metadata.num_rows), 0
-                for batch in file.iter_batches(_ROWS_AT_ONCE, columns=names):
+                for batch in self._checked_batches(path, file, names):
                     done += batch.num_rows
                     read = (number + done / rows) / len(self._files)
                     yield [batch.column(self.columns[column]) for column in columns], read
+
+    def _check_alike(self, path: Path, file: Any, names: list[str]) -> None:
+        """Refuse a file of a folder whose columns are not those of the first."""
+        for name in names:
+            there = file.schema_arrow
+            kind = there.field(name).type if there.names.count(name) == 1 else None
+            first = self.schema.field(name).type
+            if kind != first:
+                raise BadInput(
+                    f"{path}, column {name!r} holds {kind or 'nothing'}, but {first} in {self._files[0]}: the files of one table are alike"
+                )
+
+    def _checked_batches(self, path: Path, file: Any, names: list[str]) -> Iterator[Any]:
+        """Rows of one file, compared with what the file itself says of them."""
+        all_facts = read_facts(path, self.schema, names)
+        if all_facts is not None and len(all_facts) != file.num_row_groups:
+            raise BadInput(
+                f"{path} is damaged: it does not say how many parts it has; copy or write it again"
+            )
+        for number in range(file.num_row_groups):
+            facts = None if all_facts is None else all_facts[number]
+            batches = file.iter_batches(_ROWS_AT_ONCE, row_groups=[number], columns=names)
+            while (batch := self._next_batch(path, batches)) is not None:
+                if facts is not None:
+                    with naming(path):
+                        facts.check(batch)
+                yield batch
+            if facts is not None:
+                facts.check_all_came()
+
+    def _next_batch(self, path: Path, batches: Iterator[Any]) -> Any:
+        with naming(path):
+            batch = next(batches, None)
+            for column in batch.columns if batch is not None else ():
+                # Offsets and codes lead into memory; plain numbers are whatever they are.
+                column.validate(full=not self._arrow.types.is_primitive(column.type))
+            return batch
 
     def ids(self, values: Any, column: int, *, named: bool) -> Ids:
         if values.null_count:
@@ -88,14 +136,15 @@ class ParquetTable:
 
     def numbers(self, values: Any) -> NDArray[np.float32]:
         """Numbers; nothing is NaN."""
-        found: NDArray[np.float32] = values.cast(self._arrow.float64()).to_numpy(zero_copy_only=False)
-        return found.astype(np.float32)
+        # Not safe: whole numbers that float64 rounds are rounded to float32 in any case.
+        found = values.cast(self._arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return check.float32(found)
 
     def _open(self, path: Path) -> Any:
         try:
-            return self._parquet.ParquetFile(path)
-        except (self._arrow.ArrowException, OSError) as error:
-            raise BadInput(f"{path} is not a Parquet file, or is cut off: {error}") from error
+            return self._parquet.ParquetFile(path, page_checksum_verification=True)
+        except Exception as error:  # Arrow's own, the system's, names that are no text, no memory
+            raise BadInput(f"{path} is not a Parquet file, or is cut off: {one_line(error)}") from error
 
 
 class ParquetEdges:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
 
-SKIP, INTEGER, NUMBER, WEIGHT, NAME, WORD = range(6)
-"""What to do with a column. A NUMBER may be empty, which is NaN; a WEIGHT must be finite; a WORD is a NAME that may be empty."""
+SKIP, INTEGER, NUMBER, WEIGHT, NAME, WORD, END = range(7)
+"""What to do with a column. Nothing may stand at END, which comes last. A NUMBER may be empty, which is NaN; a WEIGHT must be finite; a WORD is a NAME that may be empty."""
 
 (
     FINE,
@@ -22,7 +22,8 @@ SKIP, INTEGER, NUMBER, WEIGHT, NAME, WORD = range(6)
     AFTER_QUOTE,
     STRAY_RETURN,
     NOT_TEXT,
-) = range(11)
+    TOO_MANY,
+) = range(12)
 """What can be wrong with a field."""
 
 WHITESPACE = -1
@@ -195,6 +196,7 @@ def parse_rows(
     row = 0
     lines = 0
     columns = len(kinds)
+    needed = columns - (kinds[columns - 1] == END)
     while at < stop:
         while _is_blank(data[at]) and data[at] != delimiter:
             at += 1
@@ -243,6 +245,8 @@ def parse_rows(
                 lengths[slot, row] = hi - lo
                 if hi == lo and kind == NAME:
                     wrong = MISSING
+            elif kind == END and hi > lo:
+                wrong = TOO_MANY
             if wrong != FINE:
                 error[0], error[1], error[2], error[3], error[4] = wrong, lo, hi, column, lines
                 return row
@@ -251,10 +255,10 @@ def parse_rows(
             if data[at] == 10:
                 break
             at += 1
-        if column < columns:
+        if column < needed:
             error[0], error[1], error[2], error[3], error[4] = MISSING, at, at, column, lines
             return row
-        row += column == columns
+        row += column <= columns
         while data[at] != 10:
             at += 1
         at += 1

@@ -60,6 +60,8 @@ class TextTable:
             lines = _first_lines(read_some(file, _SAMPLE_BYTES, path))
         self._delimiter = _delimiter_of(delimiter, lines)
         rows = [split_fields(line, self._delimiter) for line in lines]
+        if header and not rows:
+            raise BadInput(f"{path} is empty: its first row should name the columns")
         self.columns = (
             rows.pop(0) if rows and (_looks_like_header(rows) if header is None else header) else None
         )
@@ -76,12 +78,14 @@ class TextTable:
         words: Sequence[int] = (),
         id_stop: int | None = None,
         advice: str = "",
+        no_others: bool = False,
     ) -> Iterator[TableBlock]:
         """Rows of the columns at these positions; integers are ids, from 0 up, where `id_stop` is given.
 
         `advice` is what to do if the last of the numbers is none.
 
         A block's `names` are the names, which may not be empty, then the words, which may.
+        With `no_others` a row that goes on after the last of these columns is refused.
         """
         wanted = [
             *((column, parse.INTEGER, slot) for slot, column in enumerate(integers)),
@@ -90,6 +94,8 @@ class TextTable:
             *((column, parse.NAME, slot) for slot, column in enumerate(names)),
             *((column, parse.WORD, slot) for slot, column in enumerate(words, start=len(names))),
         ]
+        if no_others:
+            wanted.append((1 + max(column for column, _, _ in wanted), parse.END, 0))
         plan = _Plan.of(wanted, self._delimiter, -1 if id_stop is None else id_stop)
         first_line = 1
         with Opened(self.path) as (file, share_read):
@@ -135,6 +141,7 @@ class TextTable:
             parse.OPEN_QUOTE: f"a quote in column {name} is not closed before the line ends",
             parse.AFTER_QUOTE: f"{field!r} stands after the closing quote in column {name}: put the quote at the field's end",
             parse.STRAY_RETURN: "a carriage return stands inside the line: end lines with a newline, \\n or \\r\\n",
+            parse.TOO_MANY: f"{field!r} stands after the last of the {plan.num_columns} columns that the first row has: mend the row",
             parse.NOT_TEXT: f"the name {field!r} in column {name} is not UTF-8, or has a zero byte: save the file as UTF-8",
         }[wrong]
         raise BadInput(f"{self.path}, line {first_line + lines}: {what}")
@@ -172,7 +179,7 @@ class _Plan:
 
     @property
     def num_columns(self) -> int:
-        return len(self.kinds)
+        return int(np.count_nonzero(self.kinds != parse.END))
 
     def parse(self, text: bytearray) -> _ParsedText:
         data = np.frombuffer(text, np.uint8)

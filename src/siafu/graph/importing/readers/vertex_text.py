@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
+from siafu.graph.check import MAX_VERTICES
 from siafu.graph.importing.readers.blocks import Rows, VertexBlock, codes_of
 from siafu.graph.importing.readers.columns import NUMBER_CLASSES, VertexColumns
 from siafu.graph.importing.readers.text import TextTable, is_integer, is_number
@@ -60,13 +61,14 @@ class _Numbers:
     advice: str
 
     def blocks(self, most_bytes: int) -> Iterator[NDArray[Any]]:
-        for block in self.table.blocks(numbers=range(self.table.num_columns), advice=self.advice):
+        columns = range(self.table.num_columns)
+        for block in self.table.blocks(numbers=columns, advice=self.advice, no_others=True):
             yield block.numbers if self.table.num_columns > 1 else block.numbers[:, 0]
 
 
-def number_rows(path: Path, what: str, *, always_wide: bool = False) -> Rows:
+def number_rows(path: Path, what: str, *, always_wide: bool = False, header: bool | None = None) -> Rows:
     """A table of numbers with a row for each vertex, in order, and no ids."""
-    table = TextTable(path)
+    table = _without_ids(path, header)
     numbers = _Numbers(table, NUMBER_CLASSES if what == "labels" else "")
     shape = (table.num_columns,) if table.num_columns > 1 or always_wide else ()
     if not always_wide or table.num_columns > 1:
@@ -75,24 +77,33 @@ def number_rows(path: Path, what: str, *, always_wide: bool = False) -> Rows:
 
 
 def integer_blocks(path: Path) -> Iterator[NDArray[np.int64]]:
-    """The first column of a table, whole numbers."""
-    for block in TextTable(path).blocks(integers=[0]):
+    """The first column of a table without a header, whole numbers."""
+    for block in _without_ids(path, header=False).blocks(integers=[0]):
         yield block.integers[0]
 
 
-def first_integer(path: Path) -> int:
-    for block in integer_blocks(path):
-        if block.size:
-            return int(block[0])
-    raise BadInput(f"{path} is empty: it should hold a number")
+def one_count(path: Path) -> int:
+    """The one whole number that a file holds."""
+    counts = [int(count) for block in integer_blocks(path) for count in block]
+    if len(counts) != 1 or not 0 <= counts[0] <= MAX_VERTICES:
+        held = f"{counts[0]}" if len(counts) == 1 else f"{len(counts)} numbers"
+        raise BadInput(f"{path} holds {held}: it should hold how many vertices one graph has")
+    return counts[0]
 
 
 def split_rows(path: Path) -> Rows:
     """A split for each vertex, in order: a word in the table's first column."""
-    table = TextTable(path)
+    table = _without_ids(path)
 
     def blocks(most_bytes: int) -> Iterator[NDArray[np.uint8]]:
         for block in table.blocks(words=[0]):
             yield codes_of(block.names[0], str(path))
 
     return Rows(None, (), f"split in {path}", blocks)
+
+
+def _without_ids(path: Path, header: bool | None = None) -> TextTable:
+    table = TextTable(path, header=header)
+    if table.num_columns == 0:
+        raise BadInput(f"{path} is empty: give a row for each vertex")
+    return table

@@ -1,0 +1,22 @@
+"""Extras: what `pip install 'siafu[EXTRA]'` brings, and the line that says so where it is missing."""
+
+from siafu.base.errors import BadInput
+
+MODULES: dict[str, tuple[str, ...]] = {
+    "aws": ("awslambdaric", "boto3", "botocore"),
+    "cluster": ("fsspec", "ray"),
+    "dashboard": ("starlette", "uvicorn"),
+    "parquet": ("pyarrow",),
+    "partition": ("pymetis",),
+    "tensorboard": ("tensorboard",),
+}
+"""What each extra has, by the names that are imported."""
+
+
+def missing(error: ImportError) -> BadInput | None:
+    """The line for a module that an extra brings; None: no extra would help."""
+    module = (error.name or "").partition(".")[0]
+    for extra, modules in MODULES.items():
+        if module in modules:
+            return BadInput(f"this needs {module}, which is not installed: pip install 'siafu[{extra}]'")
+    return None
