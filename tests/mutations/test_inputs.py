@@ -15,7 +15,7 @@ from pyarrow import parquet
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.datasets.bundle import read_bundle
-from siafu.graph.importing.importer import importer as importing
+from siafu.graph.importing import importer as importing
 from siafu.graph.importing.readers.columns import VertexColumns
 from tests.graph.imports import edge_set, imported
 

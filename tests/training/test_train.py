@@ -15,8 +15,8 @@ import siafu
 from siafu.base import memory
 from siafu.base.errors import BadInput, Diverged
 from siafu.graph import Graph
+from siafu.training import trainer
 from siafu.training.run import Run
-from siafu.training.train import trainer
 from tests.oracle import train_plainly
 from tests.sessions import gcn, losses, same_weights, timeless
 from tests.toys import multi_label_graph, toy_graph
