@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -156,9 +157,21 @@ def test_a_cluster_of_a_name_that_is_taken_is_not_started(siafu: Siafu) -> None:
         assert "is up already" in siafu.refused("cluster", "up", name="ants", **options)
 
 
-def test_a_damaged_record_is_told(siafu: Siafu) -> None:
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"ants": 1},
+        {"name": "siafu", "kind": "local", "machines": "many"},
+        {"name": "siafu", "kind": "local", "machines": 1, "scratch": ["/"]},
+        {"name": "siafu", "kind": "local", "machines": 1, "processes": [{"pid": "1"}]},
+    ],
+)
+def test_a_damaged_record_is_told(siafu: Siafu, damaged: dict[str, Any]) -> None:
     records.write(Record("siafu", "local", 1))
-    (records.directory_of("siafu") / "cluster.json").write_text(json.dumps({"ants": 1}))
+    path = records.directory_of("siafu") / "cluster.json"
+    path.write_text(json.dumps(damaged))
+    assert "is damaged" in siafu.refused("cluster", "status")
+    path.write_text("[" * 20_000)
     assert "is damaged" in siafu.refused("cluster", "status")
 
 

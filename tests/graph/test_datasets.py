@@ -366,6 +366,18 @@ def test_ogb_comes_from_its_public_address(
     assert list((empty_cache / "ogb").iterdir()) == []
 
 
+def test_an_archive_that_the_user_put_into_the_cache_stays_there(
+    monkeypatch: pytest.MonkeyPatch, empty_cache: Path
+) -> None:
+    described = replace(catalogue.CATALOGUE["ogbn-arxiv"], num_vertices=4)
+    monkeypatch.setitem(catalogue.CATALOGUE, "ogbn-arxiv", described)
+    archive = empty_cache / "ogb" / "arxiv.zip"
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(_ogb_archive("arxiv"))
+    assert siafu.load("ogbn-arxiv").num_vertices == 4
+    assert archive.is_file()
+
+
 def test_an_archive_that_is_another_dataset_is_refused(
     monkeypatch: pytest.MonkeyPatch, empty_cache: Path
 ) -> None:

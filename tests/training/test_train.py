@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,16 @@ def test_one_seed_is_one_result_and_another_seed_another() -> None:
     first, again, other = (siafu.train(graph, gcn(graph), epochs=5, seed=seed) for seed in (3, 3, 4))
     assert timeless(first.history) == timeless(again.history)
     assert timeless(first.history) != timeless(other.history)
+
+
+def test_two_threads_may_train_at_the_same_time() -> None:
+    graph = toy_graph()
+    alone = losses(siafu.train(graph, gcn(graph), epochs=5))
+    call = nn.Module.__call__
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(lambda model: siafu.train(graph, model, epochs=5), [gcn(graph), gcn(graph)]))
+    assert [losses(run) for run in runs] == [alone, alone]
+    assert nn.Module.__call__ is call
 
 
 def test_pytorchs_random_state_is_left_as_it_was() -> None:

@@ -12,8 +12,8 @@ import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput
 from siafu.base.files import disk_errors, replacing
 from siafu.launch.template import check_name
@@ -82,12 +82,30 @@ def write(record: Record) -> None:
         file.write(json.dumps(asdict(record), indent=1).encode())
 
 
+def _checked(record: Record) -> Record:
+    """`record` if its fields are what they should be: what is in it names processes to end and a directory to remove."""
+    texts = (record.name, record.kind)
+    maybe = (record.head, record.user, record.address, record.scratch)
+    if not all(isinstance(each, str) for each in texts) or type(record.machines) is not int:
+        raise ValueError("its name, kind or number of machines is not one")
+    if not all(each is None or isinstance(each, str) for each in maybe):
+        raise ValueError("an address or a directory in it is none")
+    if not isinstance(record.processes, list) or not all(map(_is_process, record.processes)):
+        raise ValueError("its processes are none")
+    return record
+
+
+def _is_process(each: object) -> bool:
+    return isinstance(each, dict) and all(
+        isinstance(name, str) and type(value) is int for name, value in each.items()
+    )
+
+
 def find(name: str) -> Record | None:
     """The record of that name; None: there is none."""
     path = directory_of(name) / "cluster.json"
     try:
-        told: dict[str, Any] = json.loads(path.read_bytes())
-        return Record(**told)
+        return _checked(Record(**parse_json(path.read_bytes())))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:

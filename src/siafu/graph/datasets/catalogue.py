@@ -105,8 +105,9 @@ def _planetoid_from_url(name: str) -> Graph:
 
 def _make_ogb(name: str, folder: str, undirected: bool, path: Path) -> None:
     archive = cache_directory() / "ogb" / f"{folder}.zip"
+    fetched = not archive.is_file()
     try:
-        if not archive.is_file():
+        if fetched:
             fetch_url(f"{_OGB_URL}/{folder}.zip", archive, most_bytes=_OGB_BYTES)
     except Unreachable as why:
         raise _not_reached(name, [str(why)]) from why
@@ -117,7 +118,8 @@ def _make_ogb(name: str, folder: str, undirected: bool, path: Path) -> None:
             f"what was fetched as {name} has {found.num_vertices} vertices instead of "
             f"{CATALOGUE[name].num_vertices}: delete {archive}"
         )
-    archive.unlink()
+    if fetched:  # one that the user put there stays
+        archive.unlink()
 
 
 def _make_generated(shape: Shape, path: Path) -> None:
