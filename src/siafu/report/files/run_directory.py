@@ -123,20 +123,7 @@ class RunDirectory:
                 f"it holds several, name one: {inner[0].parent}" if inner else "it is not a run's directory"
             )
             raise BadInput(f"{self.path} has no {self._config.name}: {hint}")
-        content = _read(self._config)
-        config = _parsed(content, self._config)
-        if config.get("format") != _FORMAT:
-            raise BadInput(f"{self._config} does not describe a siafu run")
-        version = config.get("version")
-        if type(version) is not int or not 1 <= version <= VERSION:
-            raise BadInput(
-                f"{self.path} is a run of version {version}, this siafu reads up to {VERSION}: "
-                "upgrade with pip install -U siafu"
-            )
-        if (version >= _CHECKED or checksum.is_sealed(content)) and not checksum.is_whole(content):
-            raise BadInput(f"{self._config} is corrupted: its checksum is wrong; {_AGAIN}")
-        config.pop(checksum.KEY, None)
-        return config
+        return read_run_config(self._config)
 
     @property
     def may_lack_checksums(self) -> bool:
@@ -241,6 +228,24 @@ class RunDirectory:
             return False
         version = config.get("version")
         return config.get("format") == _FORMAT and type(version) is int and 1 <= version <= VERSION
+
+
+def read_run_config(path: Path) -> dict[str, Any]:
+    """What a run was asked for, of its config.json."""
+    content = _read(path)
+    config = _parsed(content, path)
+    if config.get("format") != _FORMAT:
+        raise BadInput(f"{path} does not describe a siafu run")
+    version = config.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise BadInput(
+            f"{path.parent} is a run of version {version}, this siafu reads up to {VERSION}: "
+            "upgrade with pip install -U siafu"
+        )
+    if (version >= _CHECKED or checksum.is_sealed(content)) and not checksum.is_whole(content):
+        raise BadInput(f"{path} is corrupted: its checksum is wrong; {_AGAIN}")
+    config.pop(checksum.KEY, None)
+    return config
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
