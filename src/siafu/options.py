@@ -1,7 +1,8 @@
-"""Options: how a run trains, and Session: how one sitting of it is carried out. Each option is one field here."""
+"""Options: how a run trains, and Session: where one session of it runs. Each option is one field here."""
 
 import math
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 LAYOUT = "How the work is laid out"
 LAMBDAS = "Lambdas: serverless threads for tensor tasks"
 COST = "What it costs"
+_layout, _lambdas, _cost = (partial(option, panel=panel) for panel in (LAYOUT, LAMBDAS, COST))
 
 
 class Named(Protocol):
@@ -30,9 +32,7 @@ class Options:
 
     epochs: int = option(200, "How often to go over the graph.", least=1)
     lr: float = option(
-        0.01,
-        "Learning rate.",
-        valid=(lambda lr: 0 < lr < math.inf, "give a learning rate above 0"),
+        0.01, "Learning rate.", valid=(lambda lr: 0 < lr < math.inf, "give a learning rate above 0")
     )
     weight_decay: float = option(
         5e-4,
@@ -61,10 +61,7 @@ class Options:
         valid=(lambda seed: seed < 2**63, "give a whole number below 2**63"),
     )
     patience: int | None = option(
-        None,
-        "Stop after so many epochs that were no better.",
-        more="In a row, and than the best.",
-        least=1,
+        None, "Stop after so many epochs that were no better.", more="Counted from the best epoch.", least=1
     )
     evaluate_every: int = option(
         1, "Epochs from one evaluation to the next.", more="The last is always evaluated.", least=1
@@ -74,71 +71,54 @@ class Options:
         "Scale each vertex's features to sum to 1.",
         more="They are divided by the sum of their magnitudes.",
     )
-    mode: str = option(
+    mode: str = _layout(
         "pipe",
         "sync: a barrier after every step; pipe: tasks overlap, same result; async: gathers read what is there.",
         more='"async" keeps within `staleness`, and its first epoch is exact.',
         choices=("sync", "pipe", "async"),
         noun="mode",
-        panel=LAYOUT,
     )
-    staleness: int = option(
-        0, "Epochs that an interval may be ahead of the slowest (async).", least=0, panel=LAYOUT
+    staleness: int = _layout(0, "Epochs that an interval may be ahead of the slowest (async).", least=0)
+    servers: int = _layout(
+        1, "Graph servers, each with a part of the graph: in this process, or on a cluster.", least=1
     )
-    servers: int = option(
-        1,
-        "Graph servers, each with a part of the graph: in this process, or on a cluster.",
-        least=1,
-        panel=LAYOUT,
-    )
-    intervals: int | None = option(
+    intervals: int | None = _layout(
         None,
         "Parts of a server's vertices that are worked on one by one.",
         more="With `resume` as many as there were.",
         unset="as many as pay",
         least=1,
-        panel=LAYOUT,
     )
-    partition: "str | Partition" = option(
+    partition: "str | Partition" = _layout(
         "auto",
         "Which vertices a server owns: auto (the one saved in the store, or the best method), metis, stream, contiguous or hash.",
         more="Or a `Partition`; see `siafu partition`.",
-        panel=LAYOUT,
     )
-    weights: str = option(
+    weights: str = _layout(
         "stash",
         "Versions of the weights in use at a time: stash, any number; 2bw, two; flush, one.",
         choices=tuple(POLICIES),
         noun="weight policy",
-        panel=LAYOUT,
     )
-    weight_servers: int = option(
-        1, "Servers that share the weights and their updates.", least=1, panel=LAYOUT
+    weight_servers: int = _layout(1, "Servers that share the weights and their updates.", least=1)
+    update_every: int | None = _layout(
+        None, "Gradients that make an update, whoever's come first (async).", unset="an epoch's", least=1
     )
-    update_every: int | None = option(
-        None,
-        "Gradients that make an update, whoever's come first (async).",
-        unset="an epoch's",
-        least=1,
-        panel=LAYOUT,
-    )
-    exact_above: float | None = option(
+    exact_above: float | None = _layout(
         None,
         "Go on exactly once the validation accuracy is at least this (async).",
         least=0.0,
         most=1.0,
         wants="give a share of right vertices, from 0 to 1",
-        panel=LAYOUT,
     )
-    lambdas: str | Named = option(
+    lambdas: str | Named = _lambdas(
         "off",
         "Where tensor tasks run: off (threads), local (Lambdas on this machine) or aws (AWS Lambda).",
         more="Local ones are processes under AWS's own runtime client, which pull their rows and weights over the network; "
         'for "aws" there is the function that `siafu lambda deploy` makes. Or a `siafu.serverless.platforms.platform`.',
         choices=("off", "local", "aws"),
-        panel=LAMBDAS,
     )
-    lambda_count: int | str | None = option(
+    lambda_count: int | str | None = _lambdas(
         None,
         "Lambdas at most, or as many as prove best.",
         more='"auto" finds that number anew after every epoch.',
@@ -147,7 +127,6 @@ class Options:
         choices=("auto",),
         wants="give a whole number from 1 up, or auto",
         metavar="N|auto",
-        panel=LAMBDAS,
     )
 
     @classmethod
@@ -179,37 +158,28 @@ class Options:
 class Session:
     """Where a run is carried out, saved and paid for: nothing of it changes what is learnt, and the next may be another."""
 
-    cluster: str | None = option(
+    cluster: str | None = _layout(
         None,
         "Run the servers on a Ray cluster: the one on this machine, or at an address.",
         more='"auto" or the address. The graph must be a store that all its machines reach at the same path. A server that '
         "is lost is replaced.",
         metavar="auto|ADDRESS",
-        panel=LAYOUT,
     )
-    instance: str | None = option(
+    instance: str | None = _cost(
         None,
         "What it runs on, such as c5.2xlarge, so that its cost is known.",
         more='Or "c5.2xlarge:spot".',
         unset="as on the type most like this machine",
         metavar="TYPE[:spot]",
-        panel=COST,
     )
-    prices: str | Path | None = option(
-        None,
-        "Prices of your own.",
-        more="See docs/cost.md.",
-        unset="$SIAFU_PRICES",
-        metavar="FILE",
-        panel=COST,
+    prices: str | Path | None = _cost(
+        None, "Prices of your own.", more="See docs/cost.md.", unset="$SIAFU_PRICES", metavar="FILE"
     )
     out: str | Path | None = option(
         None, "The run's directory.", more="See `siafu.report.files.run_directory`.", unset="nothing is saved"
     )
     resume: bool = option(
-        False,
-        "Go on with the run in --out.",
-        more="From its last checkpoint, as if it had never stopped.",
+        False, "Go on with the run in --out.", more="From its last checkpoint, as if it had never stopped."
     )
     overwrite: bool = option(False, "Replace the run in --out.")
     checkpoint_every: float = option(

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ParamSpec, Protocol, TypeVar
 
 from torch import nn
@@ -31,8 +31,7 @@ class Keywords(Session, Options):
 
     def options(self) -> Options:
         """How to train, without the vertices' owners: a `Partition` is as large as the graph."""
-        given = {each.name: getattr(self, each.name) for each in fields(Options)}
-        return Options(**given | {"partition": self.as_json()["partition"]})
+        return Options(**self.as_json() | {"lambdas": self.lambdas})
 
 
 class Train(Protocol[Given]):

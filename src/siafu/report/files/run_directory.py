@@ -24,6 +24,7 @@ from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.base.files import disk_errors, replacing
+from siafu.options import Options
 from siafu.report.files import checksum
 from siafu.report.files.metrics import MetricsFile
 from siafu.report.files.stop_file import StopFile
@@ -288,7 +289,13 @@ def _is_of_a_killed_start(entry: Path) -> bool:
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    before, after = flat(old), flat(new)
+    before, after = flat(_complete(old)), flat(_complete(new))
     for key in sorted(before.keys() | after.keys()):
         if key not in _MAY_CHANGE and before.get(key) != after.get(key):
             yield f"{key} was {before.get(key)}, now {after.get(key)}"
+
+
+def _complete(config: dict[str, Any]) -> dict[str, Any]:
+    """With every option: one that is younger than the run was not there to be chosen, and is what it is by default."""
+    training = config.get("training")
+    return {**config, "training": Options().as_json() | training} if isinstance(training, dict) else config
