@@ -125,7 +125,6 @@ class Options:
         unset="local: one a core; aws: auto",
         least=1,
         choices=("auto",),
-        wants="give a whole number from 1 up, or auto",
         metavar="N|auto",
     )
 

@@ -71,38 +71,44 @@ class Option:
         if value is None and self.default is None:
             return
         if self.choices and isinstance(value, str):
-            self._check_choice(value)
+            if value not in self.choices:
+                raise self._refused(value, self._wanted)
         elif int in self.kinds or float in self.kinds:
-            self._check_number(value)
+            if not self._is_within(value):
+                raise self._refused(value, self._wanted)
+            if self.valid is not None and not self.valid[0](value):
+                raise self._refused(value, self.valid[1])
 
     def check_kind(self, value: Any) -> None:
         """Refuse what is of another type than the field."""
-        fits = any(_is_a(kind, value) for kind in self.kinds)
-        if not fits and not (value is None and self.default is None):
-            raise self._refused(value, f"give {' or '.join(_KINDS[kind] for kind in self.kinds)}")
+        is_unset = value is None and self.default is None
+        if not is_unset and not any(_is_a(kind, value) for kind in self.kinds):
+            raise self._refused(value, self._wanted)
 
-    def _check_choice(self, value: str) -> None:
-        if value in self.choices:
-            return
-        if self.noun:
-            raise BadInput(f"unknown {self.noun} {value!r}: choose one of {', '.join(self.choices)}")
-        raise self._refused(value, f"choose one of {', '.join(self.choices)}")
-
-    def _check_number(self, value: Any) -> None:
-        whole = float not in self.kinds
-        if (whole and not isinstance(value, int)) or not self._is_within(value):
-            raise self._refused(
-                value, f"give a {'whole ' if whole else ''}number from {_short(self.least)} up"
-            )
-        if self.valid is not None and not self.valid[0](value):
-            raise self._refused(value, self.valid[1])
-
-    def _is_within(self, value: float) -> bool:
+    def _is_within(self, value: Any) -> bool:
+        if float not in self.kinds and not isinstance(value, int):
+            return False
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
+    @property
+    def _wanted(self) -> str:
+        if self.wants:
+            return self.wants
+        if self.choices and self.kinds == (str,):
+            return f"choose one of {', '.join(self.choices)}"
+        end = "up" if self.most is None else f"to {self.most:g}"
+        bounds = "" if self.least is None else f" from {self.least:g} {end}"
+        kinds = [
+            _KINDS[kind] + (bounds if kind in (int, float) else "")
+            for kind in self.kinds
+            if kind is not str or not self.choices
+        ]
+        return "give " + ", or ".join([*kinds, *self.choices])
+
     def _refused(self, value: Any, ending: str) -> BadInput:
-        shown = repr(value) if self.choices else value
-        return BadInput(f"{self.name} is {shown}: {self.wants or ending}")
+        if self.noun and isinstance(value, str):
+            return BadInput(f"unknown {self.noun} {value!r}: {ending}")
+        return BadInput(f"{self.name} is {repr(value) if self.choices else value}: {ending}")
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
@@ -161,7 +167,3 @@ def _is_a(kind: type, value: Any) -> bool:
     if kind is Path:
         return isinstance(value, str | Path)
     return isinstance(value, numbers.Real if kind is float else kind)
-
-
-def _short(number: float | None) -> str:
-    return f"{number:g}" if number is not None else "anything"

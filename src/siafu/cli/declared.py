@@ -27,7 +27,9 @@ def command(
         try:
             run(declaration(**{name: _value(each, given[name]) for name, each in options.items()}))
         except BadInput as error:
-            raise error if config is None else BadInput(f"{error} (options are from {config})") from None
+            if config is None:
+                raise
+            raise BadInput(f"{error} (options are from {config})") from error
 
     parameters = [_parameter(each) for each in options.values()]
     if read is not None:
