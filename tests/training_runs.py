@@ -1,7 +1,5 @@
 """Trainings that keep what a judge wants to see, and graphs and layers that are awkward to train on."""
 
-import dataclasses
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -32,8 +30,7 @@ class Trained:
 
 def options(**changes: Any) -> Options:
     """Those of `siafu.train`, but for `changes`."""
-    given = {name: each.default for name, each in inspect.signature(siafu.train).parameters.items()}
-    return Options(**{field.name: (given | changes)[field.name] for field in dataclasses.fields(Options)})
+    return Options(**changes)
 
 
 def train_in_pipeline(

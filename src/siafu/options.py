@@ -1,119 +1,198 @@
-"""Options: how a run trains."""
+"""Options: how a run trains, and Session: where one session of it runs. Each option is one field here."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from siafu.base.errors import BadInput
+from siafu.base.option import check, option
 from siafu.weights.policy import POLICIES
 
-MODES = ("sync", "pipe", "async")
-LAMBDAS = ("off", "local", "aws")
-OPTIMIZERS = ("adam", "adamw", "sgd")
-_COUNTS = (
-    "epochs",
-    "evaluate_every",
-    "patience",
-    "servers",
-    "intervals",
-    "weight_servers",
-    "update_every",
-)
+if TYPE_CHECKING:
+    from siafu.graph.partition import Partition
+
+LAYOUT = "How the work is laid out"
+LAMBDAS = "Lambdas: serverless threads for tensor tasks"
+COST = "What it costs"
+_layout, _lambdas, _cost = (partial(option, panel=panel) for panel in (LAYOUT, LAMBDAS, COST))
 
 
-@dataclass(frozen=True, slots=True)
+class Named(Protocol):
+    """What is known by its name: a `siafu.serverless.platforms.platform`."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to train; see `siafu.train` for the fields. They decide a run's every number, but for `epochs`, its length."""
+    """How to train. These decide a run's every number, but for `epochs`, its length; `config.json` keeps them."""
 
-    epochs: int
-    lr: float
-    weight_decay: float
-    decay: str
-    optimizer: str
-    seed: int
-    patience: int | None
-    normalize_features: bool
-    evaluate_every: int
-    mode: str
-    staleness: int
-    servers: int
-    intervals: int | None
-    partition: str
-    weights: str
-    weight_servers: int
-    update_every: int | None
-    exact_above: float | None
-    lambdas: str = "off"
-    lambda_count: int | str | None = None
+    epochs: int = option(200, "How often to go over the graph.", least=1)
+    lr: float = option(
+        0.01, "Learning rate.", valid=(lambda lr: 0 < lr < math.inf, "give a learning rate above 0")
+    )
+    weight_decay: float = option(
+        5e-4,
+        "L2 penalty on the weights.",
+        valid=(lambda decay: 0 <= decay < math.inf, "give a number from 0 up"),
+    )
+    decay: str = option(
+        "all",
+        "What weight decay falls on: all parameters, or the first layer's.",
+        more='"first" is as in the paper on GCN.',
+        choices=("all", "first"),
+        wants="choose all (parameters) or first (the first layer's)",
+    )
+    optimizer: str = option(
+        "adam",
+        "adam, adamw or sgd.",
+        more="With PyTorch's other settings.",
+        choices=("adam", "adamw", "sgd"),
+        noun="optimizer",
+    )
+    seed: int = option(
+        0,
+        "Seed of the first weights and of dropout.",
+        more="In Python of dropout alone, whose masks depend on nothing else: not on mode, servers or intervals.",
+        least=0,
+        valid=(lambda seed: seed < 2**63, "give a whole number below 2**63"),
+    )
+    patience: int | None = option(
+        None, "Stop after so many epochs that were no better.", more="Counted from the best epoch.", least=1
+    )
+    evaluate_every: int = option(
+        1, "Epochs from one evaluation to the next.", more="The last is always evaluated.", least=1
+    )
+    normalize_features: bool = option(
+        False,
+        "Scale each vertex's features to sum to 1.",
+        more="They are divided by the sum of their magnitudes.",
+    )
+    mode: str = _layout(
+        "pipe",
+        "sync: a barrier after every step; pipe: tasks overlap, same result; async: gathers read what is there.",
+        more='"async" keeps within `staleness`, and its first epoch is exact.',
+        choices=("sync", "pipe", "async"),
+        noun="mode",
+    )
+    staleness: int = _layout(0, "Epochs that an interval may be ahead of the slowest (async).", least=0)
+    servers: int = _layout(
+        1, "Graph servers, each with a part of the graph: in this process, or on a cluster.", least=1
+    )
+    intervals: int | None = _layout(
+        None,
+        "Parts of a server's vertices that are worked on one by one.",
+        more="With `resume` as many as there were.",
+        unset="as many as pay",
+        least=1,
+    )
+    partition: "str | Partition" = _layout(
+        "auto",
+        "Which vertices a server owns: auto (the one saved in the store, or the best method), metis, stream, contiguous or hash.",
+        more="Or a `Partition`; see `siafu partition`.",
+    )
+    weights: str = _layout(
+        "stash",
+        "Versions of the weights in use at a time: stash, any number; 2bw, two; flush, one.",
+        choices=tuple(POLICIES),
+        noun="weight policy",
+    )
+    weight_servers: int = _layout(1, "Servers that share the weights and their updates.", least=1)
+    update_every: int | None = _layout(
+        None, "Gradients that make an update, whoever's come first (async).", unset="an epoch's", least=1
+    )
+    exact_above: float | None = _layout(
+        None,
+        "Go on exactly once the validation accuracy is at least this (async).",
+        least=0.0,
+        most=1.0,
+        wants="give a share of right vertices, from 0 to 1",
+    )
+    lambdas: str | Named = _lambdas(
+        "off",
+        "Where tensor tasks run: off (threads), local (Lambdas on this machine) or aws (AWS Lambda).",
+        more="Local ones are processes under AWS's own runtime client, which pull their rows and weights over the network; "
+        'for "aws" there is the function that `siafu lambda deploy` makes. Or a `siafu.serverless.platforms.platform`.',
+        choices=("off", "local", "aws"),
+    )
+    lambda_count: int | str | None = _lambdas(
+        None,
+        "Lambdas at most, or as many as prove best.",
+        more='"auto" finds that number anew after every epoch.',
+        unset="local: one a core; aws: auto",
+        least=1,
+        choices=("auto",),
+        metavar="N|auto",
+    )
 
     @classmethod
     def to_measure(cls, epochs: int, intervals: int | None, *, mode: str = "pipe") -> "Options":
         """Where only the epochs' time counts: one server, and an evaluation after the last epoch."""
-        return cls(
-            epochs=epochs,
-            lr=0.01,
-            weight_decay=0.0,
-            decay="all",
-            optimizer="adam",
-            seed=0,
-            patience=None,
-            normalize_features=False,
-            evaluate_every=epochs,
-            mode=mode,
-            staleness=0,
-            servers=1,
-            intervals=intervals,
-            partition="auto",
-            weights="stash",
-            weight_servers=1,
-            update_every=None,
-            exact_above=None,
-        )
+        return cls(epochs=epochs, weight_decay=0.0, evaluate_every=epochs, mode=mode, intervals=intervals)
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            self._check_whole(name, least=1)
-        self._check_whole("staleness", least=0)
-        self._check_whole("seed", least=0)
-        if self.seed >= 2**63:
-            raise BadInput(f"seed is {self.seed}: give a whole number below 2**63")
-        if not (self.lr > 0 and math.isfinite(self.lr)):
-            raise BadInput(f"lr is {self.lr}: give a learning rate above 0")
-        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
-            raise BadInput(f"weight_decay is {self.weight_decay}: give a number from 0 up")
-        if self.decay not in ("all", "first"):
-            raise BadInput(f"decay is {self.decay!r}: choose all (parameters) or first (the first layer's)")
-        if self.optimizer not in OPTIMIZERS:
-            raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(OPTIMIZERS)}")
-        self._check_lambdas()
-        if self.mode not in MODES:
-            raise BadInput(f"unknown mode {self.mode!r}: choose one of {', '.join(MODES)}")
-        if self.weights not in POLICIES:
-            raise BadInput(f"unknown weight policy {self.weights!r}: choose one of {', '.join(POLICIES)}")
-        self._check_asynchrony()
-
-    def _check_whole(self, name: str, *, least: int) -> None:
-        value = getattr(self, name)
-        if value is not None and (not isinstance(value, int) or value < least):
-            raise BadInput(f"{name} is {value}: give a whole number from {least} up")
-
-    def _check_lambdas(self) -> None:
-        count = self.lambda_count
-        if count is not None and self.lambdas == "off":
+        check(self)
+        if self.lambda_count is not None and self.lambdas == "off":
             raise BadInput(
                 "lambda_count says how many Lambdas there are, and lambdas is off: choose local or aws"
             )
-        if isinstance(count, str) and count != "auto":
-            raise BadInput(f"lambda_count is {count!r}: give a whole number from 1 up, or auto")
-        if not isinstance(count, str):
-            self._check_whole("lambda_count", least=1)
-
-    def _check_asynchrony(self) -> None:
-        if self.exact_above is not None and not 0 <= self.exact_above <= 1:
-            raise BadInput(f"exact_above is {self.exact_above}: give a share of right vertices, from 0 to 1")
-        if self.mode == "async":
-            return
         for name, unset in (("staleness", 0), ("update_every", None), ("exact_above", None)):
-            if getattr(self, name) != unset:
+            if self.mode != "async" and getattr(self, name) != unset:
                 raise BadInput(
                     f"{name} is for mode async, and mode is {self.mode}: leave it out, or choose async"
                 )
+
+    def as_json(self) -> dict[str, Any]:
+        """As `config.json` keeps them; what only Python can give, by its name."""
+        found = {each.name: getattr(self, each.name) for each in fields(Options)}
+        found["partition"] = getattr(self.partition, "method", self.partition)
+        found["lambdas"] = getattr(self.lambdas, "name", self.lambdas)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """Where a run is carried out, saved and paid for: nothing of it changes what is learnt, and the next may be another."""
+
+    cluster: str | None = _layout(
+        None,
+        "Run the servers on a Ray cluster: the one on this machine, or at an address.",
+        more='"auto" or the address. The graph must be a store that all its machines reach at the same path. A server that '
+        "is lost is replaced.",
+        metavar="auto|ADDRESS",
+    )
+    instance: str | None = _cost(
+        None,
+        "What it runs on, such as c5.2xlarge, so that its cost is known.",
+        more='Or "c5.2xlarge:spot".',
+        unset="as on the type most like this machine",
+        metavar="TYPE[:spot]",
+    )
+    prices: str | Path | None = _cost(
+        None, "Prices of your own.", more="See docs/cost.md.", unset="$SIAFU_PRICES", metavar="FILE"
+    )
+    out: str | Path | None = option(
+        None, "The run's directory.", more="See `siafu.report.files.run_directory`.", unset="nothing is saved"
+    )
+    resume: bool = option(
+        False, "Go on with the run in --out.", more="From its last checkpoint, as if it had never stopped."
+    )
+    overwrite: bool = option(False, "Replace the run in --out.")
+    checkpoint_every: float = option(
+        10.0,
+        "Seconds from one checkpoint to the next; 0: after every epoch.",
+        least=0,
+        wants="give seconds, from 0 up",
+    )
+    trace: str = option(
+        "sampled",
+        "Epochs whose tasks are traced, for Perfetto and the report: sampled (the first, some more, the last), full or off.",
+        more="In the run's directory; full: all that fit.",
+        choices=("off", "sampled", "full"),
+    )
+    tensorboard: bool = option(
+        False, "Write metrics for TensorBoard, too.", more="In the run's directory, under tensorboard."
+    )

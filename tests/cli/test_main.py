@@ -23,6 +23,7 @@ def test_help_loads_neither_torch_nor_numba() -> None:
     program = (
         "import sys; from typer.testing import CliRunner; from siafu.cli import app; "
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
+        "assert CliRunner().invoke(app, ['train', '--help']).exit_code == 0; "
         "sys.exit(bool({'torch', 'numba'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,5 +1,6 @@
 """A run that was stopped, or killed, goes on as if nothing had happened."""
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from siafu.graph import Graph
 from siafu.graph.partition import Partition, make_partition
 from siafu.report.files.checkpoint import load_tensors
 from siafu.training.run import Run
+from tests.old_runs import make_old
 from tests.sessions import StopAt, epochs_in, gcn, same_weights, stopped, timeless
 from tests.toys import toy_graph
 
@@ -213,6 +215,18 @@ def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
         siafu.train(graph, gcn(graph), epochs=4, lr=0.5, out=tmp_path / "run", resume=True)
     with pytest.raises(BadInput, match=r"model.config.dropout was 0.5, now 0.25"):
         siafu.train(graph, gcn(graph, dropout=0.25), epochs=4, out=tmp_path / "run", resume=True)
+
+
+def test_a_run_that_is_older_than_an_option_resumes_with_its_default(tmp_path: Path) -> None:
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=2, out=tmp_path / "run")
+    make_old(tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["training"]["optimizer"]
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=r"training.optimizer was adam, now sgd"):
+        siafu.train(graph, gcn(graph), epochs=3, optimizer="sgd", out=tmp_path / "run", resume=True)
+    assert len(siafu.train(graph, gcn(graph), epochs=3, out=tmp_path / "run", resume=True).history) == 3
 
 
 def test_resuming_with_other_data_is_refused(tmp_path: Path) -> None:

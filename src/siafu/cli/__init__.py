@@ -27,6 +27,8 @@ from siafu.cli import (
     report,
     train,
 )
+from siafu.cli.config_file import read_config
+from siafu.cli.declared import command
 
 app = typer.Typer(
     name="siafu",
@@ -34,8 +36,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("train")(train.train)
-app.command("explain")(explain.explain)
+app.command("train")(command(train.Train, train.train, read_config))
+app.command("explain")(command(explain.Explain, explain.explain))
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("report")(report.report)

@@ -4,11 +4,10 @@ import json
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from siafu.cli import recipe as options_of
+from siafu.base.option import argument, option
 from siafu.cli.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
@@ -18,58 +17,42 @@ _PIPED_WIDTH = 120
 _FEW = 6  # operations of a phase that are named in the table
 
 
-def explain(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="gcn, gat, sage or gin.")],
-    dataset: options_of.Dataset,
-    hidden: options_of.Hidden = 64,
-    layers: options_of.Layers = 2,
-    dropout: options_of.Dropout = 0.5,
-    input_dropout: options_of.InputDropout = 0.0,
-    act: options_of.Act = None,
-    heads: options_of.Heads = None,
-    out_heads: options_of.OutHeads = None,
-    aggr: options_of.Aggr = None,
-    norm: options_of.Norm = None,
-    residual: options_of.Residual = False,
-    precision: options_of.GatherPrecision = "fp32",
-    ops: Annotated[
-        bool, typer.Option("--ops", help="Print each tensor program, operation by operation.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Explain(Recipe):
+    """What `siafu explain` takes."""
+
+    model: str = argument("MODEL", "gcn, gat, sage or gin.")
+    dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
+    ops: bool = option(False, "Print each tensor program, operation by operation.")
+    json: bool = option(False, "Print one JSON object.")
+
+
+def explain(asked: Explain) -> None:
     """Say what runs in an epoch of a model on a dataset, what that costs, and what was decided why.
 
     T is a tensor phase (rows alone), G a gather (over the edges), ∇ the way back. Nothing is trained.
     """
-    recipe = Recipe.of(
-        model,
-        hidden=hidden,
-        layers=layers,
-        dropout=dropout,
-        input_dropout=input_dropout,
-        act=act,
-        heads=heads,
-        out_heads=out_heads,
-        aggr=aggr,
-        norm=norm,
-        residual=residual,
-        precision=precision,
-    )
+    asked.check()
 
     import siafu
     from siafu.training.explanation import explain as explained
 
-    graph = siafu.load(dataset)
-    built = recipe.build(graph, seed=0)
+    graph = siafu.load(asked.dataset)
+    built = asked.build(graph, seed=0)
     found = explained(graph, built)
     parameters = sum(each.numel() for each in built.parameters())
-    if as_json:
-        said = {"dataset": graph.name, "model": model, "parameters": parameters, **found.as_json(ops=ops)}
+    if asked.json:
+        said = {
+            "dataset": graph.name,
+            "model": asked.model,
+            "parameters": parameters,
+            **found.as_json(ops=asked.ops),
+        }
         print(json.dumps(said))
         return
     print(describe_graph(graph))
-    print(f"{model}: {layers} layers, {hidden} wide, {parameters:,} parameters")
-    for line in _lines(found, ops=ops):
+    print(f"{asked.model}: {asked.layers} layers, {asked.hidden} wide, {parameters:,} parameters")
+    for line in _lines(found, ops=asked.ops):
         print(line)
 
 

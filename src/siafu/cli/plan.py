@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from siafu.base.errors import BadInput
-from siafu.cli import recipe as options_of
+from siafu.cli.declared import flag
+from siafu.cli.recipe import Recipe
+from siafu.options import Options
 
 if TYPE_CHECKING:
     from siafu.planning.planner import Plan
@@ -41,12 +43,12 @@ def plan(
             help="Share of the edges that a partition keeps on one server, beyond chance: 0 to 1.",
         ),
     ] = 0.0,
-    model: Annotated[str, typer.Option(help="gcn, gat, sage or gin.")] = "gcn",
-    hidden: options_of.Hidden = 64,
-    layers: options_of.Layers = 2,
-    heads: options_of.Heads = None,
-    epochs: Annotated[int, typer.Option(min=1, help="How often to go over the graph.")] = 200,
-    evaluate_every: Annotated[int, typer.Option(min=1, help="Epochs from one evaluation to the next.")] = 10,
+    model: Annotated[str, flag(Recipe, "model")] = "gcn",
+    hidden: Annotated[int, flag(Recipe, "hidden")] = 64,
+    layers: Annotated[int, flag(Recipe, "layers")] = 2,
+    heads: Annotated[int | None, flag(Recipe, "heads")] = None,
+    epochs: Annotated[int, flag(Options, "epochs")] = 200,
+    evaluate_every: Annotated[int, flag(Options, "evaluate_every")] = 10,
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", rich_help_panel=_LIMITS, help="Such as 90s, 15m, 1h30m.")
     ] = None,

@@ -1,92 +1,69 @@
-"""Recipe: the model that a command line asks for; and the options that say so, which several commands share."""
+"""Recipe: the model that a command line asks for."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from siafu.base.errors import BadInput
+from siafu.base.option import option
 
 if TYPE_CHECKING:
     from torch import nn
 
     from siafu.graph import Graph
 
-Dataset = Annotated[str, typer.Argument(metavar="NAME|PATH", help="A dataset's name, or a store's path.")]
-Hidden = Annotated[int, typer.Option(min=1, help="Width of the hidden layers.")]
-Layers = Annotated[int, typer.Option(min=1, help="How many layers.")]
-Dropout = Annotated[float, typer.Option(help="Share of the values between layers dropped in training.")]
-InputDropout = Annotated[float, typer.Option(help="Share of the features dropped in training.")]
-Act = Annotated[str | None, typer.Option(help="Activation. [default: relu; gat: elu]")]
-Heads = Annotated[
-    int | None, typer.Option(min=1, help="Attention heads, together --hidden wide (gat). [default: 8]")
-]
-OutHeads = Annotated[
-    int | None, typer.Option(min=1, help="Attention heads of the last layer (gat). [default: 1]")
-]
-Aggr = Annotated[
-    str | None, typer.Option(help="How neighbours are gathered: mean, max or sum (sage). [default: mean]")
-]
-Norm = Annotated[str | None, typer.Option(help="Normalisation between layers: layer_norm.")]
-Residual = Annotated[bool, typer.Option("--residual", help="Add each layer's input to its output.")]
-GatherPrecision = Annotated[str, typer.Option(help="How rows are stored while gathered: fp32 or bf16.")]
-
 _ONLY_FOR = {"heads": "gat", "out_heads": "gat", "aggr": "sage"}
 _DEFAULTS: dict[str, dict[str, Any]] = {"gat": {"act": "elu", "heads": 8, "out_heads": 1}}
+# As models call them; what has its own default for some of them is passed only if it is given.
+_ARGUMENTS = {
+    "hidden_channels": "hidden",
+    "num_layers": "layers",
+    **{
+        name: name
+        for name in ("dropout", "input_dropout", "act", "heads", "out_heads", "aggr", "norm", "residual")
+    },
+    "precision": "precision",
+}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Which model to build for whatever graph comes.
+    """Which model to build for whatever graph comes."""
 
-    arguments: that every model takes
-    special:   that only some take, or that have other defaults for some; None: not given
-    """
+    model: str = option("gcn", "gcn, gat, sage or gin.")
+    hidden: int = option(64, "Width of the hidden layers.", least=1)
+    layers: int = option(2, "How many layers.", least=1)
+    dropout: float = option(0.5, "Share of the values between layers dropped in training.")
+    input_dropout: float = option(0.0, "Share of the features dropped in training.")
+    act: str | None = option(None, "Activation.", unset="relu; gat: elu")
+    heads: int | None = option(None, "Attention heads, together --hidden wide (gat).", unset="8", least=1)
+    out_heads: int | None = option(None, "Attention heads of the last layer (gat).", unset="1", least=1)
+    aggr: str | None = option(None, "How neighbours are gathered: mean, max or sum (sage).", unset="mean")
+    norm: str | None = option(None, "Normalisation between layers: layer_norm.")
+    residual: bool = option(False, "Add each layer's input to its output.")
+    precision: str = option("fp32", "How rows are stored while gathered: fp32 or bf16.")
 
-    name: str
-    arguments: dict[str, Any]
-    special: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        *,
-        hidden: int,
-        layers: int,
-        dropout: float,
-        input_dropout: float,
-        act: str | None,
-        heads: int | None,
-        out_heads: int | None,
-        aggr: str | None,
-        norm: str | None,
-        residual: bool,
-        precision: str,
-    ) -> "Recipe":
-        """What the options of a command line ask for; a bad one is refused before the data is loaded."""
-        arguments = {
-            "hidden_channels": hidden,
-            "num_layers": layers,
-            "dropout": dropout,
-            "input_dropout": input_dropout,
-            "norm": norm,
-            "residual": residual,
-            "precision": precision,
+    @staticmethod
+    def arguments_of(name: str, config: dict[str, Any] | None) -> dict[str, Any]:
+        """The options that ask for a model, of its name and its `config()`; None: it is of a user's making."""
+        if config is None:
+            raise BadInput(f"model {name} is of your own making: train it from Python")
+        for argument in config.keys() - _ARGUMENTS.keys() - {"in_channels", "out_channels"}:
+            raise BadInput(f"model has {argument}, which has no option: train it from Python")
+        return {"model": name} | {
+            ours: config[theirs] for theirs, ours in _ARGUMENTS.items() if theirs in config
         }
-        recipe = cls(name, arguments, {"act": act, "heads": heads, "out_heads": out_heads, "aggr": aggr})
-        recipe._check()
-        return recipe
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse a model that cannot be built, before the data is loaded."""
         from siafu.nn import MODELS
 
-        if self.name not in MODELS:
-            raise BadInput(f"unknown model {self.name!r}: choose one of {', '.join(MODELS)}")
-        for option, owner in _ONLY_FOR.items():
-            if self.special[option] is not None and owner != self.name:
-                flag = option.replace("_", "-")
-                raise BadInput(f"--{flag} is for --model {owner}: leave it out with {self.name}")
+        if self.model not in MODELS:
+            raise BadInput(f"unknown model {self.model!r}: choose one of {', '.join(MODELS)}")
+        for name, owner in _ONLY_FOR.items():
+            if getattr(self, name) is not None and owner != self.model:
+                raise BadInput(
+                    f"--{name.replace('_', '-')} is for --model {owner}: leave it out with {self.model}"
+                )
         self._build(1, 1)
 
     def build(self, graph: "Graph", *, seed: int) -> "nn.Module":
@@ -101,9 +78,10 @@ class Recipe:
     def _build(self, in_channels: int, out_channels: int) -> "nn.Module":
         from siafu.nn import build
 
-        given = {option: value for option, value in self.special.items() if value is not None}
+        asked = {name: getattr(self, ours) for name, ours in _ARGUMENTS.items()}
+        given = {name: value for name, value in asked.items() if value is not None}
         sizes = {"in_channels": in_channels, "out_channels": out_channels}
-        return build(self.name, {**sizes, **self.arguments, **_DEFAULTS.get(self.name, {}), **given})
+        return build(self.model, {**sizes, **_DEFAULTS.get(self.model, {}), **given})
 
 
 def describe_graph(graph: "Graph") -> str:

@@ -3,9 +3,9 @@
 import json
 import signal
 import time
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,16 +18,15 @@ from siafu.cost.prices import price_book
 from siafu.cost.run_prices import RunPrices
 from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
-from siafu.graph.partition import Partition
 from siafu.graph.remote import is_address
 from siafu.graph.store import is_store
-from siafu.options import LAMBDAS, Options
+from siafu.options import Named, Options, Session
 from siafu.report.files.checkpoint import is_whole, load_tensors, save_tensors
 from siafu.report.files.checkpoint_state import CheckpointState
 from siafu.report.files.journal import Journal
 from siafu.report.files.metrics import EpochMetrics
 from siafu.report.files.run_directory import RunDirectory
-from siafu.report.files.sampling import Sampling, TraceMode, trace_mode
+from siafu.report.files.sampling import Sampling
 from siafu.report.files.tensorboard import TensorBoardLog
 from siafu.report.files.trace_file import TraceFile
 from siafu.report.progress import Progress
@@ -37,91 +36,20 @@ from siafu.report.signals import StopRequest
 from siafu.runtime.happenings import Rewound
 from siafu.serverless.platforms.platform import AwsPlatform, LocalPlatform, Platform
 from siafu.training.facts import facts_of
+from siafu.training.keywords import Keywords, keywords_of
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.run import NO_LAMBDAS, Run
 from siafu.training.trainer import Checkpoint, Trainer, lambdas_on
 
 
-def train(
-    graph: Graph,
-    model: nn.Module,
-    *,
-    epochs: int = 200,
-    lr: float = 0.01,
-    weight_decay: float = 5e-4,
-    decay: str = "all",
-    optimizer: str = "adam",
-    seed: int = 0,
-    patience: int | None = None,
-    normalize_features: bool = False,
-    evaluate_every: int = 1,
-    mode: str = "pipe",
-    staleness: int = 0,
-    servers: int = 1,
-    intervals: int | None = None,
-    partition: str | Partition = "auto",
-    weights: str = "stash",
-    weight_servers: int = 1,
-    update_every: int | None = None,
-    exact_above: float | None = None,
-    lambdas: str | Platform = "off",
-    lambda_count: int | str | None = None,
-    cluster: str | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    checkpoint_every: float = 10.0,
-    trace: str = "sampled",
-    tensorboard: bool = False,
-    dataset: str | None = None,
-    instance: str | None = None,
-    prices: str | Path | None = None,
-    progress: Progress | None = None,
-) -> "Run":
+@keywords_of(Keywords)
+def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     """Train `model` on the whole of `graph`, in place; it ends with the weights of its best epoch.
 
     The best epoch is the one of highest validation accuracy; of equals the one of lowest validation loss; of
     equals the earliest. Without a validation split it is the last. Only training rows enter the loss.
 
-    lr, weight_decay, optimizer: "adam", "adamw" or "sgd" with PyTorch's other settings
-    decay:              what weight decay falls on: "all" parameters, or those of the "first" layer (as in the
-                        paper on GCN)
-    seed:               of dropout, whose masks depend on nothing else: not on mode, servers or intervals
-    patience:           stop when this many epochs in a row were not better than the best
-    normalize_features: divide each vertex's features by the sum of their magnitudes
-    evaluate_every:     epochs from one evaluation to the next; the last is always evaluated
-    mode:               "sync": a barrier after every step; "pipe": tasks overlap, the result is the same; "async": gathers
-                        read what is there, within `staleness`; the first epoch is exact
-    staleness:          async: how many epochs an interval may be ahead of the slowest
-    servers:            graph servers, each with a part of the graph; all in this process
-    intervals:          parts of a server's vertices that pass through the pipeline one by one; None: as many as pay, or
-                        with `resume` as many as there were
-    partition:          which vertices a server owns: a method's name (see `siafu partition`) or a `Partition`; "auto": the
-                        one saved in the graph's store, or the best method there is
-    weights:            versions of the weights that may be in use at a time: "stash", any number; "2bw", two; "flush", one
-    weight_servers:     how many share the weights and the optimizer's work
-    update_every:       async: how many intervals' gradients make an update, whoever's come first; None: those of one epoch
-    exact_above:        async: go on exactly once the validation accuracy is at least this
-    lambdas:            where tensor tasks run: "off", on this process's threads; "local", on Lambdas: processes of this
-                        machine under AWS's own runtime client, which pull their rows and weights over the network;
-                        "aws", on the function that `siafu lambda deploy` makes; or a `siafu.serverless.platforms.platform`
-    lambda_count:       how many of them at most; "auto": as many as prove best, found anew after every epoch; None: one a
-                        core, on AWS "auto"
-    cluster:            run the servers on a Ray cluster: "auto", the one that runs on this machine, or its address. The graph
-                        must be a store that all its machines reach at the same path. A server that is lost is replaced
-    out:                the run's directory (see `siafu.report.files.run_directory`); None: nothing is saved
-    resume:             go on with the run in `out` from its last checkpoint, as if it had never stopped
-    overwrite:          replace the run that is in `out`
-    checkpoint_every:   seconds from one checkpoint to the next; 0: after every epoch
-    trace:              which epochs `out` gets a trace of: "sampled", the first few, some more and the last; "full", all
-                        that fit; "off", none
-    tensorboard:        write metrics for TensorBoard, too, in `out`/tensorboard
-    dataset:            what `siafu.load` takes to get `graph` again, kept for `siafu evaluate` and `predict`; None:
-                        what it was loaded from
-    instance:           what it runs on, so that its cost is known: "c5.2xlarge", or "c5.2xlarge:spot"; None: it is told what it
-                        would cost on the type most like this machine
-    prices:             a price file (docs/cost.md); None: $SIAFU_PRICES, and the prices that come with Siafu
-    progress:           told of every epoch
+    {keywords}
 
     With `out`, SIGINT and SIGTERM save a checkpoint at the end of an epoch, at most two later, and raise `Interrupted`;
     so does the dashboard's stop button (see `siafu.report.files.stop_file`).
@@ -130,49 +58,17 @@ def train(
         raise BadInput(
             f"train takes a siafu.Graph, not {type(graph).__name__}: make one with Graph.from_pyg, from_dgl or from_edges"
         )
-    path = None if out is None else Path(out)
-    if resume and path is None:
-        raise BadInput("nothing to resume: name the run's directory (out, on the command line --out)")
-    if resume and path is not None and intervals is None:
-        intervals = _intervals_before(RunDirectory(path))
-    method = partition if isinstance(partition, str) else partition.method
-    where = lambdas if isinstance(lambdas, str) else lambdas.name
-    options = Options(
-        epochs,
-        lr,
-        weight_decay,
-        decay,
-        optimizer,
-        seed,
-        patience,
-        normalize_features,
-        evaluate_every,
-        mode,
-        staleness,
-        servers,
-        intervals,
-        method,
-        weights,
-        weight_servers,
-        update_every,
-        exact_above,
-        where,
-        lambda_count,
-    )
-    if not checkpoint_every >= 0:
-        raise BadInput(f"checkpoint_every is {checkpoint_every}: give seconds, from 0 up")
-    tracing = trace_mode(trace)
-    if tensorboard and path is None:
-        raise BadInput(
-            "TensorBoard's files go into the run's directory: name one (out, on the command line --out)"
-        )
-    listener = progress or Progress()
-    given = choose_partition(graph, servers, partition)
-    platform = _platform(lambdas)
+    path = None if asked.out is None else Path(asked.out)
+    if path is None:
+        _refuse_without_directory(asked)
+    elif asked.resume and asked.intervals is None:
+        asked = replace(asked, intervals=_intervals_before(RunDirectory(path)))
+    options = asked.options()
+    platform = _platform(asked.lambdas)
     run_prices = RunPrices.of(
-        price_book(prices),
-        instance,
-        1 if cluster is None else servers,
+        price_book(asked.prices),
+        asked.instance,
+        1 if asked.cluster is None else asked.servers,
         like=(thread_count(), memory_bytes()[0], architecture()),
         lambdas=platform.prices if platform is not None and platform.paid else None,
     )
@@ -180,36 +76,44 @@ def train(
         graph,
         model,
         options,
-        given,
-        lambdas=None if platform is None else lambdas_on(platform, lambda_count),
-        cluster=_checked_cluster(cluster, graph, options),
-        traced=tracing != "off" and path is not None,
+        choose_partition(graph, asked.servers, asked.partition),
+        lambdas=None if platform is None else lambdas_on(platform, asked.lambda_count),
+        cluster=_checked_cluster(asked.cluster, graph, options),
+        traced=asked.trace != "off" and path is not None,
     )
-    if not resume:
+    if not asked.resume:
         trainer.refuse_more_than_free()  # before a run that is there is overwritten
-    config = _config(graph, model, trainer, dataset)
+    config = _config(graph, model, trainer, asked.dataset)
+    listener = asked.progress or Progress()
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
-    log = TensorBoardLog(path / "tensorboard", listener) if tensorboard else None
+    log = TensorBoardLog(path / "tensorboard", listener) if asked.tensorboard else None
     config["graph"]["fingerprint"] = fingerprint(graph)
-    if resume:
+    if asked.resume:
         directory = RunDirectory.resume(path, config)
     else:
-        directory = RunDirectory.start(path, config, overwrite=overwrite)
+        directory = RunDirectory.start(path, config, overwrite=asked.overwrite)
     try:
-        return _saved(trainer, config, log or listener, directory, checkpoint_every, tracing, run_prices)
+        return _saved(trainer, config, log or listener, directory, asked, run_prices)
     finally:
         if log is not None:
             log.close()
         directory.close()
 
 
-def _platform(lambdas: str | Platform) -> Platform | None:
+def _refuse_without_directory(asked: Keywords) -> None:
+    if asked.resume:
+        raise BadInput("nothing to resume: name the run's directory (out, on the command line --out)")
+    if asked.tensorboard:
+        raise BadInput(
+            "TensorBoard's files go into the run's directory: name one (out, on the command line --out)"
+        )
+
+
+def _platform(lambdas: str | Named) -> Platform | None:
     """Where Lambdas run; None: there are none. An account or function that is wrong is refused here."""
     if not isinstance(lambdas, str):
-        return lambdas
-    if lambdas not in LAMBDAS:
-        raise BadInput(f"lambdas is {lambdas!r}: choose one of {', '.join(LAMBDAS)}")
+        return cast(Platform, lambdas)
     if lambdas == "off":
         return None
     return LocalPlatform() if lambdas == "local" else AwsPlatform.of()
@@ -250,8 +154,7 @@ def _saved(
     config: dict[str, Any],
     progress: Progress,
     directory: RunDirectory,
-    checkpoint_every: float,
-    tracing: TraceMode,
+    asked: Session,
     prices: RunPrices,
 ) -> Run:
     began = time.perf_counter()
@@ -261,7 +164,7 @@ def _saved(
         if is_whole(directory.model):
             return Run.load(directory.path, trainer.model)
         return _ended(trainer, config, cost, peak, directory)
-    progress.prepared(*trainer.prepare(checkpoint_every, directory.logs))
+    progress.prepared(*trainer.prepare(asked.checkpoint_every, directory.logs))
     progress.priced(cost.told)
 
     def save(checkpoint: Checkpoint) -> None:
@@ -282,7 +185,7 @@ def _saved(
 
     directory.write_facts(facts_of(trainer))
     directory.reopen()
-    with StopRequest(stop) as request, _journal(trainer, directory, tracing, progress) as journal:
+    with StopRequest(stop) as request, _journal(trainer, directory, asked.trace, progress) as journal:
         for event in trainer.run():
             if isinstance(event, Checkpoint):
                 save(event)
@@ -316,12 +219,12 @@ def _ended(
     return run
 
 
-def _journal(trainer: Trainer, directory: RunDirectory, tracing: TraceMode, progress: Progress) -> Journal:
+def _journal(trainer: Trainer, directory: RunDirectory, trace: str, progress: Progress) -> Journal:
     """What writes while the run goes on. An earlier session's trace goes on too, or is gone if none is wanted now."""
-    if tracing == "off":
+    if trace == "off":
         directory.trace_path.unlink(missing_ok=True)
         return Journal(directory.metrics, None, progress.troubled)
-    sampling, done = Sampling(trainer.options.epochs, full=tracing == "full"), trainer.epoch
+    sampling, done = Sampling(trainer.options.epochs, full=trace == "full"), trainer.epoch
     return Journal(
         directory.metrics,
         lambda: TraceFile(directory.trace_path, sampling, keep_until=done),
@@ -385,7 +288,7 @@ def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | Non
             "metric": Target.of(graph).metric,
         },
         "model": _describe(model),
-        "training": asdict(trainer.options)
+        "training": trainer.options.as_json()
         | {"intervals": trainer.plan.interval_counts[0], "partition": trainer.plan.partition.method},
         "partition": describe_partition(trainer.plan.partition),
     }

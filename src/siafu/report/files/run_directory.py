@@ -24,6 +24,7 @@ from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.base.files import disk_errors, replacing
+from siafu.options import Options
 from siafu.report.files import checksum
 from siafu.report.files.metrics import MetricsFile
 from siafu.report.files.stop_file import StopFile
@@ -123,20 +124,7 @@ class RunDirectory:
                 f"it holds several, name one: {inner[0].parent}" if inner else "it is not a run's directory"
             )
             raise BadInput(f"{self.path} has no {self._config.name}: {hint}")
-        content = _read(self._config)
-        config = _parsed(content, self._config)
-        if config.get("format") != _FORMAT:
-            raise BadInput(f"{self._config} does not describe a siafu run")
-        version = config.get("version")
-        if type(version) is not int or not 1 <= version <= VERSION:
-            raise BadInput(
-                f"{self.path} is a run of version {version}, this siafu reads up to {VERSION}: "
-                "upgrade with pip install -U siafu"
-            )
-        if (version >= _CHECKED or checksum.is_sealed(content)) and not checksum.is_whole(content):
-            raise BadInput(f"{self._config} is corrupted: its checksum is wrong; {_AGAIN}")
-        config.pop(checksum.KEY, None)
-        return config
+        return read_run_config(self._config)
 
     @property
     def may_lack_checksums(self) -> bool:
@@ -243,6 +231,24 @@ class RunDirectory:
         return config.get("format") == _FORMAT and type(version) is int and 1 <= version <= VERSION
 
 
+def read_run_config(path: Path) -> dict[str, Any]:
+    """What a run was asked for, of its config.json."""
+    content = _read(path)
+    config = _parsed(content, path)
+    if config.get("format") != _FORMAT:
+        raise BadInput(f"{path} does not describe a siafu run")
+    version = config.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise BadInput(
+            f"{path.parent} is a run of version {version}, this siafu reads up to {VERSION}: "
+            "upgrade with pip install -U siafu"
+        )
+    if (version >= _CHECKED or checksum.is_sealed(content)) and not checksum.is_whole(content):
+        raise BadInput(f"{path} is corrupted: its checksum is wrong; {_AGAIN}")
+    config.pop(checksum.KEY, None)
+    return config
+
+
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a JSON file, whole or not at all."""
     with replacing(path) as file:
@@ -283,7 +289,13 @@ def _is_of_a_killed_start(entry: Path) -> bool:
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    before, after = flat(old), flat(new)
+    before, after = flat(_complete(old)), flat(_complete(new))
     for key in sorted(before.keys() | after.keys()):
         if key not in _MAY_CHANGE and before.get(key) != after.get(key):
             yield f"{key} was {before.get(key)}, now {after.get(key)}"
+
+
+def _complete(config: dict[str, Any]) -> dict[str, Any]:
+    """With every option: one that is younger than the run was not there to be chosen, and is what it is by default."""
+    training = config.get("training")
+    return {**config, "training": Options().as_json() | training} if isinstance(training, dict) else config

@@ -1,12 +1,6 @@
 """Sampling: which epochs of a run are traced in full."""
 
 from dataclasses import dataclass
-from typing import Literal
-
-from siafu.base.errors import BadInput
-
-TraceMode = Literal["off", "sampled", "full"]
-TRACE_MODES: tuple[TraceMode, ...] = ("off", "sampled", "full")
 
 _FIRST = 3
 _MORE = 16
@@ -31,10 +25,3 @@ class Sampling:
     def wants(self, epoch: int) -> bool:
         """Whether an epoch, counted from 1, is traced whether or not it is the last."""
         return self.full or epoch <= _FIRST or epoch % self.distance == 0
-
-
-def trace_mode(given: str) -> TraceMode:
-    for mode in TRACE_MODES:
-        if given == mode:
-            return mode
-    raise BadInput(f"trace is {given!r}: choose one of {', '.join(TRACE_MODES)}")
