@@ -25,6 +25,7 @@ from siafu.cli import (
     plan,
     predict,
     report,
+    story,
     train,
 )
 
@@ -39,6 +40,7 @@ app.command("explain")(explain.explain)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("report")(report.report)
+app.command("story")(story.story)
 app.command("compare")(compare.compare)
 app.command("import")(import_.import_)
 app.command("generate")(generate.generate)

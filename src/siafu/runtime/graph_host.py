@@ -180,11 +180,12 @@ class GraphHost(Host):
         self.deliver(TaskDone(incarnation, task, done.measures))
 
     def _own_waiting(self) -> list[str]:
-        return [
+        held_up = [
             f"{self.address}: {what.task} waits for version {version} from weight server {what.weights}"
             for version, tasks in self._held_up.items()
             for what in tasks
         ]
+        return held_up if self._lambdas is None else held_up + self._lambdas.waiting()
 
     # What the run asks
 

@@ -184,7 +184,7 @@ class LocalRuntime:
         """What waits for what, in words."""
         letters = [f"post: {count} letters are not carried"] if (count := self._post.num_waiting) else []
         machines = [line for host in self._hosts for line in host.waiting()]
-        return [*machines, *letters, *([] if self._lambdas is None else self._lambdas.waiting())]
+        return machines + letters
 
     def stop_soon(self) -> None:
         """End the run at an epoch's end, at most two later, after a checkpoint. May be called from a signal's handler."""

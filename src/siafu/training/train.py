@@ -37,6 +37,7 @@ from siafu.report.signals import StopRequest
 from siafu.runtime.happenings import Rewound
 from siafu.serverless.platforms.platform import AwsPlatform, LocalPlatform, Platform
 from siafu.training.facts import facts_of
+from siafu.training.failure import story_of_failure
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.run import NO_LAMBDAS, Run
 from siafu.training.trainer import Checkpoint, Trainer, lambdas_on
@@ -282,7 +283,11 @@ def _saved(
 
     directory.write_facts(facts_of(trainer))
     directory.reopen()
-    with StopRequest(stop) as request, _journal(trainer, directory, tracing, progress) as journal:
+    with (
+        StopRequest(stop) as request,
+        story_of_failure(trainer, directory),
+        _journal(trainer, directory, tracing, progress) as journal,
+    ):
         for event in trainer.run():
             if isinstance(event, Checkpoint):
                 save(event)
