@@ -19,6 +19,7 @@ from siafu.runtime.story_words import said
 MOST_ENTRIES = 10_000
 LONGEST_TEXT = 500
 _TRIES = 10
+_now = time.time  # found once: every event and every instruction is noted
 
 
 class _OfLambdas(NamedTuple):
@@ -93,14 +94,15 @@ class Story:
 
     def __init__(self, most: int = MOST_ENTRIES) -> None:
         self._entries: deque[tuple[float, Address | None, Any]] = deque(maxlen=most)
+        self._append = self._entries.append
 
     def note(self, address: Address, what: Event | Instruction) -> None:
         """A host's `watch`."""
-        self._entries.append((time.time(), address, what))
+        self._append((_now(), address, what))
 
     def note_lambdas(self, what: Any, about: About | None) -> None:
         """The same for the controller of Lambdas."""
-        self._entries.append((time.time(), None, _OfLambdas(what, about)))
+        self._append((_now(), None, _OfLambdas(what, about)))
 
     def of(
         self,
