@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from siafu.report.files.run_directory import RunDirectory
 from siafu.report.files.story_file import FailureStory, write_story
+from siafu.runtime import local
 from siafu.runtime.story import Entry
 from tests.cli.command import Siafu
+from tests.runtime.test_local import LosesRows
 
 
 @pytest.fixture
@@ -18,8 +21,10 @@ def run(siafu: Siafu, store: Path) -> Path:
 
 
 @pytest.fixture
-def failed(run: Path) -> Path:
+def failed(siafu: Siafu) -> Path:
     """One that failed, as far as its directory tells."""
+    run = Path("run")
+    RunDirectory.start(run, {}).close()
     entries = [
         Entry(1.0, "graph server 0", "RunTask", "run G1 of interval 0, train epoch 1", 0, 1),
         Entry(2.0, "graph server 0", "RunTask", "run G1 of interval 1, train epoch 2", 1, 2),
@@ -62,6 +67,19 @@ def test_it_tells_of_an_interval_an_epoch_a_server_or_a_lambda(
     told = siafu("story", failed, json=True, **asked).json()
     assert [each["time"] for each in told["entries"]] == times
     assert len(told["waiting"]) == waits
+
+
+def test_a_run_that_stands_still_ends_with_one_line_and_its_story(
+    siafu: Siafu, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "GraphServer", LosesRows)
+    monkeypatch.setattr(local, "LOOK_SECONDS", 0.02)
+    ended = siafu("train", store, epochs=3, servers=2, intervals=2, out="stuck")
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1].startswith("siafu: the run stands still")
+    told = siafu("story", "stuck", interval=0).out
+    assert "of interval 0, train epoch 1 is done" in told
+    assert "waits for rows of epoch 1 from intervals [0]" in told.split("What waits:")[1]
 
 
 def test_of_a_run_that_ended_well_it_tells_the_tasks_of_its_trace(siafu: Siafu, run: Path) -> None:
