@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from siafu.pipeline.events import CheckpointAsked, Event, ServerGone, StopAsked
 from siafu.pipeline.graph_server import GraphServer
@@ -29,6 +29,7 @@ from siafu.runtime.happenings import Outcome as Ended
 from siafu.runtime.host import Host
 from siafu.runtime.letter import Letter
 from siafu.runtime.run_host import RunHost, SafeHands
+from siafu.runtime.story import Story, stuck
 from siafu.runtime.weight_host import WeightHost
 from siafu.virtual.agenda import Agenda
 from siafu.weights.store import WeightStore
@@ -39,6 +40,9 @@ from tests.checker.scenario import Scenario
 from tests.checker.symbols import Shelf
 from tests.checker.truth import Violation
 
+M = TypeVar("M", GraphServer, WeightServer, RunMachine)
+
+_TOLD = 20
 _MANY = 300_000
 """More steps than any simulated run needs: one that takes more goes in circles."""
 
@@ -71,10 +75,18 @@ class Outcome:
     staleness: Counter[int]
 
 
-def simulate(scenario: Scenario, machines: Machines = Machines()) -> Outcome:  # noqa: B008
-    """Run a scenario to its end. A `Violation` names its seed, which replays it exactly."""
+def simulate(
+    scenario: Scenario,
+    machines: Machines = Machines(),  # noqa: B008
+    *,
+    validated: bool = True,
+) -> Outcome:
+    """Run a scenario to its end. A `Violation` names its seed, which replays it exactly.
+
+    validated: machines look at their own state after every event
+    """
     try:
-        return _Simulation(scenario, machines).run()
+        return _Simulation(scenario, machines, validated).run()
     except Violation as error:
         raise Violation(f"seed {scenario.seed}: {error}") from error
 
@@ -82,8 +94,10 @@ def simulate(scenario: Scenario, machines: Machines = Machines()) -> Outcome:  #
 class _Simulation(SafeHands):
     """A run of the real hosts; it is also the guard that replaces those that die."""
 
-    def __init__(self, scenario: Scenario, machines: Machines) -> None:
+    def __init__(self, scenario: Scenario, machines: Machines, validated: bool) -> None:
         setup = scenario.setup
+        self._validated = validated
+        self._story = Story(_TOLD)
         self._scenario, self._kinds = scenario, machines
         self._agenda = Agenda()
         self._source = random.Random(scenario.seed)
@@ -102,7 +116,9 @@ class _Simulation(SafeHands):
         self._checker.weight_server = self._weight_server
         for address in (*setup.graph_addresses, *setup.weight_addresses):
             self._stand_up(address)
-        machine = machines.run(setup, scenario.options, scenario.score, start=scenario.start)
+        machine = self._looked_after(
+            machines.run(setup, scenario.options, scenario.score, start=scenario.start)
+        )
         start = Snapshot(scenario.start.epoch, scenario.start.version, {}, {}, {})
         self._run = RunHost(
             machine,
@@ -143,10 +159,11 @@ class _Simulation(SafeHands):
             if self._stop is not None:
                 return self._stop
             if not self._guarded(self._agenda.step):
-                raise Violation(
-                    "nothing is under way and the run has not ended\n" + "\n".join(self._waiting())
-                )
-        raise Violation(f"no end after {_MANY} steps\n" + "\n".join(self._waiting()))
+                raise Violation(self._stuck("nothing is under way and the run has not ended"))
+        raise Violation(self._stuck(f"no end after {_MANY} steps"))
+
+    def _stuck(self, why: str) -> str:
+        return stuck(why, self._story, self._waiting(), last=_TOLD, most=_MANY)
 
     def _guarded(self, call: Any) -> Any:
         """A machine that makes its host fail has a fault."""
@@ -168,17 +185,34 @@ class _Simulation(SafeHands):
     def _stand_up(self, address: Address) -> None:
         setup, post = self._scenario.setup, LossyPost(self._network, address)
         if address.role == "weight":
-            home = self._kinds.weight(setup, address.index)
+            home = self._looked_after(self._kinds.weight(setup, address.index))
             store = SymbolStore(self._scenario, home, self._shelves[address.index], self._checker)
             self._stores[address.index], self._machines[address] = store, home
             self._hosts[address] = WeightHost(
                 home, post, cast(WeightStore, store), self._updates(address), watch=self._watch
             )
             return
-        machine = self._kinds.graph(setup, address.index)
+        machine = self._looked_after(self._kinds.graph(setup, address.index))
         executor = SymbolExecutor(self._scenario, self._agenda, self._source, machine, self._checker)
         self._executors[address.index], self._machines[address] = executor, machine
         self._hosts[address] = GraphHost(machine, post, executor, ServerDoings(None, None), watch=self._watch)
+
+    def _looked_after(self, machine: M) -> M:
+        """The machine, which validates its state after every event."""
+        if not self._validated:
+            return machine
+        handle = machine.handle
+
+        def handled(event: Event) -> list[Instruction]:
+            out = handle(event)
+            try:
+                machine.validate()
+            except AssertionError as error:
+                raise Violation(f"{type(machine).__name__} after {event}: {error}") from error
+            return out
+
+        setattr(machine, "handle", handled)  # noqa: B010 (a method, of this one alone)
+        return machine
 
     def _updates(self, at: Address) -> Any:
         def update(version: Version, make: Any, then: Any) -> None:
@@ -245,6 +279,7 @@ class _Simulation(SafeHands):
             self._stop = what.stop
 
     def _watch(self, at: Address, what: Event | Instruction) -> None:
+        self._story.note(at, what)
         match what:
             case Send():
                 self._checker.sent(at, what.to, what.message)

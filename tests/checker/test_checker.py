@@ -3,12 +3,14 @@
 import pytest
 
 from tests.checker import faulty_graph_servers, faulty_runs, faulty_weight_servers  # noqa: F401
+from tests.checker.faults_within import WITHIN
 from tests.checker.planted_faults import FAULTS
 from tests.checker.scenario import random_scenario
 from tests.checker.simulation import simulate
 from tests.checker.truth import Violation
 
 SEEDS = range(1500)
+FEW = range(40)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -21,3 +23,23 @@ def test_a_machine_with_a_fault_is_caught(fault: str) -> None:
             assert f"seed {seed}:" in str(violation)
             return
     pytest.fail(f"{len(SEEDS)} runs went through with this fault: {fault}")
+
+
+@pytest.mark.parametrize("fault", WITHIN)
+def test_a_fault_within_is_seen_by_nobody_but_the_machine_itself(fault: str) -> None:
+    machines, _ = FAULTS[fault]
+    for seed in FEW:
+        simulate(random_scenario(seed), machines, validated=False)
+    with pytest.raises(Violation, match=" after "):
+        for seed in FEW:
+            simulate(random_scenario(seed), machines)
+
+
+def test_a_run_that_stands_still_tells_what_happened_last_and_what_waits() -> None:
+    machines, mode = FAULTS["ghost rows are lost"]
+    with pytest.raises(Violation, match="nothing is under way") as caught:
+        for seed in SEEDS:
+            simulate(random_scenario(seed, mode=mode), machines)
+    told = str(caught.value)
+    assert told.index("\nLast:\n") < told.index("\nWaiting:\n")
+    assert "from intervals [0" in told

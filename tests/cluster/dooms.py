@@ -22,12 +22,14 @@ class Doom:
 
     point:   a kind of task ("train forward gather" …), an instruction or a message by its name, or a call
     seconds: instead of a signal: how much longer than usual that takes
+    error:   instead of a signal: what is raised there
     """
 
     point: str
     count: int = 1
     signal: int = signal.SIGKILL
     seconds: float = 0.0
+    error: str = ""
 
 
 GRAPH_POINTS = (
@@ -75,6 +77,8 @@ class _Fate:
         self._seen[point] += 1
         doom = self.doom
         if doom is not None and (point, self._seen[point]) == (doom.point, doom.count):
+            if doom.error:
+                raise RuntimeError(doom.error)
             if doom.seconds:
                 time.sleep(doom.seconds)
             else:

@@ -324,8 +324,8 @@ def test_it_says_what_waits_for_the_barrier_and_what_runs() -> None:
     finish(machine, tasks(grant(machine, 0))[0])
     grant(machine, 1)
     assert machine.waiting()[:2] == [
-        "graph server 0: G2 of interval 0, train epoch 0 waits for the barrier at (0, 0)",
-        "graph server 0: T1 of interval 1, train epoch 0 runs",
+        "graph server 0: G2 of interval 0, train epoch 1 waits for the barrier at epoch 1, stage 0",
+        "graph server 0: T1 of interval 1, train epoch 1 runs",
     ]
 
 
@@ -352,7 +352,7 @@ def test_it_says_what_waits_for_what() -> None:
     machine = graph_server(setup(intervals=(2, 1)))
     finish(machine, tasks(grant(machine, 0))[0])
     assert machine.waiting() == [
-        "graph server 0: G2 of interval 0, train epoch 0 waits for rows of epoch 0 from intervals [1, 2]",
-        "graph server 0: interval 1 asked weight server 0 for epoch 0",
-        "graph server 0: (0, 0) owes gradients of phases [1, 2]",
+        "graph server 0: G2 of interval 0, train epoch 1 waits for rows of epoch 1 from intervals [1, 2]",
+        "graph server 0: interval 1 asked weight server 0 for epoch 1",
+        "graph server 0: interval 0 owes gradients of phases [1, 2] in epoch 1",
     ]

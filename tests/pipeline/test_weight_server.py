@@ -317,8 +317,8 @@ def test_it_says_what_waits_for_what() -> None:
     ask(machine, 1, version=2)
     assert machine.waiting() == [
         "weight server 0: has made 0, holds [0], latest 0, room {0: 0}",
-        "weight server 0: graph server 0 waits for version 2",
-        "weight server 0: (0, 0) holds version 0",
+        "weight server 0: interval 1 waits for version 2, for epoch 1",
+        "weight server 0: interval 0 holds version 0 for epoch 1",
     ]
 
 

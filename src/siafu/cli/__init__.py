@@ -25,6 +25,7 @@ from siafu.cli import (
     plan,
     predict,
     report,
+    story,
     train,
 )
 from siafu.cli.config_file import read_config
@@ -41,6 +42,7 @@ app.command("explain")(command(explain.Explain, explain.explain))
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("report")(report.report)
+app.command("story")(story.story)
 app.command("compare")(compare.compare)
 app.command("import")(import_.import_)
 app.command("generate")(generate.generate)

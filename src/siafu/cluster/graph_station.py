@@ -93,7 +93,9 @@ class GraphStation(Station):
         self._lambdas: LambdaTasks | None = None
         if lambdas is not None:
             own = lambdas.share(address.index, plan.partition.parts, machine, threads)
-            self._lambdas = LambdaTasks(own, len(self._bounds), plan.dtype, self._soon, self.fail)
+            self._lambdas = LambdaTasks(
+                own, len(self._bounds), plan.dtype, self._soon, self.fail, self._story.note_lambdas
+            )
         self._pool = Pool(threads, self.fail, None if self._lambdas is None else self._lambdas.watch_queue)
         self._aside: deque[tuple[Address, Letter]] | None = None
         self._turn = threading.Lock()
@@ -129,7 +131,8 @@ class GraphStation(Station):
         self._pool.start()
         if self._lambdas is not None:
             self._lambdas.start()
-        self.start(self.host_kind(machine, self.post, executor, doings, self._lambdas), members)
+        host = self.host_kind(machine, self.post, executor, doings, self._lambdas, self._story.note)
+        self.start(host, members)
 
     def close(self) -> None:
         self._pool.close()

@@ -26,6 +26,7 @@ from siafu.pipeline.setup import Setup
 from siafu.runtime.happenings import Happening, Outcome, Snapshot
 from siafu.runtime.letter import Letter
 from siafu.runtime.run_host import RunHost
+from siafu.runtime.story import Story
 from siafu.server.assembly import layout_of
 from siafu.server.plan import Plan
 from siafu.wire.refusal import Refusals
@@ -49,6 +50,8 @@ class ClusterRuntime:
     log:       a directory for the servers' logs; None: they are not kept
     checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
     traced:    whether records tell of every task of the graph servers
+
+    story:     what happened to the run's machine; servers tell their own in their logs
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class ClusterRuntime:
         self.servers: dict[Address, Server] = {}
         self._plan, self._crew, self._make_machine, self._start = plan, crew, machine, start
         self._logs, self._checkpoint_due, self._lost_after = Logs(log), checkpoint_due, lost_after
-        self._traced = traced
+        self._traced, self.story = traced, Story()
         self._happened: queue.SimpleQueue[Happening | BaseException | None] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._over = False
@@ -104,6 +107,7 @@ class ClusterRuntime:
             traced=self._traced,
             guard=self,
             checkpoint_due=self._checkpoint_due,
+            watch=self.story.note,
         )
         self._lock = self._run.lock
         for address in (*graph, *weight):
@@ -165,6 +169,10 @@ class ClusterRuntime:
     def counters(self) -> dict[str, Any]:
         """What was counted in this session: in the run as of the last checkpoint or the end."""
         return {} if self._run is None else self._run.counters()
+
+    def waiting(self) -> list[str]:
+        """What waits for what in the run's machine, in words."""
+        return [] if self._run is None else self._run.waiting()
 
     def close(self) -> None:
         """End all servers."""

@@ -15,11 +15,16 @@ from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.host import Host
 from siafu.runtime.letter import Letter
+from siafu.runtime.story import Story, fit
 from siafu.runtime.weight_host import WeightHost
 from siafu.weights.store import WeightStore
+from siafu.wire.refusal import Refusal
 
 DRIVER_SILENT_SECONDS = 60.0
 """A server that hears nothing of the driver for so long ends: nobody waits for it."""
+
+_LAST_LINES = 50
+_MOST_WAITING = 50
 
 
 class Station:
@@ -34,6 +39,8 @@ class Station:
         self.address, self._alone_after = address, alone_after
         self.post = WirePost(address, life, machine, self._hear, self.fail, self._stuck)
         self._host: Host | None = None
+        self._story = Story()
+        self._failing = False
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._spot = SpotWatch(self._leave)
         self._log = logging.getLogger(f"siafu.{address.role}-{address.index}")
@@ -73,15 +80,27 @@ class Station:
         self.post.stop(1.0)
 
     def fail(self, error: BaseException) -> None:
-        """It cannot go on: tell the driver."""
+        """It cannot go on: tell the driver, once: what fails after that follows from it."""
+        if self._failing:
+            return
+        self._failing = True
         given = isinstance(error, BadInput)
         why = " ".join(f"{type(error).__name__}: {error}".split())[:2000]
+        if not given:
+            self._tell_story()
         self._tell(Failed(self._incarnation, self.address, str(error) if given else why, given))
         self._ended.put(error)
 
     def say(self, text: str) -> None:
         """A line for the run's directory."""
         self._tell(LogLine(self._incarnation, self.address, text))
+
+    def _tell_story(self) -> None:
+        """The last that happened, and what waits, for the run's directory."""
+        waiting = [] if self._host is None else self._host.waiting()
+        told = [*self._story.lines(_LAST_LINES), *(f"waits: {each}" for each in waiting[:_MOST_WAITING])]
+        for line in told:
+            self.say(fit(line))
 
     def _tell(self, event: Event) -> None:
         self.post.send(RUN, Letter(event))
@@ -95,7 +114,18 @@ class Station:
             case event:
                 if isinstance(event, Begin):
                     self.say(f"incarnation {event.incarnation} begins after epoch {event.start.epoch}")
-                self._pass_on(sender, letter)
+                self._hear_surely(sender, letter)
+
+    def _hear_surely(self, sender: Address, letter: Letter) -> None:
+        """The post must go on when the host fails: it carries the reason."""
+        if self._failing:
+            return
+        try:
+            self._pass_on(sender, letter)
+        except Refusal:
+            raise
+        except Exception as error:
+            self.fail(error)
 
     def _pass_on(self, sender: Address, letter: Letter) -> None:
         assert self._host is not None
@@ -131,4 +161,5 @@ class WeightStation(Station):
 
     def join(self, setup: Setup, members: list[Member]) -> None:
         store = self._make_store(setup, self.address.index)
-        self.start(self.host_kind(WeightServer(setup, self.address.index), self.post, store), members)
+        machine = WeightServer(setup, self.address.index)
+        self.start(self.host_kind(machine, self.post, store, watch=self._story.note), members)

@@ -107,17 +107,62 @@ class GraphServer:
         return out
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words."""
+        """What waits for what, in words, where epochs are counted from 1."""
         outside = [
-            f"interval {interval} asked weight server {self._asked[interval]} for epoch {each.epoch}"
+            f"interval {interval} asked weight server {self._asked[interval]} for epoch {each.epoch + 1}"
             if interval in self._asked
-            else f"interval {interval} may not enter epoch {each.epoch} yet (until {self._until}, slowest {self._slowest()})"
+            else f"interval {interval} may not enter epoch {each.epoch + 1} yet: the run lets it enter those up to {self._until}, "
+            f"and the slowest interval is in {self._slowest() + 1}"
             for interval, each in self._train.passes.items()
             if not each.inside
         ]
-        owed = [f"{key} owes gradients of phases {sorted(pin.owed)}" for key, pin in self._pins.items()]
+        owed = [
+            f"interval {interval} owes gradients of phases {sorted(pin.owed)} in epoch {epoch + 1}"
+            for (interval, epoch), pin in self._pins.items()
+        ]
         lines = self._train.waiting() + self._evaluate.waiting() + outside + owed
         return [f"{self.address}: {line}" for line in lines]
+
+    def validate(self) -> None:
+        """Raise AssertionError where the state contradicts itself. Tests call it after every event."""
+        self._train.validate()
+        self._evaluate.validate()
+        reach = self._reach()
+        for each in self._train.passes.values():
+            self._validate_pass(each.interval, each.epoch, each.inside, reach)
+        assert self._asked.keys() <= set(self.intervals), f"{self._asked} asked that are not its own"
+        for (interval, epoch), pin in self._pins.items():
+            own = self._train.passes[interval]
+            assert (epoch, 1) <= (own.epoch, own.inside), (
+                f"{interval} holds a version of epoch {epoch}: {own}"
+            )
+            assert pin.owed, f"{interval} holds a version of epoch {epoch} for nothing"
+            assert pin.owed <= set(self.setup.training.parameters), f"{pin.owed} are owed, no parameters"
+        full = len(self.intervals)
+        assert all(0 < count < full for count in self._finished.values()), f"finished {self._finished}"
+        assert min(self._load) >= 0, f"loads of weight servers {self._load}"
+        self._validate_positions()
+
+    def _validate_pass(self, interval: IntervalId, epoch: Epoch, inside: bool, reach: int) -> None:
+        asked = interval in self._asked
+        assert not (inside and asked), f"interval {interval} asked for what it has"
+        assert epoch <= self._until, f"interval {interval} is in epoch {epoch}, beyond {self._until}"
+        if not (inside or asked):
+            return
+        assert epoch < self._until, f"interval {interval} entered {epoch}, and may not before {self._until}"
+        early = epoch > reach and not self._is_exact(epoch)
+        assert not early, f"interval {interval} entered epoch {epoch}, and may enter {reach}"
+        held = (interval, epoch) in self._pins
+        assert held == inside, (
+            f"interval {interval} holds a version of epoch {epoch}: {held}, inside {inside}"
+        )
+
+    def _validate_positions(self) -> None:
+        slowest = self._train.slowest if self.setup.mode == "sync" else (self._train.slowest[0], 0)
+        assert self._told == slowest, f"told {self._told}, and is at {slowest}"
+        if self.setup.mode == "sync":
+            barrier = min([self._told, *self._positions.values()])
+            assert self._train.barrier == barrier, f"barrier at {self._train.barrier}, not {barrier}"
 
     # What comes from the run
 

@@ -55,6 +55,13 @@ class Records:
         self._training: dict[Epoch, Measures] = {}
         self._evaluations: dict[Epoch, Evaluation] = {}
 
+    def validate(self) -> None:
+        """Raise AssertionError where the state contradicts itself."""
+        assert self.recorded <= self.trained, f"{self.recorded} recorded, {self.trained} trained"
+        known = {*self._training, *self._evaluations, *(epoch for _, epoch in self._parts)}
+        assert min(known, default=self.recorded) >= self.recorded, f"{min(known)} is recorded, and still kept"
+        assert all(0 < len(parts) < self._num_servers for parts in self._parts.values()), f"{self._parts}"
+
     def take(self, lane: Lane, server: ServerId, epoch: Epoch, measures: Measures) -> Measures | None:
         """A server has finished an epoch: the measures of all, once they are there."""
         parts = self._parts.setdefault((lane, epoch), {})

@@ -133,13 +133,35 @@ class RunMachine:
         return out
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words."""
-        records = self._records
+        """What waits for what, in words, where epochs are counted from 1."""
+        records, running = self._records, self._evaluation
+        evaluation = (
+            "none" if running is None else f"after epoch {running.epoch + 1}, version {running.version}"
+        )
         return [
             f"run: {records.trained} epochs trained, {records.recorded} recorded, until {self._until}, "
-            f"evaluation {self._evaluation}, limit {self._state} at {self._hard_limit()}, "
+            f"evaluation {evaluation}, limit {self._state} at {self._hard_limit()}, "
             f"not ready {sorted(map(str, self._unready))}, unsettled {sorted(self._unsettled)}"
         ]
+
+    def validate(self) -> None:
+        """Raise AssertionError where the state contradicts itself. Tests call it after every event."""
+        records = self._records
+        records.validate()
+        assert self._saved.anchor.epoch <= records.recorded, (
+            f"saved {self._saved}, {records.recorded} recorded"
+        )
+        assert records.trained <= self._until, f"{records.trained} trained, until {self._until}"
+        assert self._base.epoch <= records.trained, f"based on {self._base}, {records.trained} trained"
+        assert self._unready <= set(self._servers), f"{self._unready} are none of its servers"
+        assert not self._unready or self._until == self._base.epoch, f"goes on without {self._unready}"
+        assert bool(self._unsettled) == (self._state == "settling"), f"{self._state}: {self._unsettled}"
+        assert self._state == "going" or records.trained == self._until, f"{self._state} while training"
+        running, best = self._evaluation, records.best
+        early = running is not None and not records.recorded <= running.epoch < records.trained
+        assert not early, f"{running}, {records.recorded} recorded, {records.trained} trained"
+        kept = self._best_on_its_way
+        assert kept is None or (best is not None and best.epoch == kept), f"best {best}, kept {kept}"
 
     # Beginning
 

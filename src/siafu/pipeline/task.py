@@ -38,7 +38,8 @@ class Task:
         return (self.epoch, True, self.stage.id, self.interval)
 
     def __str__(self) -> str:
-        return f"{self.stage} of interval {self.interval}, {self.lane} epoch {self.epoch}"
+        """In words, where epochs are counted from 1."""
+        return f"{self.stage} of interval {self.interval}, {self.lane} epoch {self.epoch + 1}"
 
 
 def entry_priority(epoch: Epoch, interval: IntervalId) -> Priority:

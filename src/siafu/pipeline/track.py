@@ -134,8 +134,24 @@ class Track:
                 self._try_stage(each, out)
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words."""
+        """What waits for what, in words, where epochs are counted from 1."""
         return [self._describe(each) for each in self.passes.values() if each.inside]
+
+    def validate(self) -> None:
+        """Raise AssertionError where the state contradicts itself."""
+        missed = dict.fromkeys(self.passes, 0)
+        for (stage, interval), readers in self._waiting.items():
+            for reader in readers:
+                missed[reader.interval] += 1
+                assert self._rows[stage][interval] < reader.oldest, f"{reader} waits for rows that are there"
+        for each in self.passes.values():
+            assert each.epoch >= self.start, f"{each} is in an epoch before the first"
+            assert each.missing == missed[each.interval], f"{each} is in the lists of {missed[each.interval]}"
+            assert each.inside or not (each.running or each.missing or each.stage), f"{each} is outside"
+            assert not (each.running and each.missing), f"{each} runs without its rows"
+            assert each.stage < len(self.schedule), f"{each} is past the last stage"
+            beyond = self.barrier is not None and each.running and each.position > self.barrier
+            assert not beyond, f"{each} runs beyond the barrier at {self.barrier}"
 
     def _try_stage(self, current: _Pass, out: list[Instruction]) -> None:
         if self.barrier is not None and current.position > self.barrier:
@@ -168,6 +184,8 @@ class Track:
         if current.running:
             return f"{task} runs"
         if not current.missing:
-            return f"{task} waits for the barrier at {self.barrier}"
+            assert self.barrier is not None
+            epoch, stage = self.barrier
+            return f"{task} waits for the barrier at epoch {epoch + 1}, stage {stage}"
         sources = sorted(i for (_, i), readers in self._waiting.items() if current in readers)
-        return f"{task} waits for rows of epoch {current.oldest} from intervals {sources}"
+        return f"{task} waits for rows of epoch {current.oldest + 1} from intervals {sources}"

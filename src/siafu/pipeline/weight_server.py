@@ -38,6 +38,10 @@ from siafu.pipeline.setup import Setup
 _Holder = tuple[IntervalId | None, Epoch]
 
 
+def _name(interval: IntervalId | None) -> str:
+    return "the evaluation" if interval is None else f"interval {interval}"
+
+
 @dataclass(slots=True)
 class Counts:
     """What a weight server saw.
@@ -98,12 +102,41 @@ class WeightServer:
         return out
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words."""
+        """What waits for what, in words, where epochs are counted from 1."""
         state = f"has made {self._made}, holds {sorted(self._held)}, latest {self._latest}, room {self._room}"
-        asked = [f"{each.sender} waits for version {each.version or 'any'}" for each in self._queue]
-        pins = [f"{holder} holds version {version}" for holder, version in self._pins.items()]
+        asked = [
+            f"{_name(each.interval)} waits for version {self._wanted(each)}, for epoch {each.epoch + 1}"
+            for each in self._queue
+        ]
+        pins = [
+            f"{_name(interval)} holds version {version} for epoch {epoch + 1}"
+            for (interval, epoch), version in self._pins.items()
+        ]
         closed = ["closed until a version is made"] if self._closed else []
         return [f"{self.address}: {line}" for line in [state, *asked, *pins, *closed]]
+
+    def validate(self) -> None:
+        """Raise AssertionError where the state contradicts itself. Tests call it after every event."""
+        complete = {version for version in self._held if self._is_complete(version)}
+        assert max(complete) == self._latest, f"latest {self._latest}, complete {complete}"
+        assert self._uses == Counter(self._pins.values()), f"uses {self._uses}, pins {self._pins}"
+        assert self._uses.keys() <= complete, f"versions in use {set(self._uses)}, complete {complete}"
+        unused = {version for version in self._held if version < self._latest} - self._uses.keys()
+        assert not unused, f"versions {unused} are held for no one"
+        most = self.setup.policy.max_versions
+        assert most is None or len(complete) <= most, f"{complete} are held, and {most} may be"
+        own = [version for version, parts in self._held.items() if self.server in parts]
+        assert max(own, default=self._made) <= self._made, (
+            f"has made {self._made}, and holds its own of {own}"
+        )
+        assert not self._updating or self._gradients.complete(Version(self._made + 1)), "made of too little"
+        room = self._room.get(self.server, self._latest)
+        assert room <= self._latest + 1, f"has room for {room}, latest {self._latest}"
+        for each in self._queue:
+            assert self._asked[each.interval] == each.epoch, f"{each} waits, and asked again since"
+            assert (each.interval, each.epoch) not in self._pins, f"{each} waits for what it has"
+        settling = self._settling
+        assert settling is None or self._latest < settling.anchor.version, f"{settling} has settled"
 
     def _begin(self, event: Begin, out: list[Instruction]) -> None:
         if event.incarnation <= self.incarnation:

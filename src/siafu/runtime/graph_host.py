@@ -32,8 +32,9 @@ from siafu.server.worker import Result
 class GraphHost(Host):
     """One graph server.
 
-    doings:  what it tells the run at the end of an epoch
-    lambdas: those that are its own, to be tuned and billed; None: it has none, or shares another server's
+    doings:    what it tells the run at the end of an epoch
+    lambdas:   those that are its own, to be tuned and billed; None: it has none, or shares another server's
+    reporting: it waits for its Lambdas' receipts, to tell the run of them
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class GraphHost(Host):
         self._users: Counter[Version] = Counter()
         self._held_up: defaultdict[Version, list[RunTask]] = defaultdict(list)
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
+        self.reporting = False
 
     def hear(self, sender: Address, letter: Letter) -> None:
         match letter.event:
@@ -177,6 +179,14 @@ class GraphHost(Host):
                     self._gradients[task.epoch, phase, task.interval] = gradients
         self.deliver(TaskDone(incarnation, task, done.measures))
 
+    def _own_waiting(self) -> list[str]:
+        held_up = [
+            f"{self.address}: {what.task} waits for version {version} from weight server {what.weights}"
+            for version, tasks in self._held_up.items()
+            for what in tasks
+        ]
+        return held_up if self._lambdas is None else held_up + self._lambdas.waiting()
+
     # What the run asks
 
     def _answer(self, wanted: ReportWanted) -> None:
@@ -184,6 +194,7 @@ class GraphHost(Host):
             self.answer(wanted)
             return
         # Their receipts are waited for in a thread of its own, and the post goes on.
+        self.reporting = True
         threading.Thread(target=self._answer_last, args=(wanted,), name="siafu-last", daemon=True).start()
 
     def _answer_last(self, wanted: ReportWanted) -> None:
@@ -193,6 +204,8 @@ class GraphHost(Host):
             self.answer(wanted)
         except BaseException as error:  # handed to who waits for the run
             self._lambdas.failed(error)
+        finally:
+            self.reporting = False
 
     def _report(self, wanted: ReportWanted) -> tuple[dict[str, Any], dict[str, Any]]:
         counts = self._server.counts

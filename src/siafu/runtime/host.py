@@ -15,6 +15,7 @@ from siafu.runtime.post import Post
 from siafu.runtime.requests import Report, ReportWanted
 
 _NOTHING = Letter(Event(Incarnation(-1)))
+_BUSY_SECONDS = 1.0  # to wait for a host that is at an event when somebody asks what it waits for
 
 
 Watch = Callable[[Address, Event | Instruction], None]
@@ -30,6 +31,7 @@ class Machine(Protocol):
     incarnation: Incarnation
 
     def handle(self, event: Event) -> list[Instruction]: ...
+    def waiting(self) -> list[str]: ...
 
 
 class Host(ABC):
@@ -84,6 +86,19 @@ class Host(ABC):
             finally:
                 self._working = False
         self.post.flush()
+
+    def waiting(self) -> list[str]:
+        """What waits for what here, in words."""
+        if not self.lock.acquire(timeout=_BUSY_SECONDS):
+            return [f"{self.address}: is at an event for more than {_BUSY_SECONDS:.0f} s"]
+        try:
+            return self._machine.waiting() + self._own_waiting()
+        finally:
+            self.lock.release()
+
+    def _own_waiting(self) -> list[str]:
+        """What waits at the host, and the machine does not know of. The lock is held."""
+        return []
 
     def answer(self, wanted: ReportWanted) -> None:
         """Tell the run what was counted."""

@@ -20,7 +20,7 @@ from siafu.server.remote import Detour, TensorJob
 from siafu.server.worker import GraphWorker, Result
 from siafu.serverless.control.ids import TaskId
 from siafu.serverless.desk.assignment import Assignment, Shortcut
-from siafu.serverless.desk.dispatch import Dispatch
+from siafu.serverless.desk.dispatch import Dispatch, Watch, unwatched
 from siafu.serverless.desk.task_times import LambdaDoings
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -73,6 +73,7 @@ class LambdaTasks:
     dtype:     what is computed in
     soon:      where results are taken
     failed:    hears of what ends the run
+    watch:     is told of every event and every instruction of the Lambdas' controller
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class LambdaTasks:
         dtype: torch.dtype,
         soon: Soon,
         failed: Callable[[BaseException], None],
+        watch: Watch = unwatched,
     ) -> None:
+        self._watch = watch
         self._lambdas, self._intervals = lambdas, intervals
         self._soon, self.failed = soon, failed
         self._dispatch = self._make_dispatch()
@@ -93,6 +96,16 @@ class LambdaTasks:
         self._held: dict[int, _Held] = {}
         self._blocks: dict[tuple[int, Lane, PhaseId, IntervalId], int] = {}
         self._beginning = 0
+
+    @property
+    def are_out(self) -> bool:
+        """Whether the result of a task is waited for."""
+        with self._lock:
+            return bool(self._held)
+
+    def waiting(self) -> list[str]:
+        """What waits for what, in words."""
+        return [f"Lambdas: {line}" for line in self._dispatch.waiting()]
 
     def watch_queue(self, waiting: int) -> None:
         """So many of the servers' jobs wait for a core now: it says something of how many Lambdas there should be."""
@@ -165,7 +178,9 @@ class LambdaTasks:
         self._dispatch.start()
 
     def _make_dispatch(self) -> Dispatch:
-        return self._lambdas.dispatch(self._intervals, self._weights_of, self.failed)
+        dispatch = self._lambdas.dispatch(self._intervals, self._weights_of, self.failed)
+        dispatch.watch = self._watch
+        return dispatch
 
     def _send(self, errand: _Errand, known: Arrays, made: Arrays, step: int) -> None:
         """Have the next of a job's programs run. `known`: what it may read; `made`: by those before it."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from siafu.base.activity import About
+from siafu.base.errors import SiafuError
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import RUN, ServerId, Version
 from siafu.pipeline.run import RunMachine
@@ -20,9 +21,13 @@ from siafu.runtime.one_thread import one_thread
 from siafu.runtime.pool import After, Job, Pool
 from siafu.runtime.post import LocalPost
 from siafu.runtime.run_host import RunHost
+from siafu.runtime.story import Story, stuck
 from siafu.runtime.weight_host import Updates, WeightHost
 from siafu.server.worker import GraphWorker
 from siafu.weights.store import WeightStore
+
+LOOK_SECONDS = 5.0
+"""How long nothing may be heard of a run until somebody looks whether it stands still."""
 
 
 class LocalRuntime:
@@ -34,6 +39,8 @@ class LocalRuntime:
     lambdas:   where tensor tasks run; None: on threads, as graph tasks do
     checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
     traced:    whether records tell of every task
+
+    story:     what happened to the machines
     """
 
     def __init__(
@@ -50,18 +57,24 @@ class LocalRuntime:
         traced: bool = False,
     ) -> None:
         self._happened: queue.SimpleQueue[Happening | BaseException | None] = queue.SimpleQueue()
+        self.story = Story()
         self._lambdas = None
         if lambdas is not None:
             dtype = next(each.dtype for each in start.weights.values() if each.is_floating_point())
             self._lambdas = LambdaTasks(
-                lambdas, setup.layout.num_intervals, dtype, self._soon, self._happened.put
+                lambdas,
+                setup.layout.num_intervals,
+                dtype,
+                self._soon,
+                self._happened.put,
+                self.story.note_lambdas,
             )
         watch = None if self._lambdas is None else self._lambdas.watch_queue
         self._pool = Pool(threads, self._happened.put, watch)
         if traced:
             self._pool.activity.keep_spans()
         self._post = LocalPost()
-        graph = [self._graph_host(setup, worker) for worker in workers]
+        self._graph = graph = [self._graph_host(setup, worker) for worker in workers]
         weight = [self._weight_host(setup, ServerId(server), store) for server, store in enumerate(stores)]
         servers = [each.address for each in (*graph, *weight)]
         self._run = RunHost(
@@ -74,8 +87,10 @@ class LocalRuntime:
             activity=self._pool.activity,
             traced=traced,
             checkpoint_due=checkpoint_due,
+            watch=self.story.note,
         )
-        for host in (self._run, *graph, *weight):
+        self._hosts = (self._run, *graph, *weight)
+        for host in self._hosts:
             self._post.meet(host.address, host.hear)
 
     def _graph_host(self, setup: Setup, worker: GraphWorker) -> GraphHost:
@@ -83,12 +98,13 @@ class LocalRuntime:
         executor = ThreadExecutor(setup, worker.server, worker, self._pool, self._lambdas)
         # All servers share the Lambdas: one of them tells of them all.
         own = self._lambdas if worker.server == 0 else None
-        return GraphHost(machine, self._post.of(machine.address), executor, ServerDoings(None, own), own)
+        post, doings = self._post.of(machine.address), ServerDoings(None, own)
+        return GraphHost(machine, post, executor, doings, own, self.story.note)
 
     def _weight_host(self, setup: Setup, server: ServerId, store: WeightStore) -> WeightHost:
         machine = WeightServer(setup, server)
         updates = self._updates(str(machine.address))
-        return WeightHost(machine, self._post.of(machine.address), store, updates)
+        return WeightHost(machine, self._post.of(machine.address), store, updates, self.story.note)
 
     def _updates(self, name: str) -> Updates:
         def update(version: Version, make: Callable[[], None], then: Callable[[], None]) -> None:
@@ -122,8 +138,13 @@ class LocalRuntime:
                     self._lambdas.stop()
 
     def _until_outcome(self) -> Iterator[Happening]:
+        handled_before = -1
         while True:
-            happened = self._happened.get()
+            try:
+                happened = self._happened.get(timeout=LOOK_SECONDS)
+            except queue.Empty:
+                handled_before = self._look(handled_before)
+                continue
             if isinstance(happened, BaseException):
                 raise happened
             if happened is None:
@@ -132,6 +153,38 @@ class LocalRuntime:
             yield happened
             if isinstance(happened, Outcome):
                 return
+
+    def _look(self, handled_before: int) -> int:
+        """Refuse to wait for a run in which nothing is under way; how many events were handled so far.
+
+        All that is under way is a job in the pool, a task on Lambdas or a report that waits for their receipts, and each
+        leads to an event. Where there is none of them twice, and no event in between, there never will be one.
+        """
+        handled = sum(each.events for each in self._hosts)
+        if handled != handled_before or self._run.over or self._is_under_way():
+            return handled
+        raise SiafuError(
+            stuck(
+                "the run stands still: it has not ended, and nothing is under way. That is a fault of Siafu: report it, "
+                "with the run's directory, and go on from the last checkpoint with --resume",
+                self.story,
+                self.waiting(),
+            )
+        )
+
+    def _is_under_way(self) -> bool:
+        if any(each.reporting for each in self._graph):
+            return True
+        # Twice, since a task goes from the pool to the Lambdas and back.
+        on_lambdas = self._lambdas is not None and self._lambdas.are_out
+        busy = on_lambdas or not self._pool.is_idle
+        return busy or (self._lambdas is not None and self._lambdas.are_out)
+
+    def waiting(self) -> list[str]:
+        """What waits for what, in words."""
+        letters = [f"post: {count} letters are not carried"] if (count := self._post.num_waiting) else []
+        machines = [line for host in self._hosts for line in host.waiting()]
+        return machines + letters
 
     def stop_soon(self) -> None:
         """End the run at an epoch's end, at most two later, after a checkpoint. May be called from a signal's handler."""

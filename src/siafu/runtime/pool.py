@@ -98,6 +98,12 @@ class Pool:
             self._halted.discard(owner)
             self._changed.notify_all()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job runs, and none that waits may begin."""
+        with self._changed:
+            return not any(self._running.values()) and all(each.owner in self._halted for each in self._ready)
+
     def close(self) -> None:
         """Run nothing more, and wait for what is running."""
         with self._changed:

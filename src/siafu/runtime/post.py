@@ -46,6 +46,11 @@ class LocalPost:
         """Carry nothing more."""
         self._closed = True
 
+    @property
+    def num_waiting(self) -> int:
+        """Letters that nobody has carried yet."""
+        return len(self._waiting)
+
     def put(self, sender: Address, to: Address, letter: Letter) -> None:
         self._waiting.append((sender, to, letter))
 

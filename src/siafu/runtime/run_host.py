@@ -238,6 +238,13 @@ class RunHost(Host):
         """The next epoch's time counts from now."""
         self._marked = time.perf_counter()
 
+    def _own_waiting(self) -> list[str]:
+        wanted = self._collection
+        if wanted is None:
+            return []
+        missing = sorted(str(each) for each in self._servers if each not in wanted.answered)
+        return [f"run: waits for what these have counted: {', '.join(missing)}"]
+
     # Checkpoints
 
     def _collect(self, version: Version, then: Callable[[Collection], None], *, last: bool) -> None:

@@ -36,6 +36,7 @@ from siafu.report.signals import StopRequest
 from siafu.runtime.happenings import Rewound
 from siafu.serverless.platforms.platform import AwsPlatform, LocalPlatform, Platform
 from siafu.training.facts import facts_of
+from siafu.training.failure import story_of_failure
 from siafu.training.keywords import Keywords, keywords_of
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.run import NO_LAMBDAS, Run
@@ -185,7 +186,11 @@ def _saved(
 
     directory.write_facts(facts_of(trainer))
     directory.reopen()
-    with StopRequest(stop) as request, _journal(trainer, directory, asked.trace, progress) as journal:
+    with (
+        StopRequest(stop) as request,
+        story_of_failure(trainer, directory),
+        _journal(trainer, directory, asked.trace, progress) as journal,
+    ):
         for event in trainer.run():
             if isinstance(event, Checkpoint):
                 save(event)

@@ -34,6 +34,7 @@ from siafu.runtime.happenings import Doings, EpochRecord, Outcome, Rewound, Snap
 from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
+from siafu.runtime.story import Entry
 from siafu.server.assembly import Assembly, assemble
 from siafu.server.need import least_bytes
 from siafu.server.plan import Plan, model_input
@@ -142,6 +143,11 @@ class Trainer:
         """End `run` at the end of an epoch, after a checkpoint. May be called from a signal's handler."""
         if self._runtime is not None:
             self._runtime.stop_soon()
+
+    def story(self) -> tuple[list[Entry], list[str]]:
+        """What happened to the machines, and what waits for what."""
+        runtime = self._runtime
+        return ([], []) if runtime is None else (runtime.story.of(), runtime.waiting())
 
     def counters(self) -> dict[str, Any]:
         """What was counted, in this and in earlier sessions."""

@@ -6,6 +6,7 @@ RUN/metrics.jsonl           one line an epoch
 RUN/trace.json              tasks as spans, of some epochs, for Perfetto
 RUN/checkpoint.safetensors  where to go on from: weights, the best weights, optimizer and random state
 RUN/model.safetensors       the best weights; there when the run has finished
+RUN/story.jsonl             what happened to a run that failed, and what waited; gone once it goes on
 RUN/stop                    a request to stop, from the dashboard; there only until it is heeded
 RUN/summary.json            what came of it; written last: a run that has one has finished
 
@@ -48,6 +49,7 @@ class RunDirectory:
         self.model = path / "model.safetensors"
         self.metrics_path = path / "metrics.jsonl"
         self.trace_path = path / "trace.json"
+        self.story = path / "story.jsonl"
         self.logs = path / "logs"
         self.stop_file = StopFile(path)
         self._config = path / "config.json"
@@ -169,8 +171,9 @@ class RunDirectory:
         write_json(self._summary, summary)
 
     def reopen(self) -> None:
-        """A finished run goes on: it has no summary until it has finished again."""
+        """A run that finished or failed goes on: it has no summary until it has finished again, and no story."""
         self._summary.unlink(missing_ok=True)
+        self.story.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let others write."""
@@ -190,7 +193,15 @@ class RunDirectory:
         Its config stays until the new one takes its place: if this is cut short, what is left is still known as a run.
         """
         with disk_errors(self.path):
-            for stale in (self._summary, self.checkpoint, self.model, self.trace_path, self._facts):
+            stale_files = (
+                self._summary,
+                self.checkpoint,
+                self.model,
+                self.trace_path,
+                self.story,
+                self._facts,
+            )
+            for stale in stale_files:
                 stale.unlink(missing_ok=True)
             for log in self.logs.glob("*.log"):
                 if _LOG.fullmatch(log.name):

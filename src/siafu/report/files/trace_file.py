@@ -166,6 +166,11 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
                 yield event
 
 
+def first_session(path: Path) -> float:
+    """When the run's first session began, in seconds since 1970, which times count from; 0.0: it is not known."""
+    return next((zero for each in events(path) if (zero := _zero(each)) is not None), 0.0)
+
+
 def _parse(line: str) -> dict[str, Any] | None:
     try:
         event = json.loads(line.strip().removesuffix(","))

@@ -5,6 +5,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,12 @@ from siafu.wire.tensors import Array, Tensors
 from siafu.wire.zeromq import ZmqListener
 
 Done = Callable[[dict[str, Array]], None]
+Watch = Callable[[happens.Event | does.Instruction, About | None], None]
+"""Is told of an event or an instruction of the controller, and of what its task is part of."""
+
+
+def unwatched(what: happens.Event | does.Instruction, about: About | None) -> None:
+    """Nobody looks on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +62,7 @@ class Dispatch:
     host:     the address of this machine as Lambdas reach it
     tasks_per_invocation: 0: no limit
     keep_bytes: how much each Lambda may keep for later tasks
+    watch:    is told of every event and every instruction of the controller, before it is handled or done
     """
 
     def __init__(
@@ -75,6 +83,7 @@ class Dispatch:
         self.meter = Meter(prices)
         self.times = TaskTimes()
         self.tuning = tuning
+        self.watch: Watch = unwatched
         self._invoker, self._failed = invoker, failed
         self._tasks_per_invocation, self._streaming = tasks_per_invocation, streaming
         self._places = options.places
@@ -178,6 +187,12 @@ class Dispatch:
             **({} if self.tuning is None else {"counts": list(self.tuning.counts)}),
         }
 
+    def waiting(self) -> list[str]:
+        """What waits for what, in words. From any thread: what changes meanwhile may be missing."""
+        with suppress(RuntimeError):
+            return self._controller.waiting()
+        return []
+
     def _handle(self, event: happens.Event, outputs: dict[str, Array] | None = None) -> None:
         """Events one after the other: what one leads to may be the cause of another."""
         self._events.append((event, outputs or {}))
@@ -187,13 +202,20 @@ class Dispatch:
         try:
             while self._events:
                 event, arrived = self._events.popleft()
+                self._tell(event)
                 for instruction in self._controller.handle(event):
+                    self._tell(instruction)
                     self._obey(instruction, arrived)
         finally:
             self._busy = False
         if self.tuning is not None:
             at_work = self._controller.num_at_work
             self.tuning.tensor_queue(self._controller.num_outstanding - at_work, at_work)
+
+    def _tell(self, what: happens.Event | does.Instruction) -> None:
+        task = getattr(what, "task", None)
+        waiting = None if task is None else self._tasks.get(task)
+        self.watch(what, None if waiting is None else waiting.about)
 
     def _obey(self, what: does.Instruction, arrived: dict[str, Array]) -> None:
         match what:

@@ -1,0 +1,26 @@
+"""What a run leaves behind when it fails: its story."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from siafu.base.errors import BadInput, Diverged, Interrupted, SiafuError
+from siafu.report.files.run_directory import RunDirectory
+from siafu.report.files.story_file import FailureStory, write_story
+from siafu.training.trainer import Trainer
+
+
+@contextmanager
+def story_of_failure(trainer: Trainer, directory: RunDirectory) -> Iterator[None]:
+    """Write what happened into the run's directory, if the block fails for a reason that its user could not foresee."""
+    try:
+        yield
+    except (BadInput, Diverged, Interrupted):
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        # The error counts, not that a disk has no room for its story.
+        with suppress(OSError, SiafuError):
+            write_story(directory.story, FailureStory(time.time(), why, *trainer.story()))
+            error.add_note(f"what happened until then: siafu story {directory.path}")
+        raise
