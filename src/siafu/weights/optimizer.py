@@ -16,7 +16,7 @@ Weights = Mapping[str, Tensor]
 """Parameters by name. The tensors belong to a version, and versions do not change."""
 
 State = Mapping[str, Tensor]
-"""What an optimizer remembers, as a checkpoint holds it: "PARAMETER.SLOT", the slots named as torch.optim's."""
+"""An optimizer's memory, as a checkpoint holds it: "PARAMETER.SLOT", the slots named as torch.optim's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Optimizer:
         return updated
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint holds."""
+        """The state, for a checkpoint."""
         return dict(self._state)
 
     def restore(self, state: State, names: Collection[str] | None = None) -> None:
