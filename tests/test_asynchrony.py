@@ -11,6 +11,8 @@ from siafu import Graph
 from siafu.training.run import Run
 from tests.toys import toy_graph
 
+pytestmark = pytest.mark.slow  # trains to the end, many times
+
 # So small that tasks are over at once: with many intervals some still are ahead of others, and read old rows.
 LAYOUT = {"servers": 2, "intervals": 8, "partition": "hash"}
 

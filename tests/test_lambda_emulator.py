@@ -12,6 +12,8 @@ from tests.serverless.conftest import models_of_aws_are_read_once, nothing_of_th
 from tests.serverless.emulator import EmulatorPlatform, emulator_binary
 from tests.toys import toy_graph
 
+pytestmark = pytest.mark.slow  # trains on processes of local Lambdas
+
 pytest.importorskip("awslambdaric", reason="AWS's runtime client is not installed: pip install awslambdaric")
 pytest.importorskip("boto3", reason="boto3 is not installed")
 

@@ -19,6 +19,8 @@ from tests.oracle import train_plainly
 from tests.toys import toy_graph
 from tests.training_runs import Trained, train_in_pipeline
 
+pytestmark = pytest.mark.slow  # trains on processes of local Lambdas
+
 pytest.importorskip(
     "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
 )

@@ -23,6 +23,8 @@ from siafu.bench.convergence_plot import plot
 from siafu.cli import app
 from tests.toys import toy_graph
 
+pytestmark = pytest.mark.slow  # measures
+
 SETTING = Setting("gcn", 8, 2, 0.0, 4, 0.02, False, 2, 3, 1)
 
 

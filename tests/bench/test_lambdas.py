@@ -10,6 +10,8 @@ from siafu.base.errors import BadInput
 from siafu.bench import lambdas as bench
 from siafu.bench.lambda_chart import bars, chart
 
+pytestmark = pytest.mark.slow  # measures
+
 SETTING = bench.Setting("demo", 1.0, 8, 2, 4, 2, 1.0, 1000.0, epochs=3)
 MODES = bench.Part(
     "modes",

@@ -12,6 +12,8 @@ from siafu.bench.paper.published import BACKENDS, GRAPHS, TABLE_4
 from siafu.bench.paper.report import as_json, markdown
 from siafu.bench.paper.tasks import figure_10
 
+pytestmark = pytest.mark.slow  # measures
+
 AMAZON = TABLE_4[2]
 FAR_OFF = Cell("Table 4", "GCN amazon", "time, GPU : CPU", 0.5, 1.0)
 CLOSE = Cell("Figure 6", "amazon", "epoch, S=0 : pipe", 0.88, 0.8)

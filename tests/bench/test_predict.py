@@ -8,6 +8,8 @@ from siafu.bench import predict as bench
 from siafu.graph.datasets import load
 from siafu.planning.calibration import calibration
 
+pytestmark = pytest.mark.slow  # measures
+
 
 def test_an_epoch_is_foretold_and_trained() -> None:
     found, _ = calibration()

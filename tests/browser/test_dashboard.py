@@ -18,6 +18,8 @@ from tests.dashboard.served import served
 from tests.sessions import FOREVER, gcn
 from tests.toys import toy_graph
 
+pytestmark = pytest.mark.slow  # starts a browser
+
 HOSTILE = [
     "<script>document.title = 'taken'</script>",
     "<img src=x onerror=document.title='taken'>",

@@ -12,6 +12,8 @@ from siafu.report.pages.run_report import run_report
 from tests.sessions import gcn
 from tests.toys import toy_graph
 
+pytestmark = pytest.mark.slow  # starts a browser
+
 HOSTILE = "<script>document.title='taken'<∕script> & \"more\""
 
 

@@ -16,6 +16,8 @@ from siafu.graph import Graph
 from siafu.kernels import empty_table, gather_sum, pack
 from siafu.planning.calibration import calibration
 
+pytestmark = pytest.mark.slow  # measures
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -141,9 +142,8 @@ def test_a_cluster_that_was_not_started_is_one_line(siafu: Siafu, command: str) 
     assert "there are bees" in siafu.refused("cluster", command)
 
 
-def test_a_cluster_whose_processes_have_ended_is_told(siafu: Siafu, tmp_path: Path) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
+def test_a_cluster_whose_processes_have_ended_is_told(siafu: Siafu) -> None:
+    scratch = Path(tempfile.mkdtemp(prefix="siafu-ray-", dir="/tmp"))
     gone = {"pid": 2**22 + 1, "started": 1}
     records.write(Record("siafu", "local", 1, address="127.0.0.1:1", processes=[gone], scratch=str(scratch)))
     assert "has ended" in siafu.refused("cluster", "status")

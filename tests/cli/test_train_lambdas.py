@@ -14,6 +14,8 @@ from tests.cli.command import Siafu, spawn
 from tests.cli.test_train import wait_for_epoch
 from tests.serverless.conftest import models_of_aws_are_read_once, nothing_of_the_users_aws  # noqa: F401
 
+pytestmark = pytest.mark.slow  # trains on processes of local Lambdas
+
 pytest.importorskip(
     "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
 )

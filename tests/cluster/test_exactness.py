@@ -6,6 +6,8 @@ from tests.cluster.cases import MODELS, case, truth
 from tests.cluster.cluster_runs import assert_exact, train_on_crew
 from tests.training_runs import train_in_pipeline
 
+pytestmark = pytest.mark.slow  # starts servers as processes
+
 EPOCHS = 6
 
 

@@ -12,6 +12,8 @@ from tests.cluster.cases import truth
 from tests.cluster.cluster_runs import Dooms, Ran, assert_exact, graph, train_on_crew, weight
 from tests.cluster.dooms import GRAPH_POINTS, WEIGHT_POINTS, Doom
 
+pytestmark = pytest.mark.slow  # starts servers as processes
+
 EPOCHS = 5
 INTERVALS = 6  # of both servers
 PHASES = 2  # that have parameters

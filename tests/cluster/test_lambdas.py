@@ -13,6 +13,8 @@ from tests.cluster.cases import case, truth
 from tests.cluster.cluster_runs import CrewTrainer, Ran, assert_exact, graph, train_on_crew
 from tests.cluster.dooms import Doom
 
+pytestmark = pytest.mark.slow  # starts servers as processes
+
 pytest.importorskip(
     "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
 )

@@ -26,6 +26,8 @@ from tests.oracle import History
 from tests.test_exactness import assert_exact
 from tests.training_runs import Trained, options
 
+pytestmark = pytest.mark.slow  # starts servers as processes
+
 EPOCHS = 40
 INTERVALS, PHASES = 6, 2  # of both servers; that have parameters
 LONG = 120.0

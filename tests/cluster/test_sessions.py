@@ -22,6 +22,8 @@ from tests.cluster.cases import case
 from tests.cluster.driver import LAYOUT, Crews
 from tests.sessions import StopAt, epochs_in, losses, same_weights, stopped
 
+pytestmark = pytest.mark.slow  # starts servers as processes
+
 LONG = 120.0
 
 

@@ -14,6 +14,7 @@ _PAGES = [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").glob("*.md")
 _WITH_CODE = [page for page in _PAGES if any(not block.skipped for block in blocks(page))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", _WITH_CODE, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     environment = {

@@ -1,1 +1,1 @@
-"""What every room may use, and that knows no graph: errors, files, threads, compilation, random numbers, pictures."""
+"""Tools for every room, none of which knows a graph: errors, files, threads, compilation, random numbers, pictures."""

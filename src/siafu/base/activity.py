@@ -1,4 +1,4 @@
-"""Activity: what a server's tasks took, and when and where each ran, epoch by epoch, until someone takes it."""
+"""Activity: seconds of a server's tasks, and when and where each ran, by epoch, until someone takes them."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ _NO_EPOCH = -1
 
 
 class About(NamedTuple):
-    """What a piece of work is part of.
+    """Where a piece of work belongs.
 
     server:   for whom it is done, in words: "graph server 0"
     epoch:    counted from 0
@@ -45,7 +45,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was done for some epochs.
+    """Work of some epochs.
 
     busy_seconds: by kind
     spans:   in the order in which they ended; empty where none are kept
@@ -94,7 +94,7 @@ class Activity:
                 self._keep(Span(about, kind, track, began, ended, moved))
 
     def take(self, epoch: int) -> Taken:
-        """What was done for `epoch` and for those before it, and not taken yet."""
+        """Take the work of `epoch` and of those before it that was not taken yet."""
         with self._lock:
             busy: dict[str, float] = {}
             for each in sorted(number for number in self._busy if number <= epoch):
@@ -115,7 +115,7 @@ class Activity:
         return busy
 
     def fill(self, busy: Mapping[int, Mapping[str, float]], spans: Iterable[Span], dropped: int) -> None:
-        """What another process told of its own."""
+        """Add the work that another process reports."""
         with self._lock:
             for epoch, kinds in busy.items():
                 add_seconds(self._busy[epoch], kinds)
@@ -125,7 +125,7 @@ class Activity:
             self._dropped += dropped
 
     def forget(self) -> None:
-        """What was told so far is void: the run begins anew."""
+        """Forget all work so far: the run begins anew."""
         with self._lock:
             self._busy.clear()
             self._spans.clear()

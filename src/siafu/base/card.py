@@ -1,4 +1,4 @@
-"""Cards: what notebooks show of an object, as a small HTML table."""
+"""Cards: an object as a small HTML table, for notebooks."""
 
 import html
 from collections.abc import Iterable

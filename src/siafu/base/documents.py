@@ -38,7 +38,7 @@ def parse_yaml(data: bytes) -> Any:
 
 
 def one_line(error: object) -> str:
-    """What an error says, on one line of a length that people read."""
+    """An error's message on one line, short enough to be read."""
     words = " ".join(str(error).split()) or type(error).__name__
     text = "".join(letter if letter.isprintable() else "?" for letter in words[: _LONGEST_LINE + 1])
     return text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + "…"

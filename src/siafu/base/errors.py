@@ -8,7 +8,7 @@ class SiafuError(Exception):
 
 
 class BadInput(SiafuError):
-    """What the user gave cannot be used: one line that says what is wrong, where, and what to do."""
+    """Input that cannot be used. The message is one line that says what is wrong, where, and what to do."""
 
     exit_code = 2
 

@@ -1,4 +1,4 @@
-"""Extras: what `pip install 'siafu[EXTRA]'` brings, and the line that says so where it is missing."""
+"""Extras: packages that `pip install 'siafu[EXTRA]'` brings, and the error that names a missing one."""
 
 from siafu.base.errors import BadInput
 
@@ -10,7 +10,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "partition": ("pymetis",),
     "tensorboard": ("tensorboard",),
 }
-"""What each extra has, by the names that are imported."""
+"""Modules of each extra, by the names that are imported."""
 
 
 def missing(error: ImportError) -> BadInput | None:

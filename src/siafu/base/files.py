@@ -1,4 +1,4 @@
-"""Files that are whole or absent: temporary names, renames, and a clear word when the disk is full."""
+"""Files that are whole or absent: temporary names, renames, and a clear error when the disk is full."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ _IN_MEMORY = 16 << 20
 
 
 def cache_directory() -> Path:
-    """Where Siafu keeps what it can make again: `$SIAFU_CACHE`, else the user's cache directory."""
+    """The directory for files that Siafu can make again: `$SIAFU_CACHE`, else the user's cache directory."""
     if asked := os.environ.get("SIAFU_CACHE"):
         return Path(asked).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")

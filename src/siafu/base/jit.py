@@ -1,4 +1,4 @@
-"""Numba, set up once for the whole house: compiled without the GIL and cached on disk.
+"""Numba, set up once for all rooms: compiled without the GIL and cached on disk.
 
 Numba's own cache looks only at the file a function stands in. Our kernels are emitted by helpers in
 other files, so the cache is stamped with the source of every file that takes part in compilation.

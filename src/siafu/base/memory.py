@@ -90,7 +90,7 @@ def proc_kilobytes(path: Path, field: str) -> int | None:
 
 
 def _left_in_groups(root: Path) -> Iterator[int | None]:
-    """What each control group that this process is in, and each that holds one of those, may still take."""
+    """Bytes left in each control group of this process, and in those that contain them."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from siafu.base.errors import SiafuError
+from siafu.base.extras import missing
 from siafu.base.version import __version__
 from siafu.cli import (
     bench,
@@ -94,6 +95,11 @@ def main() -> None:
         code = app(standalone_mode=False)
     except SiafuError as error:
         _fail(str(error), error.exit_code)
+    except ImportError as error:
+        wanted = missing(error)
+        if wanted is None:
+            raise
+        _fail(str(wanted), wanted.exit_code)
     except _WRONG_COMMAND_LINE as error:
         _fail(error.format_message(), 2)  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):

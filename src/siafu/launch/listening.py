@@ -27,7 +27,7 @@ class Listening:
 
 
 def listening(processes: Iterable[dict[str, int]]) -> list[Listening]:
-    """Where the sessions that these processes began listen."""
+    """Addresses at which the sessions of these processes listen."""
     found: set[Listening] = set()
     bound = _sockets()
     for process in processes:

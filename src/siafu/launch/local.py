@@ -32,7 +32,7 @@ _RAY = [sys.executable, "-m", "siafu.launch.loopback"]
 def commands(
     name: str, machines: int, port: int, scratch: str, host: str = LOOPBACK, client_port: int = 10001
 ) -> list[list[str]]:
-    """What starts the nodes: the head, then the others. Each runs until it is ended.
+    """Commands that start the nodes: the head, then the others. Each runs until it is ended.
 
     host:        the address that they have; on any but this machine's own Ray listens on all interfaces
     client_port: of Ray's client server, which it does not go without

@@ -48,7 +48,7 @@ class RunThere:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a cluster has at the moment."""
+    """Machines and runs of a cluster at the moment."""
 
     address: str
     machines: list[Machine]
@@ -57,7 +57,7 @@ class Look:
 
 
 def look(address: str) -> Look:
-    """What the cluster at `address` ("auto": the one of this machine) has."""
+    """Look at the cluster at `address` ("auto": the one of this machine)."""
     with _connected(address) as ray:
         nodes = [each for each in ray.nodes() if each["Alive"]]
         machines = [_machine(each) for each in nodes]
@@ -131,7 +131,7 @@ def connect(address: str) -> Any:
 
 
 def _token(address: str) -> Path | None:
-    """What the cluster there asks for, if it was started from here."""
+    """The file with the token of the cluster there, if it was started from here."""
     record = records.at(address)
     token = None if record is None else records.token_of(record.name)
     return token if token is not None and token.is_file() else None

@@ -1,4 +1,4 @@
-"""Records: what was started here, so that it can be found, and nothing else ended.
+"""Records of clusters that were started here, so that they are found again, and nothing else is ended.
 
     STATE/clusters/<name>/cluster.json    what it is, and since when
     STATE/clusters/<name>/cluster.yaml    what Ray's launcher was told, unless it is on this machine
@@ -55,12 +55,12 @@ def directory_of(name: str) -> Path:
 
 
 def yaml_of(name: str) -> Path:
-    """What Ray's launcher was told."""
+    """The file that Ray's launcher was given."""
     return directory_of(name) / "cluster.yaml"
 
 
 def token_of(name: str) -> Path:
-    """What a cluster on this machine asks for."""
+    """The file with the token of a cluster on this machine."""
     return directory_of(name) / "token"
 
 

@@ -45,7 +45,7 @@ def down(record: Record) -> None:
 
 
 def look_there(record: Record) -> dict[str, Any]:
-    """What the cluster has, as `siafu cluster status` on its head says."""
+    """The cluster's machines and runs, as `siafu cluster status` on its head prints them."""
     import_ray()
     command = f"{SIAFU} cluster status --cluster auto --json"
     said = _launcher("exec", record, command, quiet=True)

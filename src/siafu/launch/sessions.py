@@ -30,7 +30,7 @@ def start(
 
 
 def identity(pid: int) -> dict[str, int]:
-    """What tells a process from a later one of the same number."""
+    """A mark that tells a process from a later one of the same number."""
     return {"pid": pid, "started": _stat(pid)[1]}
 
 

@@ -1,4 +1,4 @@
-"""Templates: what Ray's cluster launcher is told to start, complete, as YAML."""
+"""Templates: complete YAML files for Ray's cluster launcher."""
 
 import ipaddress
 import json
@@ -152,7 +152,7 @@ def _is_ip(host: str) -> bool:
 
 
 def _package(version: str, wheel: Path | None) -> str:
-    """What pip installs there."""
+    """The requirement that pip installs there."""
     return f"siafu[cluster]=={version}" if wheel is None else f"{_there(wheel)}[cluster]"
 
 

@@ -1,1 +1,1 @@
-"""What a run leaves behind and shows: metrics, checkpoints, its directory, progress, the machine it ran on."""
+"""Output of a run: metrics, checkpoints, its directory, progress, reports, costs."""

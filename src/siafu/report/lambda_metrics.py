@@ -1,4 +1,4 @@
-"""What Lambdas did for an epoch, as a line of metrics has it: see docs/metrics.md."""
+"""Lambdas' work for an epoch, as a line of metrics has it: see docs/metrics.md."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -21,10 +21,10 @@ _RECENT = 0.2  # what the latest epoch counts for in the time that epochs are sa
 
 
 class Progress:
-    """Who is told how a run gets on. This one tells nobody: inherit from it to listen."""
+    """Hears how a run proceeds. This one does nothing: inherit from it to listen."""
 
     def prepared(self, lines: list[str], reasons: list[str]) -> None:
-        """What will run and what it needs, and why it was decided so."""
+        """Hear what will run, what it needs, and why it was decided so."""
 
     def priced(self, told: Callable[[float], str]) -> None:
         """It is known what the run costs; told: by the share that is done, dollars so far and at the end, in words."""

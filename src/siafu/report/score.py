@@ -1,4 +1,4 @@
-"""How good a model's output is: the loss to train on, and the share it gets right."""
+"""Scores of a model's output: the loss to train on, and the share of right answers."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from siafu.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a graph's vertices should be, as tensors.
+    """Labels of a graph's vertices, as tensors.
 
     y:           [V] int64 classes, or [V, C] uint8 where a vertex has any number of labels
     num_classes: C
@@ -35,7 +35,7 @@ class Target:
 
     @property
     def metric(self) -> str:
-        """What `accuracy` measures here."""
+        """The name of the measure that `accuracy` gives."""
         return "micro_f1" if self.multi_label else "accuracy"
 
     def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class Target:
 
 
 def classes(logits: Tensor, *, multi_label: bool) -> Tensor:
-    """What the logits say: [V] the likeliest class, or [V, C] whether each label holds (probability > 1/2)."""
+    """Predictions out of logits: [V] the likeliest class, or [V, C] whether each label holds (probability > 1/2)."""
     return logits > 0 if multi_label else logits.argmax(dim=1)
 
 

@@ -25,7 +25,7 @@ def seconds(value: float | None) -> str:
 
 
 def ratio(value: float, least: float | None) -> str:
-    """How many times as much as the least."""
+    """A multiple of the least."""
     if not least:
         return NOTHING
     times = value / least

@@ -1,1 +1,1 @@
-"""Runtimes: what drives the pipeline's machines. `local`: threads of this process; `simulated`: virtual time."""
+"""The one driver of the pipeline: hosts, their two ports (post and executor), and a run with all servers in one process."""

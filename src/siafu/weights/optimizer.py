@@ -16,7 +16,7 @@ Weights = Mapping[str, Tensor]
 """Parameters by name. The tensors belong to a version, and versions do not change."""
 
 State = Mapping[str, Tensor]
-"""What an optimizer remembers, as a checkpoint holds it: "PARAMETER.SLOT", the slots named as torch.optim's."""
+"""An optimizer's memory, as a checkpoint holds it: "PARAMETER.SLOT", the slots named as torch.optim's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Settings:
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
-        if self.optimizer not in _RULES:
-            raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(_RULES)}")
+        if self.optimizer not in RULES:
+            raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(RULES)}")
 
 
 class Optimizer:
@@ -53,12 +53,12 @@ class Optimizer:
         return updated
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint holds."""
+        """The state, for a checkpoint."""
         return dict(self._state)
 
     def restore(self, state: State, names: Collection[str] | None = None) -> None:
         """Go on from `state`; of the parameters in `names` only, where it is of more than this optimizer's."""
-        slots = _RULES[self.settings.optimizer].slots
+        slots = RULES[self.settings.optimizer].slots
         for key in state:
             if key.rpartition(".")[2] not in slots:
                 raise BadInput(
@@ -75,7 +75,7 @@ def check_state(state: State, weights: Weights, settings: Settings, *, updated: 
 
     updated: each of the weights has been updated; else some may have no state yet
     """
-    slots = _RULES[settings.optimizer].slots
+    slots = RULES[settings.optimizer].slots
     known = {f"{name}.{slot}": (weight, slot) for name, weight in weights.items() for slot in slots}
     if unknown := sorted(state.keys() - known.keys()):
         raise ValueError(
@@ -103,7 +103,7 @@ def step(
     weights: Weights, gradients: Weights, state: State, settings: Settings
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The next weights and state. A parameter without a gradient keeps its tensor and its state as they are."""
-    rule = _RULES[settings.optimizer]
+    rule = RULES[settings.optimizer]
     next_weights, next_state = dict(weights), dict(state)
     for name, gradient in gradients.items():
         weight = _weight_of(name, gradient, weights)
@@ -126,24 +126,24 @@ def _weight_of(name: str, gradient: Tensor, weights: Weights) -> Tensor:
     return weight
 
 
-_Slots = dict[str, Tensor]
+Slots = dict[str, Tensor]
 
 
 def _sgd(
-    weight: Tensor, gradient: Tensor, _: _Slots, decay: float, settings: Settings
-) -> tuple[Tensor, _Slots]:
+    weight: Tensor, gradient: Tensor, _: Slots, decay: float, settings: Settings
+) -> tuple[Tensor, Slots]:
     return weight.add(_decayed(gradient, weight, decay), alpha=-settings.lr), {}
 
 
 def _adam(
-    weight: Tensor, gradient: Tensor, slots: _Slots, decay: float, settings: Settings
-) -> tuple[Tensor, _Slots]:
+    weight: Tensor, gradient: Tensor, slots: Slots, decay: float, settings: Settings
+) -> tuple[Tensor, Slots]:
     return _moments(weight, _decayed(gradient, weight, decay), slots, settings)
 
 
 def _adamw(
-    weight: Tensor, gradient: Tensor, slots: _Slots, decay: float, settings: Settings
-) -> tuple[Tensor, _Slots]:
+    weight: Tensor, gradient: Tensor, slots: Slots, decay: float, settings: Settings
+) -> tuple[Tensor, Slots]:
     shrunk = weight.mul(1 - settings.lr * decay) if decay != 0 else weight
     return _moments(shrunk, gradient, slots, settings)
 
@@ -153,7 +153,7 @@ def _decayed(gradient: Tensor, weight: Tensor, decay: float) -> Tensor:
     return gradient.add(weight, alpha=decay) if decay != 0 else gradient
 
 
-def _moments(weight: Tensor, gradient: Tensor, slots: _Slots, settings: Settings) -> tuple[Tensor, _Slots]:
+def _moments(weight: Tensor, gradient: Tensor, slots: Slots, settings: Settings) -> tuple[Tensor, Slots]:
     """Adam's step. The order of operations is that of torch's single-tensor form, since each one rounds."""
     beta1, beta2 = settings.betas
     slots = slots or {
@@ -173,16 +173,20 @@ def _moments(weight: Tensor, gradient: Tensor, slots: _Slots, settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    """update: (weight, gradient, slots, weight decay, settings) to (weight, slots); slots: what it remembers."""
+class Rule:
+    """One optimizer.
 
-    update: Callable[[Tensor, Tensor, _Slots, float, Settings], tuple[Tensor, _Slots]]
+    update: from (weight, gradient, slots, weight decay, settings) to the next weight and slots; it changes nothing in place
+    slots:  the names of what it remembers of a parameter: "step", a count in float32, or a tensor of the weight's shape
+    """
+
+    update: Callable[[Tensor, Tensor, Slots, float, Settings], tuple[Tensor, Slots]]
     slots: tuple[str, ...]
 
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-_RULES = {
-    "adam": _Rule(_adam, _MOMENTS),
-    "adamw": _Rule(_adamw, _MOMENTS),
-    "sgd": _Rule(_sgd, ()),
+RULES = {
+    "adam": Rule(_adam, _MOMENTS),
+    "adamw": Rule(_adamw, _MOMENTS),
+    "sgd": Rule(_sgd, ()),
 }

@@ -1,7 +1,6 @@
 """Datasets by name: `load` finds them where they are, fetches them, or makes them."""
 
 import difflib
-import json
 import os
 import secrets
 import shutil
@@ -9,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput, StoreError
 from siafu.base.files import cache_directory, disk_errors
 from siafu.graph.content import is_count
@@ -178,9 +178,9 @@ def _counts(store: Path) -> Sequence[int | None]:
     """Vertices, edges, features and classes; all None of a bad store: `load` says what is wrong with it."""
     unknown = (None,) * 4
     try:
-        manifest = json.loads((store / MANIFEST).read_bytes())
+        manifest = parse_json((store / MANIFEST).read_bytes())
         width = manifest["arrays"].get("x", {}).get("shape", [0, 0])[1]
         told = (manifest["num_vertices"], manifest["num_edges"], width, manifest["num_classes"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return unknown
     return told if all(map(is_count, told)) else unknown

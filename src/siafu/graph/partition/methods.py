@@ -1,5 +1,7 @@
 """Partitioning by the name of a method."""
 
+from collections.abc import Callable
+
 from siafu.base.errors import BadInput
 from siafu.graph.graph import Graph
 from siafu.graph.partition.contiguous import contiguous_owners
@@ -9,7 +11,18 @@ from siafu.graph.partition.partition import Owners, Partition
 from siafu.graph.partition.stream import stream_owners
 from siafu.graph.progress import Progress, silent
 
-METHODS = ("auto", "metis", "stream", "contiguous", "hash")
+Partitioner = Callable[[Graph, int, int, Progress], Owners]
+"""From a graph, a number of parts, a seed and who hears of progress to the owner of each vertex."""
+
+PARTITIONERS: dict[str, Partitioner] = {
+    "metis": metis_owners,
+    "stream": lambda graph, parts, seed, progress: stream_owners(graph, parts, progress),
+    "contiguous": lambda graph, parts, seed, progress: contiguous_owners(graph, parts),
+    "hash": lambda graph, parts, seed, progress: hash_owners(graph.num_vertices, parts, seed),
+}
+"""By name, better cuts first."""
+
+METHODS = ("auto", *PARTITIONERS)
 
 
 def make_partition(
@@ -21,7 +34,7 @@ def make_partition(
     """
     check_parts(graph, parts)
     chosen = chosen_method(graph, method)
-    return Partition(chosen, parts, _owners(graph, parts, chosen, seed, progress), seed)
+    return Partition(chosen, parts, PARTITIONERS[chosen](graph, parts, seed, progress), seed)
 
 
 def chosen_method(graph: Graph, method: str) -> str:
@@ -39,13 +52,3 @@ def check_parts(graph: Graph, parts: int) -> None:
         raise BadInput(
             f"{graph.name} has {graph.num_vertices:,} vertices and cannot have {parts:,} parts: ask for 1 to {graph.num_vertices:,}"
         )
-
-
-def _owners(graph: Graph, parts: int, method: str, seed: int, progress: Progress) -> Owners:
-    if method == "metis":
-        return metis_owners(graph, parts, seed, progress)
-    if method == "stream":
-        return stream_owners(graph, parts, progress)
-    if method == "contiguous":
-        return contiguous_owners(graph, parts)
-    return hash_owners(graph.num_vertices, parts, seed)

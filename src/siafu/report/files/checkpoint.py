@@ -31,7 +31,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], state: dict[str, Any] |
 
 
 def load_tensors(path: Path, *, may_lack_checksum: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote, to the bit.
+    """Read tensors that `save_tensors` wrote, to the bit.
 
     may_lack_checksum: the file may be one of a Siafu that wrote none
     """

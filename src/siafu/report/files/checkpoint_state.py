@@ -1,4 +1,4 @@
-"""CheckpointState: what a checkpoint holds besides tensors, and the only form in which it is read."""
+"""CheckpointState: the values of a checkpoint besides its tensors, and the only form in which they are read."""
 
 import math
 import re
@@ -14,7 +14,7 @@ _MOST = 2**63
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """Where a run stood when a checkpoint was taken.
+    """State of a run when a checkpoint was taken.
 
     epoch:          how many were done
     seconds:        that they took

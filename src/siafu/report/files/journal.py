@@ -1,4 +1,4 @@
-"""Journal: what a run writes while it runs, from a thread of its own, so that nobody who trains waits for a disk."""
+"""Journal: writes a run's metrics and trace from a thread of its own, so that training does not wait for a disk."""
 
 import queue
 import threading
@@ -59,7 +59,7 @@ class Journal:
         self._metrics.sync()
 
     def keep_until(self, epoch: int) -> None:
-        """What was written of later epochs is void."""
+        """Drop what was written of later epochs."""
         self._drain()
         self._metrics.keep_until(epoch)
         if self._trace is not None:

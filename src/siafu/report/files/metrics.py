@@ -1,4 +1,4 @@
-"""What each epoch measured, and the file that keeps it: one JSON object a line, only ever appended to."""
+"""Measurements of each epoch, and the file that keeps them: one JSON object a line, only ever appended to."""
 
 import json
 import math

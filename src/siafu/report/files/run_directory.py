@@ -117,7 +117,7 @@ class RunDirectory:
         return self._metrics
 
     def config(self) -> dict[str, Any]:
-        """What the run was asked for."""
+        """The run's settings."""
         if not self.path.is_dir():
             raise BadInput(f"no run at {self.path}: give the directory that 'siafu train' named")
         if not self.exists:
@@ -149,7 +149,7 @@ class RunDirectory:
                 )
 
     def summary(self) -> dict[str, Any]:
-        """What came of the run."""
+        """The run's summary."""
         if not self.finished:
             raise BadInput(
                 f"{self.path} has not finished: go on with 'siafu train … --out {self.path} --resume'"
@@ -157,7 +157,7 @@ class RunDirectory:
         return _read_json(self._summary)
 
     def facts(self) -> dict[str, Any]:
-        """What was found when the run began; {}: nothing is known, or the file is no longer readable."""
+        """Facts found when the run began; {}: nothing is known, or the file is no longer readable."""
         try:
             return _read_json(self._facts)
         except (OSError, BadInput):

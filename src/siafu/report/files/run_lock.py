@@ -1,4 +1,4 @@
-"""Who trains in a run's directory: one process at a time holds a lock on its metrics, and anyone may ask whether one does."""
+"""The lock of a run's directory: the process that trains there holds a lock on its metrics, and anyone may ask whether one does."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""RunRecord: all that a run's directory tells of it, whether it has finished, goes on, or was cut off."""
+"""RunRecord: everything in a run's directory, whether it has finished, goes on, or was cut off."""
 
 import os
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class RunRecord:
 
     @property
     def metric(self) -> str:
-        """What its accuracies are, in words."""
+        """The name of its accuracies, in words."""
         return str(self.section("graph").get("metric", "accuracy")).replace("_", "-")
 
     def section(self, name: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class RunRecord:
         return total
 
     def busy_seconds(self) -> dict[str, float]:
-        """What tasks of each kind took in an epoch, over all threads: the mean over all but the first, which warms up."""
+        """Seconds of an epoch by kind of task, over all threads: the mean over all epochs but the first, which warms up."""
         epochs = [epoch.busy_seconds for epoch in self.history[1:] or self.history if epoch.busy_seconds]
         total: dict[str, float] = {}
         for each in epochs:
@@ -69,7 +69,7 @@ class RunRecord:
 
 
 def read_run(path: Path) -> RunRecord:
-    """What is at `path`; refused if that is no run, or one that has not ended an epoch yet."""
+    """Read the run at `path`; refused if there is none, or if it has not ended an epoch yet."""
     directory = RunDirectory(path)
     config = directory.config()
     try:

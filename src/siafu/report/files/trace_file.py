@@ -57,7 +57,7 @@ class TraceFile:
         self._dropped += _count(doings)
 
     def keep_until(self, epoch: int) -> None:
-        """What was recorded of later epochs is void: a server was lost, or the run began anew before them."""
+        """Drop what was recorded of later epochs: a server was lost, or the run began anew before them."""
         self._last = None
         self._file.close()
         self._open(epoch)

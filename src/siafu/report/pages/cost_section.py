@@ -1,4 +1,4 @@
-"""What a report says of dollars: what they were spent on, and what the same run would have cost elsewhere."""
+"""A report's section on costs: dollars by purpose, and the cost of the same run elsewhere."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

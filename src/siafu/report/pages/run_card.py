@@ -1,4 +1,4 @@
-"""What notebooks show of a run."""
+"""A run's card in notebooks."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -41,7 +41,7 @@ def run_report(run: RunRecord, limits: Mapping[str, float] | None = None) -> str
 
 
 def headline(run: RunRecord) -> list[tuple[str, str]]:
-    """What one wants to know first."""
+    """The figures at the top."""
     best, graph, model, summary = run.best, run.section("graph"), run.section("model"), run.summary
     asked = run.section("training")
     found = [

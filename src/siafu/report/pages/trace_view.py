@@ -1,4 +1,4 @@
-"""What a report shows of a trace: a few epochs, small enough to be drawn."""
+"""The part of a trace that a report shows: a few epochs, small enough to be drawn."""
 
 from pathlib import Path
 from typing import Any
