@@ -18,7 +18,7 @@ THING = Kind("thing", "thing.json", "siafu thing", 2, ("thing.json", "data", "mo
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from siafu import new_directory
+from siafu.base import new_directory
 from tests.base.test_new_directory import make
 
 rename = Path.rename
