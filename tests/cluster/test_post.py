@@ -301,8 +301,9 @@ def test_nobody_speaks_for_another() -> None:
     with offices(one, other, third):
         keys = third.post._keys
         with stranger(one.post.member, keys.public, keys.secret) as socket:
-            socket.send_multipart(encode(Stamp(OTHER, 1, 0), line("from the other")))
-            wait_for(lambda: one.post.refusals.counts["key"])
+            letter = encode(Stamp(OTHER, 1, 0), line("from the other"))
+            # More than once: a busy machine may break a connection off before its handshake is done.
+            wait_for(lambda: socket.send_multipart(letter) or one.post.refusals.counts["key"])
         assert one.came.empty()
 
 

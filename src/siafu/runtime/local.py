@@ -110,7 +110,8 @@ class LocalRuntime:
         def update(version: Version, make: Callable[[], None], then: Callable[[], None]) -> None:
             def job() -> After:
                 make()
-                return After(then)
+                # Who held the version before lets go of it first: there are never more at once than in use.
+                return After(lambda: self._post.when_quiet(then))
 
             self._pool.add(SOON, "update", job, About(name, self._run.recorded))
 

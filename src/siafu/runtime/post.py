@@ -31,6 +31,7 @@ class LocalPost:
     def __init__(self) -> None:
         self._hosts: dict[Address, Hear] = {}
         self._waiting: deque[tuple[Address, Address, Letter]] = deque()
+        self._last: deque[Callable[[], None]] = deque()
         self._carrying = threading.Lock()
         self._closed = False
 
@@ -54,13 +55,21 @@ class LocalPost:
     def put(self, sender: Address, to: Address, letter: Letter) -> None:
         self._waiting.append((sender, to, letter))
 
+    def when_quiet(self, call: Callable[[], None]) -> None:
+        """Make a call once no letter waits: whatever follows from earlier letters comes before it."""
+        self._last.append(call)
+        self.carry()
+
     def carry(self) -> None:
         # Once more after each turn: another thread may have put something down when this one had just looked.
-        while self._waiting and self._carrying.acquire(blocking=False):
+        while (self._waiting or self._last) and self._carrying.acquire(blocking=False):
             try:
-                while self._waiting and not self._closed:
-                    sender, to, letter = self._waiting.popleft()
-                    self._hosts[to](sender, letter)
+                while (self._waiting or self._last) and not self._closed:
+                    if self._waiting:
+                        sender, to, letter = self._waiting.popleft()
+                        self._hosts[to](sender, letter)
+                    else:
+                        self._last.popleft()()
             finally:
                 self._carrying.release()
             if self._closed:

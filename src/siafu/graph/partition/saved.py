@@ -81,11 +81,11 @@ def read_partition(path: Path, graph: Graph, graph_fingerprint: str | None = Non
     recover(path, PARTITION)
     manifest = _read_manifest(path)
     if manifest["graph"] != (graph_fingerprint or fingerprint(graph)):
-        raise StoreError(f"{path} is a partition of another graph than {graph.name}: {_anew(path)}")
+        raise StoreError(f"{path} is a partition of another graph than {graph.name}: {_AGAIN}")
     parts = manifest["parts"]
     owner = _read_owner(path / OWNER, parts, graph.num_vertices)
     if _checksum(owner) != manifest["crc32"]:
-        raise StoreError(f"{path / OWNER} is corrupted: its checksum is wrong; {_anew(path)}")
+        raise StoreError(f"{path / OWNER} is corrupted: its checksum is wrong; {_AGAIN}")
     if len(owner) and not 0 <= int(owner.min()) <= int(owner.max()) < parts:
         vertex = int(np.argmax((owner < 0) | (owner >= parts)))
         raise StoreError(
@@ -115,9 +115,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         )
     for field, fits in _FIELDS.items():
         if not fits(manifest.get(field)):
-            raise StoreError(f"{path / MANIFEST} lacks or misnames {field!r}: {_anew(path)}")
+            raise StoreError(f"{path / MANIFEST} lacks or misnames {field!r}: {_AGAIN}")
     if not is_intact(manifest):
-        raise StoreError(f"{path / MANIFEST} is corrupted: its checksum is wrong; {_anew(path)}")
+        raise StoreError(f"{path / MANIFEST} is corrupted: its checksum is wrong; {_AGAIN}")
     return manifest
 
 
