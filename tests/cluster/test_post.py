@@ -284,9 +284,10 @@ def test_nobody_speaks_for_another_on_the_same_machine() -> None:
 
 def test_who_sends_faster_than_letters_are_read_has_to_wait() -> None:
     one, other = Paused(ONE), Office(OTHER, machine="127.0.0.2")
-    keys = other.post._keys
+    keys, member = other.post._keys, other.post.member
+    other.post.stop()  # its key is all that is wanted
     with offices(one), stranger(one.post.member, keys.public, keys.secret) as socket:
-        one.post.meet([other.post.member])
+        one.post.meet([member])
         socket.sndhwm, socket.sndtimeo = 1, 1000
         letter = encode(Stamp(OTHER, 1, 0), line("rows", rows=np.zeros(1 << 18, np.uint8)))
         with pytest.raises(zmq.Again):
