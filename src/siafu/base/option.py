@@ -27,7 +27,7 @@ _KINDS: dict[type, str] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """What a field says about itself.
+    """The declaration that a field carries.
 
     help:        one sentence, for the command line and the reference
     more:        what the reference says besides
@@ -61,7 +61,7 @@ class Option:
 
     @property
     def meaning(self) -> str:
-        """What the reference says of it, where other options are keywords."""
+        """The sentences about it in the reference, where other options are keywords."""
         unset = f"None: {self.unset}." if self.unset else ""
         told = " ".join(part for part in (self.help, self.more, unset) if part)
         return re.sub(r"--([a-z]+)", r"`\1`", told)

@@ -49,7 +49,7 @@ def _found(path: Path) -> dict[str, Any]:
 
 
 def _of_run(path: Path) -> dict[str, Any]:
-    """What a run was asked for. Where its session ran and was saved is not kept, and is chosen anew."""
+    """The options that a run was asked for. Where its session ran and was saved is not kept, and is chosen anew."""
     from siafu.report.files.run_directory import read_run_config
 
     config = read_run_config(path)

@@ -17,7 +17,7 @@ Reader = Callable[[Path, type], dict[str, Any]]
 def command(
     declaration: type[Asked], run: Callable[[Asked], None], read: Reader | None = None
 ) -> Callable[..., None]:
-    """What typer takes: a function of the dataclass's fields, which does what `run` does with the dataclass.
+    """The command as typer takes it: a function of the dataclass's fields, which does what `run` does with the dataclass.
 
     read: reads the file that --config names, whose options hold where the command line says nothing; None: no --config
     """

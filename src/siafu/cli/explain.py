@@ -19,7 +19,7 @@ _FEW = 6  # operations of a phase that are named in the table
 
 @dataclass(frozen=True, kw_only=True)
 class Explain(Recipe):
-    """What `siafu explain` takes."""
+    """Options of `siafu explain`."""
 
     model: str = argument("MODEL", "gcn, gat, sage or gin.")
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")

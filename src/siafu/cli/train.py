@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Session, Options, Recipe):
-    """What `siafu train` takes: the model, the options of `siafu.train`, and what only the command has."""
+    """Options of `siafu train`: the model, the options of `siafu.train`, and what only the command has."""
 
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
     out: Path | None = option(None, "The run's directory.", unset="runs/DATASET-MODEL-DATE")
@@ -46,7 +46,7 @@ class Train(Session, Options, Recipe):
     json: bool = option(False, "Print one JSON object as the last line of stdout.")
 
     def keywords(self) -> dict[str, Any]:
-        """What `siafu.train` is called with, whatever the seed and the directory."""
+        """Keywords that `siafu.train` is called with, whatever the seed and the directory."""
         from siafu.graph.store import is_store
 
         is_path = is_store(Path(self.dataset))

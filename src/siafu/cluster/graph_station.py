@@ -36,7 +36,7 @@ Bounds = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a graph server has, in numbers.
+    """Sizes of a graph server's part of a run.
 
     bounds:           its intervals, as ranges of its vertices
     ghosts:           remote vertices whose rows it reads, forward and backward
@@ -101,7 +101,7 @@ class GraphStation(Station):
         self._turn = threading.Lock()
 
     def share(self) -> Share:
-        """What it has, in numbers."""
+        """Sizes of its part."""
         local = self._edges.local
         tables = [local.forward] if local.backward is local.forward else [local.forward, local.backward]
         return Share(

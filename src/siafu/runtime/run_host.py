@@ -40,11 +40,11 @@ from siafu.runtime.weight_host import STATE, WEIGHT
 
 
 class Guard(Protocol):
-    """Who sees to it that servers are there, where they can be lost."""
+    """Sees to it that servers are there, where they can be lost."""
 
     @property
     def loss_counters(self) -> dict[str, Any]:
-        """What the summary says of losses."""
+        """Losses, as the summary counts them."""
 
     def replace(self, server: Address) -> None:
         """Start another in its place."""
@@ -62,7 +62,7 @@ class Guard(Protocol):
         """There is a checkpoint."""
 
     def life(self, server: Address) -> int:
-        """Which of those that were at this address is there now."""
+        """Number of the life of the server that is at this address now."""
 
 
 class SafeHands:
@@ -85,7 +85,7 @@ class RunHost(Host):
     """The run's own host: it has no rows.
 
     over:     it has ended
-    recorded: epochs that are
+    recorded: number of epochs that are recorded
     servers:  the addresses of all others
     start:    the weights and the optimizer's state to start from
     happened: hears of every epoch, every checkpoint, and last the outcome
@@ -123,7 +123,7 @@ class RunHost(Host):
         self._collection: Collection | None = None
         self._numbers = 0
         self._bills = Bills()
-        self._activity, self._doings = activity, DoingsOfAll(SPANS_KEPT if traced else 0, activity)
+        self._doings = DoingsOfAll(SPANS_KEPT if traced else 0, activity)
         self._busy: dict[str, float] = {}
         self.recorded = start.epochs
         self._stop_wanted = False
