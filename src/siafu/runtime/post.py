@@ -35,9 +35,9 @@ class LocalPost:
         self._carrying = threading.Lock()
         self._closed = False
 
-    def of(self, address: Address) -> "_Counter":
+    def of(self, address: Address) -> "Counter":
         """The post as the host at `address` uses it."""
-        return _Counter(self, address)
+        return Counter(self, address)
 
     def meet(self, address: Address, hear: Hear) -> None:
         """Letters to `address` are heard by `hear`."""
@@ -76,12 +76,22 @@ class LocalPost:
                 return
 
 
-class _Counter:
-    """Where one host hands its letters in."""
+class PostOffice(Protocol):
+    """A post that all hosts of a process share."""
+
+    def put(self, sender: Address, to: Address, letter: Letter) -> None:
+        """Take a letter."""
+
+    def carry(self) -> None:
+        """Bring what waits."""
+
+
+class Counter:
+    """Where one host hands its letters in at a post that it shares."""
 
     __slots__ = ("_me", "_post")
 
-    def __init__(self, post: LocalPost, me: Address) -> None:
+    def __init__(self, post: PostOffice, me: Address) -> None:
         self._post, self._me = post, me
 
     def send(self, to: Address, letter: Letter) -> None:

@@ -8,6 +8,7 @@ from siafu.pipeline.events import GradientArrived, RowsArrived, WeightsGranted, 
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.letter import Letter
+from siafu.runtime.post import Counter
 from siafu.virtual.agenda import Agenda
 from siafu.virtual.costs import Machine
 from siafu.virtual.resources import FIRST, Cores, Link
@@ -69,11 +70,14 @@ class VirtualPost:
         self._agenda, self._setup, self._costs, self._links, self._hear = agenda, setup, costs, links, hear
         self._cores, self._near, self._lambdas = cores, near, lambdas
 
-    def of(self, address: Address) -> "_Counter":
+    def of(self, address: Address) -> Counter:
         """The post as the host at `address` uses it."""
-        return _Counter(self, address)
+        return Counter(self, address)
 
-    def send(self, sender: Address, to: Address, letter: Letter) -> None:
+    def carry(self) -> None:
+        """Letters are on their way as soon as they are put down."""
+
+    def put(self, sender: Address, to: Address, letter: Letter) -> None:
         arrive = partial(self._hear, sender, to, letter)
         match letter.event:
             case RowsArrived() as rows:
@@ -134,17 +138,3 @@ class VirtualPost:
         self._agenda.after(
             0.0 if self._near else max(gone, came) - now + self._costs.machine.latency_s, arrive
         )
-
-
-class _Counter:
-    """Where one host hands its letters in."""
-
-    __slots__ = ("_me", "_post")
-
-    def __init__(self, post: VirtualPost, me: Address) -> None:
-        self._post, self._me = post, me
-
-    def send(self, to: Address, letter: Letter) -> None:
-        self._post.send(self._me, to, letter)
-
-    def flush(self) -> None: ...
