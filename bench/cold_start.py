@@ -13,7 +13,7 @@ import time
 
 from siafu.serverless.control.ids import InvocationId
 from siafu.serverless.function.probe import probe
-from siafu.serverless.platforms.invoker import Answered, Invocation, Outcome
+from siafu.serverless.platforms.invoker import Invocation, InvocationAnswered, InvocationOutcome
 from siafu.serverless.platforms.local_invoker import LocalInvoker
 from siafu.serverless.platforms.platform import HANDLER
 
@@ -36,11 +36,11 @@ def main() -> None:
 
 def _seconds(invoker: LocalInvoker) -> float:
     """One invocation that finds no server, from the call to its receipt."""
-    ended: queue.Queue[Outcome] = queue.Queue()
+    ended: queue.Queue[InvocationOutcome] = queue.Queue()
     began = time.perf_counter()
     invoker.invoke(Invocation(InvocationId(0), probe().payload), ended.put)
     outcome = ended.get(timeout=60)
-    assert isinstance(outcome, Answered), outcome
+    assert isinstance(outcome, InvocationAnswered), outcome
     return time.perf_counter() - began
 
 

@@ -1,6 +1,6 @@
 """Hostile messages at every ZeroMQ socket of a run: does the run notice, and does its memory stay flat?
 
-    python bench/hostile.py [--messages 100000] [--only desk-tcp,post-ipc] [--json]
+    python bench/hostile.py [--messages 100000] [--only inbox-tcp,post-ipc] [--json]
 
 A training runs twice: undisturbed, and while other processes send so many messages to one of its sockets. Two kinds of
 attackers: a *stranger*, who has no key and opens a connection for every message; and a *member* gone bad, who holds keys of the
@@ -46,7 +46,7 @@ from siafu.wire.codec import encode
 from siafu.wire.keys import Keys, make_keys
 
 EPOCHS = 6
-SOCKETS = ("desk-tcp", "desk-ipc", "post-tcp", "post-ipc")
+SOCKETS = ("inbox-tcp", "inbox-ipc", "post-tcp", "post-ipc")
 _BAD = Address("graph", ServerId(99))
 
 
@@ -110,7 +110,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-# Lambdas: their desk
+# Lambdas: their inbox
 
 
 class Watched:
@@ -142,22 +142,22 @@ class WatchedPlatform(LocalPlatform):
         return Watched(super().invoker(slots, warm), self._show)  # type: ignore[attr-defined]
 
 
-def door_of_desk(payload: Payload) -> Door:
+def door_of_inbox(payload: Payload) -> Door:
     near = payload.graph.address.startswith("ipc:")
     other = payload.invocation + 1
     rows = {"rows/0": np.zeros((3, 16))}
     own = [
         say.AskWeights(2**40, ("w",)),
         say.Credit(2**40, 1),
-        say.OutputPart(2**40, 0, rows),
-        say.Result(2**40, 1, 1, {"loss": np.zeros(())}),
-        say.GiveBack(2**40, "why not"),
+        say.TaskOutputPart(2**40, 0, rows),
+        say.TaskEnd(2**40, 1, 1, {"loss": np.zeros(())}),
+        say.TaskReturn(2**40, "why not"),
     ]
     forged = [
         say.Hello(payload.run, other, 0, ()),
         say.Hello("another run", payload.invocation, 0, ()),
         say.Welcome(1),
-        say.Offer(1, "0", "float64", 2**62, 2**62, 0, 0, 0, (), (), 0, (), (), {}),
+        say.TaskOffer(1, "0", "float64", 2**62, 2**62, 0, 0, 0, (), (), 0, (), (), {}),
         say.Refused("no, I refuse"),
         say.Leave(other),
     ]
@@ -177,7 +177,7 @@ def train_on_lambdas(listen: str | None, siege: Siege | None) -> Trained:
 
     def show(payload: Payload) -> None:
         if not doors:
-            doors.append(door_of_desk(payload))
+            doors.append(door_of_inbox(payload))
 
     ended = threading.Event()
 
@@ -252,7 +252,7 @@ def door_of_post(post: Any, keys: Keys, *, apart: bool) -> Door:
 def measure(name: str, attacker: str, count: int, calm: dict[str, Any]) -> Row:
     socket_name, _, transport = name.partition("-")
     siege, refused = Siege(attacker, count), []
-    if socket_name == "desk":
+    if socket_name == "inbox":
         listen = "127.0.0.1" if transport == "tcp" else None
         if name not in calm:
             calm[name] = train_on_lambdas(listen, None)

@@ -60,7 +60,7 @@ def _train(
     trainer.prepare()
     for _ in trainer.run():
         pass
-    best = best_epoch(trainer.history)
+    best = best_epoch(trainer.history, trainer.objective.metric)
     assert best is not None
     assert best.test_accuracy is not None
     return best.test_accuracy, trainer.counters()["lambda"]

@@ -92,7 +92,7 @@ def _measured(trainer: Trainer, journal: Journal | None) -> tuple[float, float]:
     busy, began = time.process_time(), time.perf_counter()
     for event in trainer.run():
         if journal is not None and isinstance(event, EpochMetrics):
-            journal.add(event, trainer.doings)
+            journal.add(event, trainer.activity)
     if journal is not None:
         journal.sync()
     return time.process_time() - busy, time.perf_counter() - began

@@ -30,6 +30,12 @@ API = {
         "siafu.nn.features",
     ],
     "Gathers": ["siafu.nn.Sum", "siafu.nn.Mean", "siafu.nn.Max", "siafu.nn.GcnSum", "siafu.nn.Softmax"],
+    "Objectives": [
+        "siafu.objective.objective.Objective",
+        "siafu.objective.metric.Metric",
+        "siafu.objective.vertex_classes.VertexClasses",
+        "siafu.objective.vertex_labels.VertexLabels",
+    ],
     "Planning": ["siafu.plan"],
     "Training": [
         "siafu.train",
@@ -38,6 +44,7 @@ API = {
         "siafu.report.files.metrics.EpochMetrics",
         "siafu.report.progress.Progress",
     ],
+    "Embeddings": ["siafu.embed", "siafu.EmbeddingRun", "siafu.Triples"],
     "Partitions": [
         "siafu.graph.partition.make_partition",
         "siafu.graph.partition.measure",

@@ -13,7 +13,7 @@ _TENSORS = ("checkpoint.safetensors", "model.safetensors")
 def make_old(run: Path) -> None:
     """Turn a run into what version 1 would have left."""
     config = json.loads((run / "config.json").read_text())
-    del config["crc32"]
+    del config["crc32"], config["objective"], config["training"]["objective"]
     (run / "config.json").write_text(json.dumps(config | {"version": 1}, indent=1))
     for name in _TENSORS:
         if (run / name).exists():

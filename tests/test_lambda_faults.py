@@ -12,8 +12,8 @@ import torch
 
 from siafu import Graph, nn
 from siafu.runtime.lambdas import Lambdas
-from siafu.serverless.desk.dispatch import Dispatch
 from siafu.serverless.function.faults import FaultKind, FaultPlan
+from siafu.serverless.inbox.dispatch import Dispatch
 from siafu.serverless.platforms.platform import LocalPlatform
 from tests.oracle import train_plainly
 from tests.toys import toy_graph

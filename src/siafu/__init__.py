@@ -12,8 +12,11 @@ from siafu.base.version import __version__ as __version__
 if TYPE_CHECKING:
     from siafu import nn as nn
     from siafu.base.errors import SiafuError as SiafuError
+    from siafu.embedding.embed import embed as embed
+    from siafu.embedding.embedding_run import EmbeddingRun as EmbeddingRun
     from siafu.graph import Graph as Graph
     from siafu.graph.datasets import load as load
+    from siafu.graph.triples import Triples as Triples
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
     from siafu.training.run import Run as Run
@@ -23,12 +26,27 @@ if TYPE_CHECKING:
 # on a busy machine an epoch then takes many times as long. Read when PyTorch is first imported; yours if you set it.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-__all__ = ["Graph", "Run", "SiafuError", "load", "nn", "plan", "read_metrics", "train"]
+__all__ = [
+    "EmbeddingRun",
+    "Graph",
+    "Run",
+    "SiafuError",
+    "Triples",
+    "embed",
+    "load",
+    "nn",
+    "plan",
+    "read_metrics",
+    "train",
+]
 
 _HOMES = {
+    "EmbeddingRun": "siafu.embedding.embedding_run",
     "Graph": "siafu.graph",
     "Run": "siafu.training.run",
     "SiafuError": "siafu.base.errors",
+    "Triples": "siafu.graph.triples",
+    "embed": "siafu.embedding.embed",
     "load": "siafu.graph.datasets",
     "nn": "siafu.nn",
     "plan": "siafu.planning.plan",

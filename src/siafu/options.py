@@ -12,6 +12,7 @@ from siafu.weights.policy import POLICIES
 
 if TYPE_CHECKING:
     from siafu.graph.partition import Partition
+    from siafu.objective.objective import Objective
 
 LAYOUT = "How the work is laid out"
 LAMBDAS = "Lambdas: serverless threads for tensor tasks"
@@ -20,7 +21,7 @@ _layout, _lambdas, _cost = (partial(option, panel=panel) for panel in (LAYOUT, L
 
 
 class Named(Protocol):
-    """What is known by its name: a `siafu.serverless.platforms.platform`."""
+    """Anything with a name: here a `siafu.serverless.platforms.platform`."""
 
     @property
     def name(self) -> str: ...
@@ -71,6 +72,13 @@ class Options:
         "Scale each vertex's features to sum to 1.",
         more="They are divided by the sum of their magnitudes.",
     )
+    objective: "str | Objective | None" = option(
+        None,
+        "What is learnt: classes (one a vertex) or labels (any number a vertex).",
+        more="Or a `siafu.objective.objective.Objective` of your own: see docs/how-to-add.md.",
+        unset="what the graph has",
+        metavar="NAME",
+    )
     mode: str = _layout(
         "pipe",
         "sync: a barrier after every step; pipe: tasks overlap, same result; async: gathers read what is there.",
@@ -107,6 +115,7 @@ class Options:
     exact_above: float | None = _layout(
         None,
         "Go on exactly once the validation accuracy is at least this (async).",
+        more="Or another metric of the objective, as good as this.",
         least=0.0,
         most=1.0,
         wants="give a share of right vertices, from 0 to 1",
@@ -150,6 +159,7 @@ class Options:
         found = {each.name: getattr(self, each.name) for each in fields(Options)}
         found["partition"] = getattr(self.partition, "method", self.partition)
         found["lambdas"] = getattr(self.lambdas, "name", self.lambdas)
+        found["objective"] = getattr(self.objective, "name", self.objective)
         return found
 
 
@@ -163,6 +173,20 @@ class Session:
         more='"auto" or the address. The graph must be a store that all its machines reach at the same path. A server that '
         "is lost is replaced.",
         metavar="auto|ADDRESS",
+    )
+    memory: str | None = _layout(
+        None,
+        "Memory that the whole process may take, such as 8GB; what needs more is refused.",
+        more="See docs/memory.md.",
+        unset="what is free, less a reserve",
+        metavar="SIZE",
+    )
+    scratch: str | Path | None = _layout(
+        None,
+        "A directory for tables that do not fit memory: files without names, which are gone when the run ends.",
+        more="See docs/memory.md.",
+        unset="all tables are in memory",
+        metavar="DIR",
     )
     instance: str | None = _cost(
         None,

@@ -11,9 +11,11 @@ import pytest
 
 from siafu.base import new_directory
 from siafu.base.errors import BadInput
-from siafu.base.new_directory import Kind, NewDirectory, recover
+from siafu.base.new_directory import DirectoryKind, NewDirectory, recover
 
-THING = Kind("thing", "thing.json", "siafu thing", 2, ("thing.json", "data", "more/data").__contains__)
+THING = DirectoryKind(
+    "thing", "thing.json", "siafu thing", 2, ("thing.json", "data", "more/data").__contains__
+)
 
 KILLED = """
 import os, signal, sys
@@ -33,7 +35,7 @@ make(Path(sys.argv[1]), "new", overwrite=True)
 """
 
 
-def make(path: Path, text: str, *, overwrite: bool = False, kind: Kind = THING) -> None:
+def make(path: Path, text: str, *, overwrite: bool = False, kind: DirectoryKind = THING) -> None:
     new = NewDirectory(path, kind=kind, overwrite=overwrite)
     try:
         new.open("data").write(text.encode())

@@ -12,7 +12,7 @@ from siafu.base.errors import BadInput
 from siafu.bench.convergence import (
     VARIANTS,
     Convergence,
-    Setting,
+    ConvergenceSetting,
     Trial,
     measure,
     read,
@@ -25,7 +25,7 @@ from tests.toys import toy_graph
 
 pytestmark = pytest.mark.slow  # measures
 
-SETTING = Setting("gcn", 8, 2, 0.0, 4, 0.02, False, 2, 3, 1)
+SETTING = ConvergenceSetting("gcn", 8, 2, 0.0, 4, 0.02, False, 2, 3, 1)
 
 
 def trial(*val: float, test: float = 0.8, **counters: Any) -> Trial:

@@ -17,7 +17,7 @@ MOST_GROWTH_MB = 32
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["desk-tcp", "desk-ipc", "post-tcp", "post-ipc"])
+@pytest.mark.parametrize("name", ["inbox-tcp", "inbox-ipc", "post-tcp", "post-ipc"])
 def test_a_run_does_not_notice_thousands_of_hostile_messages(name: str) -> None:
     ran = subprocess.run(
         [sys.executable, SCRIPT, "--messages", str(COUNT), "--only", name, "--json"],

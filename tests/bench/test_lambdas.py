@@ -12,19 +12,23 @@ from siafu.bench.lambda_chart import bars, chart
 
 pytestmark = pytest.mark.slow  # measures
 
-SETTING = bench.Setting("demo", 1.0, 8, 2, 4, 2, 1.0, 1000.0, epochs=3)
+SETTING = bench.LambdaSetting("demo", 1.0, 8, 2, 4, 2, 1.0, 1000.0, epochs=3)
 MODES = bench.Part(
     "modes",
     SETTING,
-    [bench.Measured("sync", [4.0, 5.0]), bench.Measured("pipe", [2.0]), bench.Measured("async", [1.0])],
+    [
+        bench.TrainingMeasurement("sync", [4.0, 5.0]),
+        bench.TrainingMeasurement("pipe", [2.0]),
+        bench.TrainingMeasurement("async", [1.0]),
+    ],
 )
 TUNING = bench.Part(
     "tuning",
     SETTING,
     [
-        bench.Measured("1", [8.0]),
-        bench.Measured("4", [2.0]),
-        bench.Measured("auto from 1", [8.0, 4.0, 1.5, 2.5, 2.4], [1, 2, 4, 3, 3]),
+        bench.TrainingMeasurement("1", [8.0]),
+        bench.TrainingMeasurement("4", [2.0]),
+        bench.TrainingMeasurement("auto from 1", [8.0, 4.0, 1.5, 2.5, 2.4], [1, 2, 4, 3, 3]),
     ],
 )
 

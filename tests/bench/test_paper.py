@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from siafu.bench.paper.cells import Cell, run_of
+from siafu.bench.paper.cells import PaperRatio, run_of
 from siafu.bench.paper.chart import chart
 from siafu.bench.paper.dorylus import dorylus
 from siafu.bench.paper.machines import INSTANCES
@@ -15,8 +15,8 @@ from siafu.bench.paper.tasks import figure_10
 pytestmark = pytest.mark.slow  # measures
 
 AMAZON = TABLE_4[2]
-FAR_OFF = Cell("Table 4", "GCN amazon", "time, GPU : CPU", 0.5, 1.0)
-CLOSE = Cell("Figure 6", "amazon", "epoch, S=0 : pipe", 0.88, 0.8)
+FAR_OFF = PaperRatio("Table 4", "GCN amazon", "time, GPU : CPU", 0.5, 1.0)
+CLOSE = PaperRatio("Figure 6", "amazon", "epoch, S=0 : pipe", 0.88, 0.8)
 
 
 def test_value_is_one_over_time_and_cost() -> None:
@@ -47,9 +47,7 @@ def test_lambdas_cost_what_the_calibrated_row_paid_for_them() -> None:
 def test_dorylus_gathers_features_in_every_epoch() -> None:
     shape = GRAPHS["amazon"]
     gcn = dorylus("gcn", shape, 64, servers=8)
-    widths = [
-        gcn.work["train", stage.id].widths_in for stage in gcn.training.stages if stage.kind == "gather"
-    ]
+    widths = [gcn.work["train", stage.id].widths_in for stage in gcn.training.stages if stage.kind.reads]
     assert widths == [(300,), (64,), (64,)]
     assert [str(stage) for stage in gcn.training.stages] == ["T0", "G1", "T1", "G2", "∇T2", "∇G2", "∇T1"]
 

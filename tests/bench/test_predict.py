@@ -11,7 +11,7 @@ from siafu.planning.calibration import calibration
 pytestmark = pytest.mark.slow  # measures
 
 
-def test_an_epoch_is_foretold_and_trained() -> None:
+def test_an_epoch_is_predicted_and_trained() -> None:
     found, _ = calibration()
     one = bench._one(found, "demo", load("demo"), "gcn", 16, None)
     assert one.intervals == 1
@@ -24,7 +24,7 @@ def test_an_epoch_is_foretold_and_trained() -> None:
 def test_lambdas_that_are_far_away_make_an_epoch_long() -> None:
     found, _ = calibration()
     near, far = (
-        bench._foretell(found, load("demo"), "gcn", 16, 8, bench.Far(2, latency, 100))
+        bench._simulated(found, load("demo"), "gcn", 16, 8, bench.Far(2, latency, 100))
         for latency in (1.0, 50.0)
     )
     # Three stages' tasks come four to a Lambda; messages of those in hand travel together.

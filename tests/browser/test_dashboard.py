@@ -156,6 +156,19 @@ def test_charts_are_walked_with_keys_and_read_as_tables(page: Page, tmp_path: Pa
         expect(figure.get_by_role("table").last).to_contain_text("75.00 %")
 
 
+def test_another_metric_has_its_own_name_and_unit(page: Page, tmp_path: Path) -> None:
+    described = {"name": "mine", "metric": "mean_error", "larger_is_better": False, "is_share": False}
+    make_run(tmp_path / "mine", epochs=5, objective=described)
+    with served(tmp_path) as at:
+        page.goto(at.url)
+        expect(page.get_by_role("row", name="mine")).not_to_contain_text("%")
+        page.get_by_role("link", name="mine").click()
+        expect(page.locator("#facts")).to_contain_text("Best validation mean-error0")
+        figure = page.get_by_role("figure", name="Mean-error")
+        figure.get_by_text("Table").click()
+        expect(figure.get_by_role("table").last).to_contain_text("0.75")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_keeps_out_those_who_see_or_hear_otherwise(page: Page, tmp_path: Path, scheme: str) -> None:
     make_run(tmp_path / "mine", epochs=5)

@@ -6,10 +6,10 @@ shares no state with the machines. A rule that does not hold raises `Violation`.
 
 from collections.abc import Callable
 
+from siafu.objective.score import Score
 from siafu.pipeline.events import Begin, Event, Measures, Settle, WeightsGranted, WeightsReleased
 from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, ServerId, Version
 from siafu.pipeline.instructions import Accumulate, KeepBest, RecordEpoch, RunTask, SaveCheckpoint, Stop
-from siafu.pipeline.records import Score
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task
@@ -95,7 +95,7 @@ class Checker:
 
     def begins(self, incarnation: Incarnation, run: RunTask) -> None:
         """A task begins: where its weights come from must hold them, unless it was lost or has begun again."""
-        if run.task.stage.kind == "tensor" and self.weight_server(run.weights) == incarnation:
+        if run.task.stage.kind.remote and self.weight_server(run.weights) == incarnation:
             self._weights.read(self._truths[incarnation], run, self._shelves[run.weights])
 
     # Weight servers

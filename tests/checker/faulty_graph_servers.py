@@ -40,7 +40,7 @@ class TheFirstEpochReadsWhatIsThere(GraphServer):
         return -1
 
 
-@fault("async")
+@fault("async", shows=850)
 class AGatherDoesNotWaitForRowsThatAreLateBeyondTheStaleness(GraphServer):
     """a gather does not wait for rows that are late beyond the staleness"""
 

@@ -118,7 +118,7 @@ class VersionsAreMadeWithoutRoomForThem(WeightServer):
         self._room = {}
 
 
-@fault("async")
+@fault("async", shows=950)
 class AVersionIsGivenOutThatWasPromisedToBeFree(WeightServer):
     """a version is given out that was promised to be free"""
 

@@ -13,7 +13,7 @@ from siafu.pipeline.task import Task
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.executor import Weights
 from siafu.runtime.letter import Letter
-from siafu.server.worker import Result as Given
+from siafu.server.worker import TaskResult as Given
 from siafu.virtual.agenda import Agenda
 from tests.checker.checker import Checker
 from tests.checker.network import Network

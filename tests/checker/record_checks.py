@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from siafu.objective.score import Score
 from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import Epoch
 from siafu.pipeline.instructions import RecordEpoch, Stop
-from siafu.pipeline.records import Score
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from tests.checker.truth import Truth, require

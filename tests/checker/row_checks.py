@@ -16,7 +16,7 @@ class RowChecks:
 
     def reads(self, task: Task) -> list[RowsKey]:
         """The rows that a task must read: its own of the stage before, or those that its edges lead to."""
-        if task.stage.kind == "tensor":
+        if task.stage.kind.remote:
             return [(task.lane, StageId(task.stage.id - 1), task.interval)] if task.stage.id else []
         schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
         return [
@@ -114,7 +114,7 @@ class RowChecks:
         require(
             rows.incarnation == truth.incarnation, "no task reads rows of another incarnation", task, read
         )
-        own = task.stage.kind == "tensor"
+        own = task.stage.kind.remote
         if own or truth.is_exact(task.lane, task.epoch):
             version = truth.versions[task.lane, task.interval, task.epoch]
             require(rows.epoch == task.epoch, "a task reads rows of its own epoch", task, read)

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from siafu.objective.score import Score
 from siafu.pipeline.events import (
     EpochFinished,
     EvaluationStarted,
@@ -24,7 +25,6 @@ from siafu.pipeline.events import (
 )
 from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, Version
 from siafu.pipeline.layout import Layout
-from siafu.pipeline.records import Score
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.schedule import evaluation_schedule, training_schedule
 from siafu.pipeline.setup import Setup
@@ -124,6 +124,7 @@ def _random_setup(source: random.Random, mode: str | None, policy: str | None) -
         policy=POLICIES[policy or source.choice(sorted(POLICIES))],
         staleness=source.randint(0, 2),
         update_every=source.choice([None, None, source.randint(1, layout.num_intervals + 2)]),
+        alternate=chosen != "async" and source.random() < 0.2,
     )
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -22,13 +23,13 @@ from siafu.pipeline.instructions import (
 )
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
-from siafu.runtime.doings import ServerDoings
 from siafu.runtime.graph_host import GraphHost
 from siafu.runtime.happenings import Happening, Snapshot
 from siafu.runtime.happenings import Outcome as Ended
 from siafu.runtime.host import Host
 from siafu.runtime.letter import Letter
-from siafu.runtime.run_host import RunHost, SafeHands
+from siafu.runtime.run_host import NoRecovery, RunHost
+from siafu.runtime.server_activity import ServerActivity
 from siafu.runtime.story import Story, stuck
 from siafu.runtime.weight_host import WeightHost
 from siafu.virtual.agenda import Agenda
@@ -77,7 +78,7 @@ class Outcome:
 
 def simulate(
     scenario: Scenario,
-    machines: Machines = Machines(),  # noqa: B008
+    machines: Machines = Machines(),
     *,
     validated: bool = True,
 ) -> Outcome:
@@ -91,8 +92,8 @@ def simulate(
         raise Violation(f"seed {scenario.seed}: {error}") from error
 
 
-class _Simulation(SafeHands):
-    """A run of the real hosts; it is also the guard that replaces those that die."""
+class _Simulation(NoRecovery):
+    """A run of the real hosts; it is also the recovery that replaces those that die."""
 
     def __init__(self, scenario: Scenario, machines: Machines, validated: bool) -> None:
         setup = scenario.setup
@@ -106,6 +107,16 @@ class _Simulation(SafeHands):
         self._network = Network(
             self._agenda, scenario.durations, scenario.faults, self._source, self._deliver
         )
+        self._checked: dict[type, Callable[[Address, Any], None]] = {
+            Send: self._sent,
+            RunTask: self._issued,
+            Accumulate: self._adding,
+            FreeWeights: self._freed,
+            KeepBest: self._best,
+            RecordEpoch: self._recorded,
+            Rewind: self._rewound,
+            SaveCheckpoint: self._saving,
+        }
         self._busy = 0.0
         self._staleness: Counter[int] = Counter()
         self._stop: Stop | None = None
@@ -127,7 +138,7 @@ class _Simulation(SafeHands):
             start,
             self._happened,
             threads=1,
-            guard=self,
+            recovery=self,
             watch=self._watch,
         )
         self._hosts[RUN], self._machines[RUN] = self._run, machine
@@ -195,7 +206,9 @@ class _Simulation(SafeHands):
         machine = self._looked_after(self._kinds.graph(setup, address.index))
         executor = SymbolExecutor(self._scenario, self._agenda, self._source, machine, self._checker)
         self._executors[address.index], self._machines[address] = executor, machine
-        self._hosts[address] = GraphHost(machine, post, executor, ServerDoings(None, None), watch=self._watch)
+        self._hosts[address] = GraphHost(
+            machine, post, executor, ServerActivity(None, None), watch=self._watch
+        )
 
     def _looked_after(self, machine: M) -> M:
         """The machine, which validates its state after every event."""
@@ -280,20 +293,30 @@ class _Simulation(SafeHands):
 
     def _watch(self, at: Address, what: Event | Instruction) -> None:
         self._story.note(at, what)
-        match what:
-            case Send():
-                self._checker.sent(at, what.to, what.message)
-            case RunTask():
-                self._checker.issued(self._machines[at].incarnation, what)
-            case Accumulate():
-                self._stores[at.index].adding = what
-            case FreeWeights():
-                self._checker.freed(self._machines[at].incarnation, at.index, what.version)
-            case KeepBest():
-                self._checker.best(self._machines[at].incarnation, at.index, what)
-            case RecordEpoch():
-                self._checker.recorded(what)
-            case Rewind():
-                self._checker.rewound(what.epochs)
-            case SaveCheckpoint():
-                self._checker.saving(what)
+        checked = self._checked.get(type(what))
+        if checked is not None:
+            checked(at, what)
+
+    def _sent(self, at: Address, send: Send) -> None:
+        self._checker.sent(at, send.to, send.message)
+
+    def _issued(self, at: Address, run: RunTask) -> None:
+        self._checker.issued(self._machines[at].incarnation, run)
+
+    def _adding(self, at: Address, added: Accumulate) -> None:
+        self._stores[at.index].adding = added
+
+    def _freed(self, at: Address, free: FreeWeights) -> None:
+        self._checker.freed(self._machines[at].incarnation, at.index, free.version)
+
+    def _best(self, at: Address, best: KeepBest) -> None:
+        self._checker.best(self._machines[at].incarnation, at.index, best)
+
+    def _recorded(self, at: Address, record: RecordEpoch) -> None:
+        self._checker.recorded(record)
+
+    def _rewound(self, at: Address, rewind: Rewind) -> None:
+        self._checker.rewound(rewind.epochs)
+
+    def _saving(self, at: Address, save: SaveCheckpoint) -> None:
+        self._checker.saving(save)

@@ -1,14 +1,11 @@
-"""Sweep: many simulated runs, on several processes."""
+"""Sweep: many simulated runs."""
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.checker.scenario import random_scenario
 from tests.checker.simulation import simulate
-
-_CHUNK = 50
 
 
 @dataclass(slots=True)
@@ -39,19 +36,8 @@ class Tally:
             self.lead[allowed] = max(lead, self.lead.get(allowed, 0))
 
 
-def sweep(seeds: range, processes: int) -> Tally:
-    """Simulate the random scenario of every seed. The first that breaks a rule raises its `Violation`."""
-    chunks = [seeds[first : first + _CHUNK] for first in range(0, len(seeds), _CHUNK)]
-    total = Tally()
-    # A fresh interpreter each: a fork would inherit threads' locks, and a coverage tracer that makes it slow.
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for tally in pool.imap_unordered(run_seeds, chunks):
-            total.add(tally)
-    return total
-
-
 def run_seeds(seeds: Iterable[int]) -> Tally:
-    """Simulate the random scenario of every seed, here."""
+    """Simulate the random scenario of every seed. The first that breaks a rule raises its `Violation`."""
     tally = Tally()
     for seed in seeds:
         scenario = random_scenario(seed)

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from siafu.pipeline.ids import Epoch, Incarnation, IntervalId, Lane, PhaseId, ServerId, StageId, Version
+from siafu.pipeline.ids import Epoch, Incarnation, IntervalId, LaneName, PhaseId, ServerId, StageId, Version
 from siafu.pipeline.task import Task
 
-RowsKey = tuple[Lane, StageId, IntervalId]
+RowsKey = tuple[LaneName, StageId, IntervalId]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from siafu.base.errors import SiafuError
-from siafu.pipeline.ids import Anchor, Epoch, Incarnation, IntervalId, Lane, PhaseId, ServerId, Version
+from siafu.pipeline.ids import Anchor, Epoch, Incarnation, IntervalId, LaneName, PhaseId, ServerId, Version
 from siafu.pipeline.setup import Setup
 from tests.checker.symbols import Part
 
@@ -36,9 +36,9 @@ class Truth:
     start: Anchor
     exact: Anchor | None
     settled: Anchor
-    positions: dict[tuple[Lane, IntervalId], tuple[int, int]] = field(default_factory=dict)
-    running: set[tuple[Lane, IntervalId]] = field(default_factory=set)
-    versions: dict[tuple[Lane, IntervalId, Epoch], Version] = field(default_factory=dict)
+    positions: dict[tuple[LaneName, IntervalId], tuple[int, int]] = field(default_factory=dict)
+    running: set[tuple[LaneName, IntervalId]] = field(default_factory=set)
+    versions: dict[tuple[LaneName, IntervalId, Epoch], Version] = field(default_factory=dict)
     evaluated: dict[Epoch, Version] = field(default_factory=dict)
     added: set[tuple[Epoch, PhaseId, IntervalId]] = field(default_factory=set)
     parts: dict[tuple[ServerId, Version], Part] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Truth:
             self.positions["train", IntervalId(number)] = (self.start.epoch, 0)
             self.positions["evaluate", IntervalId(number)] = (-1, 0)
 
-    def is_exact(self, lane: Lane, epoch: Epoch) -> bool:
+    def is_exact(self, lane: LaneName, epoch: Epoch) -> bool:
         """Whether gathers of this epoch must read rows of this epoch alone."""
         if lane == "evaluate" or epoch == self.start.epoch:
             return True

@@ -59,7 +59,7 @@ class Workers:
             self._lambdas.clear()
 
     def add(self, run: RunTask) -> None:
-        if self._lambdas is not None and run.task.stage.kind == "tensor":
+        if self._lambdas is not None and run.task.stage.kind.remote:
             self._lambdas.add(run)
         else:
             self._cores.add(run)

@@ -1,6 +1,8 @@
 """`siafu doctor`."""
 
 import shutil
+import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -33,8 +35,24 @@ def test_people_get_a_line_for_each_matter(siafu: Siafu) -> None:
 
 
 def test_a_missing_extra_says_how_to_get_it(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("siafu.cli.doctor.find_spec", lambda module: None)
+    def nothing(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr("siafu.cli.doctor.version", nothing)
     assert "pip install 'siafu[parquet]'" in siafu("doctor").out
+
+
+def test_every_extra_of_the_project_is_listed(siafu: Siafu) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert siafu("doctor", json=True).json()["extras"].keys() == project["optional-dependencies"].keys()
+
+
+def test_an_extra_is_there_when_all_its_packages_are(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = ["numpy>=1.26", 'numpy>=1.26; extra == "whole"', 'numpy>=1.26; extra == "half"']
+    monkeypatch.setattr(
+        "siafu.cli.doctor.requires", lambda package: [*declared, 'no-such-package>=1; extra == "half"']
+    )
+    assert siafu("doctor", json=True).json()["extras"] == {"half": False, "whole": True}
 
 
 def test_a_whole_store_is_verified(siafu: Siafu, store: Path) -> None:

@@ -58,3 +58,14 @@ def test_data_that_no_model_fits_is_one_clear_line(siafu: Siafu, tmp_path: Path)
     assert "no features" in siafu.refused("explain", "gcn", "bare")
     toy_graph().replace(y=None).save(tmp_path / "dumb")
     assert "no labels" in siafu.refused("explain", "gcn", "dumb")
+
+
+def test_explain_prints_the_ways_to_spare_memory_and_their_prices(siafu: Siafu, store: Path) -> None:
+    ended = siafu("explain", "sage", store, layers=3, memory="1MB")
+    assert "does not fit into 1.0 MB" in ended.out
+    assert "is the least" in ended.out
+    (line,) = [line for line in ended.out.splitlines() if "evaluation in the training's tables" in line]
+    assert line.endswith("taken")
+    found = siafu("explain", "sage", store, layers=3, memory="4GB", json=True).json()
+    assert found["choice"]["measures"] == []
+    assert found["choice"]["least_bytes"] < found["memory"]["peak_bytes"]

@@ -140,6 +140,7 @@ def test_a_full_disk_is_one_line_and_exit_code_2(
     assert list(small_disk.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_import_leaves_nothing_behind(here: Path, how: signal.Signals) -> None:
     (here / "edges.txt").write_bytes(b"123456 654321\n" * 8_000_000)

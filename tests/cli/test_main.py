@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -19,14 +20,34 @@ def test_the_version_is_told() -> None:
     assert result.stdout.strip() == f"siafu {siafu.__version__}"
 
 
-def test_help_loads_neither_torch_nor_numba() -> None:
+def loads(*names: str, arguments: list[list[str]], code: int) -> bool:
+    """Whether commands that end with this code have loaded any of these packages, in a process of their own."""
     program = (
         "import sys; from typer.testing import CliRunner; from siafu.cli import app; "
-        "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
-        "assert CliRunner().invoke(app, ['train', '--help']).exit_code == 0; "
-        "sys.exit(bool({'torch', 'numba'} & set(sys.modules)))"
+        f"codes = [getattr(found.exception, 'exit_code', found.exit_code) for found in (CliRunner().invoke(app, each) for each in {arguments!r})]; "
+        f"assert set(codes) == {{{code}}}, codes; "
+        f"sys.exit(bool({set(names)!r} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    found = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert not found.stderr
+    return found.returncode == 1
+
+
+def test_help_loads_neither_torch_nor_numba() -> None:
+    asked = [["--help"], ["train", "--help"]]
+    assert not loads("torch", "numba", arguments=asked, code=0)
+
+
+def test_a_path_where_nothing_is_is_refused_before_torch_and_numba_are_loaded(tmp_path: Path) -> None:
+    nothing = str(tmp_path / "nothing")
+    asked = [["train", nothing], ["explain", "gcn", nothing], ["predict", nothing], ["evaluate", nothing]]
+    assert not loads("torch", "numba", arguments=asked, code=2)
+
+
+def test_an_unknown_name_is_refused_before_torch_is_loaded() -> None:
+    assert not loads(
+        "torch", arguments=[["train", "no-such-data"], ["explain", "gcn", "no-such-data"]], code=2
+    )
 
 
 @pytest.mark.parametrize(

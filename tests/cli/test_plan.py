@@ -77,7 +77,7 @@ def test_prices_of_ones_own_change_the_plan(siafu: Siafu, tmp_path: Path) -> Non
         ((), {**SIZES, "edges": 10**13, "most_servers": 2}, "fits on no machine"),
         ((), {**SIZES, "model": "gpt"}, "unknown model"),
         ((), {**SIZES, "output": "plan.png"}, ".svg"),
-        ((), {**SIZES, "prices": "none.json"}, "cannot read prices"),
+        ((), {**SIZES, "prices": "none.json"}, "cannot read none.json"),
         ((), {**SIZES, "locality": 2}, "shares from 0 to 1"),
     ],
 )

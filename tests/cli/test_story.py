@@ -69,6 +69,7 @@ def test_it_tells_of_an_interval_an_epoch_a_server_or_a_lambda(
     assert len(told["waiting"]) == waits
 
 
+@pytest.mark.slow
 def test_a_run_that_stands_still_ends_with_one_line_and_its_story(
     siafu: Siafu, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

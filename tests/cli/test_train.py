@@ -118,7 +118,7 @@ def test_what_is_computed_once_and_what_is_held_is_said_before_the_first_epoch(
     assert len(before) == 4
     assert before[2] == "each epoch gathers GcnSum, 3 wide; computed once: GcnSum, 8 wide"
     assert before[3].startswith("2 graph servers (hash) with 3 intervals each, ")
-    assert "MB of rows each" in before[3]
+    assert "MB of memory" in before[3]
 
 
 def test_reasons_are_said_if_asked(siafu: Siafu, store: Path) -> None:
@@ -132,6 +132,7 @@ def test_a_store_partitioned_for_others_is_one_clear_line(siafu: Siafu, tmp_path
     assert siafu("train", "toy", servers=3, epochs=1, out="run", json=True).json()["servers"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gcn", "gat", "sage", "gin"])
 def test_every_model_trains(siafu: Siafu, store: Path, model: str) -> None:
     summary = siafu("train", store, model=model, hidden=16, epochs=3, out="run", json=True).json()
@@ -190,6 +191,7 @@ def test_several_labels_report_micro_f1(siafu: Siafu, tmp_path: Path) -> None:
     assert "micro-f1" in ended.err
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_bit_for_bit(siafu: Siafu, store: Path, tmp_path: Path) -> None:
     chosen = random.randint(1, 60)
     killed = stop_at(chosen, signal.SIGKILL, store, tmp_path / "killed", checkpoint_every=0.01)
@@ -204,6 +206,7 @@ def test_a_killed_run_resumes_bit_for_bit(siafu: Siafu, store: Path, tmp_path: P
     assert all(ours[name].equal(theirs[name]) for name in theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_says_how_to_go_on(
     siafu: Siafu, store: Path, tmp_path: Path, number: signal.Signals, code: int

@@ -70,6 +70,7 @@ class CrewTrainer(Trainer):
             log=log,
             checkpoint_due=due,
             lost_after=self._lost_after,
+            look_after=0.5,
             traced=True,
         )
         lines = self.runtime.prepare()

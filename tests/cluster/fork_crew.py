@@ -22,7 +22,7 @@ from siafu.options import Options
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.lambdas import Lambdas
-from siafu.server.plan import Plan, WeightPlan
+from siafu.server.plan import ServerPlan, WeightPlan
 from tests.cluster.cases import case
 from tests.cluster.dooms import FATE, Doom, DoomedGraphStation, DoomedWeightStation
 from tests.cluster.networks import Place
@@ -134,7 +134,7 @@ class ForkCrew:
     """
 
     case: str
-    plan: Plan
+    plan: ServerPlan
     alone_after: float = 30.0
     dooms: Mapping[tuple[Address, int], Doom] = field(default_factory=dict)
     apart: bool = False
@@ -253,7 +253,7 @@ def _answer(host: Any, name: str, arguments: tuple[Any, ...]) -> Any:
 
 def _host_of(part: Part) -> Any:
     given = case(part.case)
-    plan = Plan.of(
+    plan = ServerPlan.of(
         given.graph,
         given.model,
         part.options,

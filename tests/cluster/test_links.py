@@ -10,13 +10,18 @@ from typing import Any
 
 import pytest
 
+from siafu.cluster.requests import ServerUnreachable
+from siafu.pipeline.ids import Incarnation
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.happenings import Rewound
+from siafu.runtime.letter import Letter
 from tests.cluster import networks
 from tests.cluster.cases import truth
 from tests.cluster.cluster_runs import CrewTrainer, assert_exact, graph, train_on_crew, weight
 from tests.cluster.dooms import Doom
 from tests.cluster.fork_crew import ForkServer
+
+pytestmark = pytest.mark.slow  # waits for servers that are silent
 
 LONG = 60.0
 LOST_AFTER = 4.0
@@ -67,6 +72,22 @@ def test_one_that_is_paused_is_replaced_and_refused_when_it_wakes(
     assert ended.is_set()
     assert_exact(ran, truth("gcn", EPOCHS))
     assert LOST_AFTER < ran.counters["recovery_seconds"] + LOST_AFTER < LONG
+
+
+def test_one_that_is_taken_for_lost_and_lives_on_keeps_nothing_from_its_replacement() -> None:
+    complained: list[ForkServer] = []
+
+    def heard(trainer: CrewTrainer, event: Any) -> None:
+        if isinstance(event, EpochMetrics) and event.epoch == 3 and not complained:
+            complained.append(trainer.crew.servers[graph(1)])
+            # It goes on, and would acknowledge what its replacement must hear.
+            complained[0].out_of_reach = True
+            wrong = ServerUnreachable(Incarnation(0), graph(0), graph(1), 1, 2 * LONG)
+            trainer.runtime._hear(graph(0), Letter(wrong))
+
+    ran = train_on_crew("gcn", epochs=EPOCHS, heard=heard)
+    assert_exact(ran, truth("gcn", EPOCHS))
+    assert ran.counters["servers_lost"] == 1
 
 
 def test_one_that_is_paused_for_a_moment_is_waited_for() -> None:

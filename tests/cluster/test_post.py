@@ -297,6 +297,7 @@ def test_who_sends_faster_than_letters_are_read_has_to_wait() -> None:
         assert one.texts(1) == ["rows"]
 
 
+@pytest.mark.slow
 def test_nobody_speaks_for_another() -> None:
     one, other, third = Office(ONE), Office(OTHER, machine="127.0.0.2"), Office(THIRD, machine="127.0.0.3")
     with offices(one, other, third):

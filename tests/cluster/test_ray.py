@@ -103,7 +103,7 @@ def test_a_run_on_three_nodes_is_the_oracles_whoever_is_killed(cluster: RayNodes
 
     ran, rewound = train_on(cluster, graph, kill_one_of_each, mode="pipe")
     assert_exact(ran, exact())
-    assert ran.counters["servers_lost"] == len(killed) == 2
+    assert ran.counters["servers_lost"] >= len(killed) == 2
     assert ran.counters["gradients_applied"] == EPOCHS * INTERVALS * PHASES
     assert "graph server 0 was lost (" in rewound[0].lost
     assert 0 < ran.counters["recovery_seconds"] < LONG

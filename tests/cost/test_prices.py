@@ -165,7 +165,7 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, parts: dict[str, An
 
 
 def test_a_file_that_is_not_there_or_not_json_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot read prices"):
+    with pytest.raises(BadInput, match=r"cannot read .*a file of prices"):
         price_book(tmp_path / "none.json")
     for text in ("{", "[" * 20_000, "9" * 5000):
         (tmp_path / "bad.json").write_text(text)

@@ -25,8 +25,8 @@ def add_epochs(run: Path, *rows: dict[str, Any]) -> None:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def make_run(run: Path, epochs: int = 3, *, finished: bool = False) -> Path:
-    """A run's directory as a training leaves it."""
+def make_run(run: Path, epochs: int = 3, *, finished: bool = False, **more: Any) -> Path:
+    """A run's directory as a training leaves it; more: what else its config has."""
     run.mkdir(parents=True)
     config = {
         "format": "siafu run",
@@ -34,6 +34,7 @@ def make_run(run: Path, epochs: int = 3, *, finished: bool = False) -> Path:
         "graph": {"name": "toy", "metric": "accuracy"},
         "model": {"name": "gcn"},
         "training": {"epochs": 10, "mode": "pipe"},
+        **more,
     }
     (run / "config.json").write_text(json.dumps(config))
     add_epochs(run, *(epoch(number) for number in range(1, epochs + 1)))

@@ -3,8 +3,9 @@
 import pytest
 from starlette.datastructures import Headers
 
+from siafu.base.addresses import is_loopback
 from siafu.base.errors import BadInput
-from siafu.dashboard.access import Access, is_loopback
+from siafu.dashboard.access import Access
 
 TOKEN = "a token of some length"
 

@@ -21,3 +21,18 @@ def test_the_table_leads_to_every_section() -> None:
 def test_a_registry_that_is_named_is_there(name: str) -> None:
     sources = (_REPOSITORY / "src" / "siafu").rglob("*.py")
     assert any(re.search(rf"\b{name}\b", path.read_text()) for path in sources)
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([\w/]+\.py)`", _PROSE))))
+def test_a_file_that_is_named_is_there(name: str) -> None:
+    source = _REPOSITORY / "src" / "siafu"
+    rooms = [_REPOSITORY, source, source / "server" / "gathers"]
+    assert any((room / name).is_file() for room in rooms)
+
+
+@pytest.mark.parametrize("what", ["a gather", "a kind of stage"])
+def test_it_touches_four_files_at_most(what: str) -> None:
+    row = next(line for line in _PAGE.splitlines() if line.startswith(f"| [{what}]"))
+    _, _, files, registry, _ = row.split("|")
+    assert len(re.findall(r"\ba file\b|\bone\b(?! to copy)", files.split("(")[0])) + 1 <= 4
+    assert ".py" in registry

@@ -93,7 +93,7 @@ def test_parallel_edges_keep_the_order_they_came_in() -> None:
 
 def test_self_loops_are_counted() -> None:
     edges = csr.from_coo(np.array([0, 1, 1, 2]), np.array([0, 1, 1, 0]), None, 3)
-    assert csr.count_self_loops(edges) == 3
+    assert csr.count_self_loops(edges.indptr, edges.indices) == 3
 
 
 def test_ids_are_narrow_until_they_cannot_be() -> None:

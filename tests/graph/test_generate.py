@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from siafu.base.errors import BadInput
+from siafu.base.memory import own_bytes
 from siafu.graph import Graph, read_store
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.generate import SHAPES, Shape, generate, sampling, shape_named
@@ -215,6 +216,46 @@ def test_edges_that_do_not_fit_into_small_communities_go_outside(tmp_path: Path)
     assert edges == pytest.approx(60_000, rel=0.02)
 
 
+_SMALL_PRODUCTS = SHAPES["products"].scaled(0.004)
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    path = tmp_path_factory.mktemp("products") / "store"
+    generate(_SMALL_PRODUCTS, path)
+    return read_store(path)
+
+
+def test_products_has_the_counts_of_ogbn_products() -> None:
+    assert SHAPES["products"].counts == (2_449_029, 123_718_152, 100, 47)
+
+
+def test_communities_may_be_smaller_than_classes(products: Graph) -> None:
+    assert products.num_edges == pytest.approx(_SMALL_PRODUCTS.num_edges, rel=0.02)
+    assert set(np.unique(products.y)) == set(range(47))
+    blocks = products.y[: products.num_vertices // 50 * 50].reshape(50, -1)
+    assert np.mean([len(set(block.tolist())) for block in blocks]) < 47
+
+
+def test_communities_lie_together_unless_ids_are_shuffled(tmp_path: Path, products: Graph) -> None:
+    shape = _SMALL_PRODUCTS.shuffled()
+    generate(shape, tmp_path / "shuffled")
+    shuffled = read_store(tmp_path / "shuffled")
+    assert shape.name == "products-x0.004-shuffled"
+    assert shuffled.num_edges == products.num_edges
+    assert _mean_span(products) < 0.5 * _mean_span(shuffled)
+
+
+def _mean_span(graph: Graph) -> float:
+    """Mean distance of the ids that an edge joins."""
+    ends = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    return float(np.abs(ends - graph.indices).mean())
+
+
+def test_shuffling_ids_in_no_order_changes_nothing() -> None:
+    assert SHAPES["amazon"].shuffled() is SHAPES["amazon"]
+
+
 def test_scaling_keeps_the_average_degree() -> None:
     shape = SHAPES["reddit-small"].scaled(0.1)
     full = SHAPES["reddit-small"]
@@ -235,5 +276,5 @@ def test_an_unknown_shape_suggests_near_names() -> None:
 
 def test_a_memory_limit_below_what_the_vertices_take_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"too small for 65,600,000 vertices: give \d+ MB more"):
-        generate(SHAPES["friendster"], tmp_path / "store", memory_limit=3 << 29)
+        generate(SHAPES["friendster"], tmp_path / "store", memory_limit=own_bytes() + (1 << 30))
     assert list(tmp_path.iterdir()) == []

@@ -176,7 +176,7 @@ def test_bad_data_is_refused_in_one_line(data: dict[str, object], message: str) 
         (lambda: Graph.from_csr([0, 1], [0.0]), "give a list of whole numbers"),
         (lambda: Graph.from_csr([0, 2, 1], [0, 0]), "indptr falls after vertex 1"),
         (lambda: Graph.from_csr([1, 2], [0, 0]), "starts at 0"),
-        (lambda: Graph.from_csr([0, 3], [0]), "indptr ends at 3 but indices has 1"),
+        (lambda: Graph.from_csr([0, 3], [0]), "indptr ends at 3, but indices has 1"),
         (lambda: Graph.from_csr([0, 1], [[0], [1, 2]]), "not an array of numbers"),
     ],
 )

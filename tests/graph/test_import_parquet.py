@@ -65,10 +65,18 @@ def test_a_table_of_vertices_is_read(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "options", "message"),
     [
-        ({"src": [0, 9], "dst": [1, 1]}, {"num_vertices": 3}, "row 1: id 9 is out of range: with 3 vertices"),
+        (
+            {"src": [0, 9], "dst": [1, 1]},
+            {"num_vertices": 3},
+            "column 'src', entry 1: id 9 is out of range: with 3 vertices",
+        ),
         ({"src": [0.5], "dst": [1.5]}, {}, "column 'src' holds double: ids are whole numbers or strings"),
         ({"src": [0, None], "dst": [1, 1]}, {}, "column 'src': a row has no id"),
-        ({"src": [0], "dst": [1], "weight": [np.nan]}, {}, "row 0: the weight is not a finite number"),
+        (
+            {"src": [0], "dst": [1], "weight": [np.nan]},
+            {},
+            "column 'weight', entry 0: the weight is not a finite number",
+        ),
         ({"src": [0], "dst": [1]}, {"src": "nope"}, "has no column 'nope': it has src, dst"),
     ],
 )

@@ -70,7 +70,9 @@ def test_a_graph_without_edges_or_data_is_stored(tmp_path: Path) -> None:
 
 def test_a_truncated_array_is_refused(saved: Path) -> None:
     os.truncate(saved / "x.npy", 500)
-    with pytest.raises(StoreError, match=r"x\.npy has 500 bytes instead of 1528: it is truncated"):
+    with pytest.raises(
+        StoreError, match=r"x\.npy has 500 bytes instead of 1528 for .* rows: it is truncated"
+    ):
         read_store(saved)
 
 
@@ -163,7 +165,7 @@ def test_a_store_whose_manifest_has_no_checksum_is_read_as_before(saved: Path) -
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store at"):
         read_store(tmp_path / "absent")
-    with pytest.raises(StoreError, match=r"has no graph\.json"):
+    with pytest.raises(StoreError, match=r"no store at .* \(graph\.json is not there\)"):
         read_store(tmp_path)
     (tmp_path / "graph.json").write_text("{")
     with pytest.raises(StoreError, match="not readable JSON"):

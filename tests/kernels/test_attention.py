@@ -6,7 +6,7 @@ import torch
 
 from siafu.graph.csr import Csr, from_coo, transpose
 from siafu.kernels import Attention, gather_attention, gather_attention_adjoint, pack_heads
-from siafu.kernels.attention import _keep
+from siafu.kernels.attention import keep_factor
 
 
 def edge_list(csr: Csr, *, self_loops: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -32,7 +32,7 @@ def plain_attention(
     a = e / torch.zeros_like(top).index_add(0, dst, e)[dst]
     if how.dropout:
         keeps = [
-            [_keep(np.uint64(how.seed), int(i), int(j), h, how.dropout) for h in range(how.heads)]
+            [keep_factor(np.uint64(how.seed), int(i), int(j), h, how.dropout) for h in range(how.heads)]
             for j, i in zip(src, dst, strict=True)
         ]
         a = a * torch.tensor(keeps, dtype=a.dtype)
@@ -122,6 +122,6 @@ def test_float32_weights_are_right_to_a_few_units_in_the_last_place() -> None:
 
 
 def test_dropout_keeps_the_share_it_should_and_the_mean() -> None:
-    keeps = np.array([_keep(np.uint64(5), i, j, 0, 0.6) for i in range(100) for j in range(100)])
+    keeps = np.array([keep_factor(np.uint64(5), i, j, 0, 0.6) for i in range(100) for j in range(100)])
     assert abs((keeps == 0).mean() - 0.6) < 0.02
     assert abs(keeps.mean() - 1) < 0.05

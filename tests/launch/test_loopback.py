@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from siafu.base.addresses import is_loopback
 from siafu.launch import record as records
-from siafu.launch.loopback import is_loopback, loopback_is_meant, make_token, show_token
+from siafu.launch.loopback import loopback_is_meant, make_token, show_token
 from siafu.launch.record import Record
 
 services = pytest.importorskip("ray._private.services", reason="Ray is not installed")

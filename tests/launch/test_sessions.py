@@ -11,8 +11,7 @@ _WAIT = "import time; time.sleep(600)"
 _DEAF = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
 _PARENT = (
     "import subprocess, sys, time; "
-    "child = subprocess.Popen([sys.executable, '-c', sys.argv[1]]); print(child.pid, flush=True); "
-    "child.wait() if sys.argv[2] == 'stay' else None"
+    "child = subprocess.Popen([sys.executable, '-c', sys.argv[1]]); print(child.pid, flush=True); child.wait()"
 )
 
 
@@ -36,7 +35,7 @@ def _runs(pid: int) -> bool:
 
 def test_a_process_is_ended_with_its_children(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    process, _ = _started(log, _PARENT, _WAIT, "stay")
+    process, _ = _started(log, _PARENT, _WAIT)
     child = int(_first_line(log))
     assert sessions.alive(process)
     sessions.end([process], seconds=0.2)
@@ -54,8 +53,9 @@ def test_one_that_does_not_listen_is_killed(tmp_path: Path) -> None:
 
 def test_children_whose_parent_is_gone_are_ended(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    process, started = _started(log, _PARENT, _WAIT, "go")
+    process, started = _started(log, _PARENT, _WAIT)
     child = int(_first_line(log))
+    started.kill()
     started.wait()
     assert _runs(child)
     sessions.end([process], seconds=5.0)
@@ -72,7 +72,8 @@ def test_a_process_that_got_the_number_of_another_is_left_alone(tmp_path: Path) 
 
 
 def test_one_that_is_gone_is_no_error(tmp_path: Path) -> None:
-    process, started = _started(tmp_path / "log", "")
+    process, started = _started(tmp_path / "log", _WAIT)
+    started.kill()
     started.wait()
     assert not sessions.alive(process)
     sessions.end([process], seconds=0.1)

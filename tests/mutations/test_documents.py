@@ -13,7 +13,7 @@ from siafu.base.errors import BadInput
 from siafu.cost.prices import PriceBook, price_book
 from siafu.planning.calibration import Calibration
 from siafu.wire.codec import decode, encode
-from siafu.wire.messages import OutputPart
+from siafu.wire.messages import TaskOutputPart
 from siafu.wire.refusal import Refusal
 
 from .damage import byte_damage, json_damage
@@ -94,7 +94,7 @@ def test_a_damaged_calibration(tmp_path: Path, kind: Any, seed: int) -> None:
 @pytest.mark.parametrize("frame", [0, 1])
 def test_a_damaged_message(frame: int, seed: int) -> None:
     rows = {"rows": np.arange(12, dtype=np.float32).reshape(4, 3)}
-    frames = [bytes(part) for part in encode(OutputPart(1, 2, rows))]
+    frames = [bytes(part) for part in encode(TaskOutputPart(1, 2, rows))]
     frames[frame] = byte_damage(seed)(frames[frame])
 
     def read() -> Any:

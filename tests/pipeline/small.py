@@ -24,6 +24,7 @@ def setup(
     weight_servers: int = 1,
     staleness: int = 0,
     update_every: int | None = None,
+    alternate: bool = False,
 ) -> Setup:
     """reads: for each interval, those that it reads; None: all read all."""
     count = sum(intervals)
@@ -42,6 +43,7 @@ def setup(
         policy=POLICIES[policy],
         staleness=staleness,
         update_every=update_every,
+        alternate=alternate,
     )
 
 

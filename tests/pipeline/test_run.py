@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from siafu.base.errors import SiafuError
+from siafu.objective.metric import ACCURACY
+from siafu.objective.score import Score
 from siafu.pipeline.events import (
     Begin,
     BestKept,
@@ -25,9 +28,9 @@ from siafu.pipeline.events import (
     WeightsGranted,
     WeightsReleased,
 )
-from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, Lane, ServerId, Version
+from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, LaneName, ServerId, Version
 from siafu.pipeline.instructions import Instruction, RecordEpoch, Replace, Rewind, SaveCheckpoint, Send, Stop
-from siafu.pipeline.records import Evaluation, Records, Score
+from siafu.pipeline.records import Evaluation, Records
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
@@ -90,7 +93,7 @@ class Driver:
                 self.entered = Epoch(self.entered + 1)
                 self.finish("train", Epoch(self.entered - 1), (self.loss,))
 
-    def finish(self, lane: Lane, epoch: Epoch, measures: Measures) -> None:
+    def finish(self, lane: LaneName, epoch: Epoch, measures: Measures) -> None:
         self.handle(EpochFinished(self.run.incarnation, lane, ServerId(0), epoch, measures))
 
     @property
@@ -182,7 +185,7 @@ def quiet(options: RunOptions, **changes: object) -> RunMachine:
 
 
 def finished(
-    run: RunMachine, epoch: int, lane: Lane = "train", measures: Measures = (1.0,)
+    run: RunMachine, epoch: int, lane: LaneName = "train", measures: Measures = (1.0,)
 ) -> list[Instruction]:
     return run.handle(EpochFinished(run.incarnation, lane, ServerId(0), Epoch(epoch), measures))
 
@@ -205,6 +208,19 @@ def test_exact_training_waits_until_an_evaluation_has_its_version() -> None:
     granted = WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1)
     assert until(run.handle(granted)) == [2]
     assert run.handle(granted) == []
+
+
+def test_training_waits_for_an_evaluation_that_uses_its_tables() -> None:
+    run = quiet(RunOptions(5), alternate=True)
+    finished(run, 0)
+    granted = WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1)
+    assert until(run.handle(granted)) == []
+    assert until(finished(run, 0, "evaluate", (1.0, 0.5))) == [2]
+
+
+def test_asynchronous_intervals_never_wait_for_one() -> None:
+    with pytest.raises(SiafuError, match="beside"):
+        setup(mode="async", alternate=True)
 
 
 def test_one_evaluation_at_a_time() -> None:
@@ -330,11 +346,7 @@ def test_the_best_is_the_one_that_the_report_names(history: list[tuple[float, fl
         )
         for epoch, (accuracy, loss) in enumerate(history)
     ]
-    best = best_epoch(metrics)
+    best = best_epoch(metrics, ACCURACY)
     assert best is not None
     assert records.best is not None
     assert records.best.epoch == best.epoch - 1
-
-
-def test_without_validation_rows_the_last_that_was_evaluated_is_the_best() -> None:
-    assert Score(None, None).beats(Score(None, None))

@@ -6,6 +6,7 @@ from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Epoch, IntervalId, PhaseId, StageId
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule, Stage, evaluation_schedule, training_schedule
+from siafu.pipeline.stage_kind import GATHER, TENSOR
 from siafu.pipeline.task import Task, entry_priority
 from tests.pipeline.small import setup
 
@@ -57,25 +58,25 @@ def test_one_phase_alone_is_a_schedule() -> None:
     ("stages", "message"),
     [
         ((), "without stages"),
-        ((Stage(StageId(1), "tensor", "forward", PhaseId(0)),), "place 0"),
+        ((Stage(StageId(1), TENSOR, "forward", PhaseId(0)),), "place 0"),
         (
             (
-                Stage(StageId(0), "tensor", "forward", PhaseId(0)),
-                Stage(StageId(1), "gather", "forward", PhaseId(1), reads=(StageId(0),)),
+                Stage(StageId(0), TENSOR, "forward", PhaseId(0)),
+                Stage(StageId(1), GATHER, "forward", PhaseId(1), reads=(StageId(0),)),
             ),
             "scatters nothing",
         ),
         (
             (
-                Stage(StageId(0), "tensor", "backward", PhaseId(0), gradients=(PhaseId(0),)),
-                Stage(StageId(1), "tensor", "backward", PhaseId(0), gradients=(PhaseId(0),)),
+                Stage(StageId(0), TENSOR, "backward", PhaseId(0), gradients=(PhaseId(0),)),
+                Stage(StageId(1), TENSOR, "backward", PhaseId(0), gradients=(PhaseId(0),)),
             ),
             "two stages give gradients",
         ),
         (
             (
-                Stage(StageId(0), "tensor", "backward", PhaseId(0), gradients=(PhaseId(0),)),
-                Stage(StageId(1), "tensor", "backward", PhaseId(0)),
+                Stage(StageId(0), TENSOR, "backward", PhaseId(0), gradients=(PhaseId(0),)),
+                Stage(StageId(1), TENSOR, "backward", PhaseId(0)),
             ),
             "gives no gradient",
         ),

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from siafu.base.errors import BadInput
 from siafu.cost.fleet import Fleet
 from siafu.cost.prices import price_book
-from siafu.cost.ratios import ratios
+from siafu.cost.ratios import Ratios, ratios
 from siafu.planning import words
 from siafu.planning.estimate import Estimates
 from siafu.planning.machines import aws_lambda, lambda_bytes_s, machine_of, room_for_data
-from siafu.planning.offer import Offer, Setup, pareto
+from siafu.planning.offer import Offer, TrainingSetup, pareto
 from siafu.planning.planner import fewest_servers
 from siafu.planning.plot import plot
 from tests.planning.plans import HIDDEN, paper_plan, reference, small_plan, small_request
@@ -22,7 +22,7 @@ BOOK = price_book()
 
 
 def offer(seconds: float, usd: float) -> Offer:
-    setup = Setup(Fleet(BOOK.rental("c5.2xlarge"), 1))
+    setup = TrainingSetup(Fleet(BOOK.rental("c5.2xlarge"), 1))
     return Offer(setup, 1.0, 1, 0.0, seconds, 1.0, 1.0, 0.0, 0, usd, 0.0)
 
 
@@ -67,7 +67,11 @@ def test_nothing_takes_or_costs_less_than_its_bound() -> None:
     for instance in ("c5.2xlarge", "c7g.2xlarge"):
         for servers in (1, 2, 4):
             fleet = Fleet(BOOK.rental(instance), servers)
-            for setup in (Setup(fleet), Setup(fleet, "async"), Setup(fleet, "pipe", 8)):
+            for setup in (
+                TrainingSetup(fleet),
+                TrainingSetup(fleet, "async"),
+                TrainingSetup(fleet, "pipe", 8),
+            ):
                 bound, found = estimates.bound(setup), estimates.offer(setup)
                 assert bound.seconds <= found.seconds * 1.0001
                 assert bound.usd <= found.usd * 1.0001
@@ -190,8 +194,7 @@ def test_the_commands_name_the_machines_and_how_many() -> None:
 def test_a_machine_of_the_same_processor_is_as_fast_as_the_one_measured() -> None:
     skylake = BOOK.processors["skylake-8124m"]
     same = ratios(skylake, skylake)
-    assert (same.products, same.memory, same.pace, same.known) == (1, 1, 1, True)
-    assert not ratios(skylake, None).known
+    assert same == ratios(skylake, None) == Ratios(1.0, 1.0, 1.0)
 
 
 def test_an_instance_has_its_own_cores_memory_and_network() -> None:

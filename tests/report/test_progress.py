@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from siafu.objective.metric import Metric
 from siafu.report.files.metrics import EpochMetrics
 from siafu.report.progress import ProgressLine, duration
 
@@ -30,7 +31,7 @@ def test_reasons_are_said_if_asked(
 
 
 def test_without_validation_the_training_score_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProgressLine(3, metric="micro_f1") as progress:
+    with ProgressLine(3, metric=Metric("micro_f1")) as progress:
         progress.epoch_ended(metrics(1, None))
     assert "training micro-f1 75.00 %" in capsys.readouterr().err
 
@@ -87,3 +88,10 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left_and_every_split(
     shown = capsys.readouterr().err
     for said in ("2/12", "30.0 ms an epoch, 300.0 ms left", "test 62.50 %", "training 75.00 %", "8 Lambdas"):
         assert said in shown
+
+
+def test_an_error_is_shown_as_a_number_and_the_lowest_is_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressLine(1, metric=Metric("mean_error", larger_is_better=False, is_share=False)) as progress:
+        progress.epoch_ended(metrics(2, 1.25))
+        progress.epoch_ended(metrics(1, 2.5))
+    assert "validation mean-error 2.5000 (best 1.2500)" in capsys.readouterr().err

@@ -12,10 +12,11 @@ from siafu.base.activity import About
 from siafu.pipeline.ids import Epoch, IntervalId, PhaseId, ServerId, Version
 from siafu.pipeline.instructions import RunTask
 from siafu.pipeline.schedule import Stage, StageId
+from siafu.pipeline.stage_kind import TENSOR
 from siafu.pipeline.task import Task
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.pool import Job
-from siafu.server.remote import Habits, TensorJob
+from siafu.server.remote import TaskInputs, TaskSettings
 
 OUTPUT = {"out": np.ones(2)}
 
@@ -46,7 +47,7 @@ class FakeDispatch:
     def stop(self) -> None:
         self.running = False
 
-    def send_home(self, seconds: float) -> None:
+    def dismiss_all(self, seconds: float) -> None:
         pass
 
     def usage(self) -> dict[str, int]:
@@ -58,7 +59,7 @@ class FakeLambdas:
 
     def __init__(self) -> None:
         self.made: list[FakeDispatch] = []
-        self.habits = Habits()
+        self.settings = TaskSettings()
 
     def dispatch(self, intervals: int, held: Any, failed: Any) -> FakeDispatch:
         self.made.append(FakeDispatch(held))
@@ -72,9 +73,9 @@ class Office:
         self.taken: list[Any] = []
         self.lambdas = FakeLambdas()
         program: Any = SimpleNamespace(input_names=("key",))
-        job = TensorJob((program,) * steps, 2, {"key": torch.zeros(1)})
+        inputs = TaskInputs((program,) * steps, 2, {"key": torch.zeros(1)})
         self._worker: Any = SimpleNamespace(
-            server=0, job=lambda task, habits: job, finish=lambda task, outputs: outputs
+            server=0, task_inputs=lambda task, settings: inputs, finish=lambda task, outputs: outputs
         )
         given: Any = self.lambdas
         self.tasks = LambdaTasks(given, 1, torch.float64, self._soon, self.taken.append)
@@ -88,7 +89,7 @@ class Office:
         return self.lambdas.made[-1]
 
     def hand_over(self) -> None:
-        stage = Stage(StageId(0), "tensor", "forward", PhaseId(0))
+        stage = Stage(StageId(0), TENSOR, "forward", PhaseId(0))
         task = Task("train", Epoch(3), stage, IntervalId(0))
         what = RunTask(task, Version(5), ServerId(0))
         self.tasks.hand_over(self._worker, what, {"w": torch.ones(1)}, task.priority, self.taken.append)
@@ -138,7 +139,7 @@ def test_the_same_task_after_that_has_other_weights_and_other_rows() -> None:
 def test_lambdas_that_were_sent_home_are_called_back_and_their_bill_is_kept() -> None:
     office = Office()
     office.tasks.start()
-    office.tasks.send_home()
+    office.tasks.dismiss_all()
     office.tasks.abandon()
     old, new = office.lambdas.made
     assert new.running

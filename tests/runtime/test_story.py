@@ -29,9 +29,16 @@ def task(interval: int, epoch: int) -> Task:
     return Task("train", Epoch(epoch), stage, IntervalId(interval))
 
 
-@pytest.mark.parametrize("module", [happens, does, lambda_happens, lambda_does])
-def test_every_event_and_instruction_has_words(module: Any) -> None:
-    base = getattr(module, "Event", None) if module in (happens, lambda_happens) else module.Instruction
+@pytest.mark.parametrize(
+    ("module", "base"),
+    [
+        (happens, happens.Event),
+        (does, does.Instruction),
+        (lambda_happens, lambda_happens.ControllerEvent),
+        (lambda_does, lambda_does.ControllerInstruction),
+    ],
+)
+def test_every_event_and_instruction_has_words(module: Any, base: type) -> None:
     kinds = {each for each in vars(module).values() if isinstance(each, type) and issubclass(each, base)}
     assert {each for each in kinds if each.__module__ == module.__name__} - {base} <= _WORDS.keys()
 
@@ -74,7 +81,7 @@ def test_a_lambdas_story_is_that_of_its_tasks_interval_too() -> None:
     story = Story()
     offer = lambda_does.OfferTask(InvocationId(7), b"peer", TaskId(1))  # type: ignore[arg-type]
     story.note_lambdas(offer, About("graph server 1", 0, 5))
-    story.note_lambdas(lambda_does.Cancel(InvocationId(8)), None)
+    story.note_lambdas(lambda_does.CancelInvocation(InvocationId(8)), None)
     assert story.of(invocation=7) == story.of(interval=5) == story.of(server="graph server 1")
     assert story.of(invocation=7)[0].text == "offer task 1 to Lambda 7, interval 5, epoch 1"
 

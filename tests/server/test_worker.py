@@ -8,7 +8,7 @@ from siafu import nn
 from siafu.pipeline.ids import Epoch, IntervalId
 from siafu.pipeline.task import Task
 from siafu.server.assembly import assemble
-from siafu.server.plan import Plan, model_input
+from siafu.server.plan import ServerPlan, model_input
 from siafu.server.worker import GraphWorker
 from siafu.training.placement import choose_partition
 from tests.training_runs import options, tangled_graph
@@ -17,14 +17,14 @@ MODELS = {"gcn": nn.GCN, "gat": nn.GAT, "sage": nn.GraphSAGE, "gin": nn.GIN}
 INTERVALS = 2
 
 
-def plan_of(name: str) -> Plan:
+def plan_of(name: str) -> ServerPlan:
     torch.manual_seed(0)
     graph = tangled_graph()
     model = MODELS[name](graph.num_features, 4, 3, graph.num_classes, 0.5).double()
-    return Plan.of(graph, model, options(intervals=INTERVALS), choose_partition(graph, 1, "contiguous"))
+    return ServerPlan.of(graph, model, options(intervals=INTERVALS), choose_partition(graph, 1, "contiguous"))
 
 
-def run_epoch(plan: Plan, worker: GraphWorker, stages: int | None = None) -> list[Tensor]:
+def run_epoch(plan: ServerPlan, worker: GraphWorker, stages: int | None = None) -> list[Tensor]:
     """The gradients of one epoch, interval by interval; of its first `stages` only, if that is given."""
     found = []
     for stage in list(plan.training.stages)[:stages]:

@@ -7,7 +7,13 @@ from typing import Any
 
 from siafu.serverless.control.ids import InvocationId
 from siafu.serverless.platforms.environment import Function
-from siafu.serverless.platforms.invoker import Answered, Failed, Invocation, Invoker, Outcome
+from siafu.serverless.platforms.invoker import (
+    Invocation,
+    InvocationAnswered,
+    InvocationFailed,
+    InvocationOutcome,
+    Invoker,
+)
 
 TOY = Function("toy_handler.handler", (Path(__file__).parent,))
 _PATIENCE = 60.0
@@ -19,7 +25,7 @@ class Calls:
     def __init__(self, invoker: Invoker) -> None:
         self.invoker = invoker
         self._numbers = itertools.count()
-        self._ended: queue.Queue[Outcome] = queue.Queue()
+        self._ended: queue.Queue[InvocationOutcome] = queue.Queue()
 
     def send(self, number: int | None = None, **payload: Any) -> InvocationId:
         """Start an invocation; its number."""
@@ -27,7 +33,7 @@ class Calls:
         self.invoker.invoke(Invocation(given, payload), self._ended.put)
         return given
 
-    def next(self) -> Outcome:
+    def next(self) -> InvocationOutcome:
         """The next invocation that ended."""
         return self._ended.get(timeout=_PATIENCE)
 
@@ -35,16 +41,16 @@ class Calls:
         """Whether no end was told that was not fetched."""
         return self._ended.empty()
 
-    def answer(self, number: int | None = None, **payload: Any) -> Answered:
+    def answer(self, number: int | None = None, **payload: Any) -> InvocationAnswered:
         """Send, wait, and expect a receipt."""
         self.send(number, **payload)
         outcome = self.next()
-        assert isinstance(outcome, Answered), outcome
+        assert isinstance(outcome, InvocationAnswered), outcome
         return outcome
 
-    def failure(self, number: int | None = None, **payload: Any) -> Failed:
+    def failure(self, number: int | None = None, **payload: Any) -> InvocationFailed:
         """Send, wait, and expect a failure."""
         self.send(number, **payload)
         outcome = self.next()
-        assert isinstance(outcome, Failed), outcome
+        assert isinstance(outcome, InvocationFailed), outcome
         return outcome

@@ -20,7 +20,14 @@ from siafu.serverless.deployment.aws import Place
 from siafu.serverless.function.handler_variables import handler_variables
 from siafu.serverless.platforms.aws_invoker import AwsInvoker, DeployedFunction
 from siafu.serverless.platforms.environment import Function
-from siafu.serverless.platforms.invoker import Failed, Invocation, Invoker, Outcome, Tell, Usage
+from siafu.serverless.platforms.invoker import (
+    Invocation,
+    InvocationFailed,
+    InvocationOutcome,
+    Invoker,
+    Tell,
+    Usage,
+)
 from siafu.serverless.platforms.platform import HANDLER
 
 _MEMORY_MB = 1769
@@ -74,10 +81,10 @@ class EmulatorInvoker:
             slot = self._free.pop(0) if self._free else None
         if slot is None:
             failure = Failure(FailureKind.THROTTLED, "emulator", "every emulator is busy")
-            tell(Failed(invocation.number, failure, Usage(0, _MEMORY_MB)))
+            tell(InvocationFailed(invocation.number, failure, Usage(0, _MEMORY_MB)))
             return
 
-        def free_and_tell(outcome: Outcome) -> None:
+        def free_and_tell(outcome: InvocationOutcome) -> None:
             with self._lock:
                 self._free.append(slot)
             tell(outcome)

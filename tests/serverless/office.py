@@ -14,12 +14,12 @@ from siafu.program.execute.numpy_interpreter import NumpyInterpreter
 from siafu.program.tensor_program import TensorProgram
 from siafu.program.trace.phase import RowSpec, trace_phase
 from siafu.serverless.control.ids import InvocationId, PeerId, SlotId, TaskId
-from siafu.serverless.desk.assignment import Assignment
-from siafu.serverless.desk.desk import Asked, DeskEvent, Finished, TaskDesk
-from siafu.serverless.desk.desk_loop import DeskLoop
-from siafu.serverless.desk.weight_desk import WeightDesk
 from siafu.serverless.function.payload import Endpoint, Payload
 from siafu.serverless.function.warm import Warm
+from siafu.serverless.inbox.inbox_loop import InboxLoop
+from siafu.serverless.inbox.task_inbox import InboxEvent, LambdaAsked, TaskFinished, TaskInbox
+from siafu.serverless.inbox.task_step import TaskStep
+from siafu.serverless.inbox.weight_inbox import WeightInbox
 from siafu.wire.inprocess import InProcessListener
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.link import Link
@@ -68,9 +68,9 @@ WEIGHTS = {
 }
 
 
-def assignment(
+def task_step(
     task: int = 0, rows: int = ROWS, program: TensorProgram | None = None, version: int = 1
-) -> Assignment:
+) -> TaskStep:
     program = program or last_program()
     dice = np.random.default_rng(task)
     every = {
@@ -80,10 +80,10 @@ def assignment(
         "key": np.array([7, 3]),
     }
     inputs = {name: every[name] for name in program.input_names if name in every}
-    return Assignment(TaskId(task), program, rows, "float64", 0, version, inputs)
+    return TaskStep(TaskId(task), program, rows, "float64", 0, version, inputs)
 
 
-def expected(task: Assignment) -> dict[str, np.ndarray]:
+def expected(task: TaskStep) -> dict[str, np.ndarray]:
     """What the program gives for all rows at once."""
     inputs = dict(task.inputs) | {f"weight/{name}": each for name, each in WEIGHTS.items()}
     return dict(
@@ -100,18 +100,18 @@ class Office:
     keep_bytes: int = 0
     dismissing: bool = True
     versions: dict[int, Any] = field(default_factory=lambda: {1: WEIGHTS})
-    on_event: Callable[[DeskEvent], None] | None = None
+    on_event: Callable[[InboxEvent], None] | None = None
 
     def __post_init__(self) -> None:
-        self.events: list[DeskEvent] = []
-        self.tasks: deque[Assignment] = deque()
+        self.events: list[InboxEvent] = []
+        self.tasks: deque[TaskStep] = deque()
         self.failures: list[BaseException] = []
         self.asking: deque[PeerId] = deque()
-        self.desk = TaskDesk(
+        self.inbox = TaskInbox(
             RUN, self.listener.send, self._tell, part_bytes=self.part_bytes, keep_bytes=self.keep_bytes
         )
-        self.weights = WeightDesk(self.listener.send, self.versions.get)
-        self.loop = DeskLoop(self.listener, [self.desk, self.weights], self.failures.append)
+        self.weights = WeightInbox(self.listener.send, self.versions.get)
+        self.loop = InboxLoop(self.listener, [self.inbox, self.weights], self.failures.append)
 
     def __enter__(self) -> "Office":
         self.loop.start()
@@ -126,22 +126,22 @@ class Office:
         return [each for each in self.events if isinstance(each, kind)]
 
     def results(self) -> dict[int, dict[str, np.ndarray]]:
-        finished: list[Finished] = self.of(Finished)
+        finished: list[TaskFinished] = self.of(TaskFinished)
         assert len({each.task for each in finished}) == len(finished)
         return {each.task: each.outputs for each in finished}
 
-    def _tell(self, event: DeskEvent) -> None:
+    def _tell(self, event: InboxEvent) -> None:
         self.events.append(event)
         if self.on_event is not None:
             self.on_event(event)
-        if isinstance(event, Asked):
+        if isinstance(event, LambdaAsked):
             if self.tasks:
-                self.desk.offer(event.peer, self.tasks.popleft())
+                self.inbox.offer(event.peer, self.tasks.popleft())
             elif self.dismissing and not self._in_hand(event.peer):
-                self.desk.dismiss(event.peer)
+                self.inbox.dismiss(event.peer)
 
     def _in_hand(self, peer: PeerId) -> bool:
-        session = self.desk._sessions[peer]
+        session = self.inbox._sessions[peer]
         return bool(session.leases or session.cancelled)
 
 
@@ -176,7 +176,7 @@ def payload(office: Office, invocation: int = 0, **changes: Any) -> dict[str, An
         idle_ms=10_000,
         stall_ms=10_000,
     )
-    office.loop.call(lambda: office.desk.expect(InvocationId(invocation), LAMBDA_KEYS.public))
+    office.loop.call(lambda: office.inbox.expect(InvocationId(invocation), LAMBDA_KEYS.public))
     return told.form() | changes
 
 

@@ -13,7 +13,7 @@ from siafu.serverless.control.events import (
 )
 from siafu.serverless.control.failure import Failure, FailureKind
 from siafu.serverless.control.ids import InvocationId, PeerId, TaskId
-from siafu.serverless.control.instructions import Fail, Instruction, Invoke, OfferTask
+from siafu.serverless.control.instructions import ControllerInstruction, Fail, Invoke, OfferTask
 
 
 class Small:
@@ -27,45 +27,47 @@ class Small:
         )
         self.now = 0.0
 
-    def at(self, now: float) -> list[Instruction]:
+    def at(self, now: float) -> list[ControllerInstruction]:
         self.now = now
         return self.controller.handle(ClockAdvanced(now))
 
-    def queue(self, task: int, kind: str = "T1", priority: tuple[int, ...] = ()) -> list[Instruction]:
+    def queue(
+        self, task: int, kind: str = "T1", priority: tuple[int, ...] = ()
+    ) -> list[ControllerInstruction]:
         return self.controller.handle(TaskQueued(self.now, TaskId(task), kind, priority))
 
-    def ask(self, invocation: int, twin: str = "") -> list[Instruction]:
+    def ask(self, invocation: int, twin: str = "") -> list[ControllerInstruction]:
         peer = PeerId(f"{invocation}{twin}")
         return self.controller.handle(LambdaAsks(self.now, InvocationId(invocation), peer))
 
-    def result(self, invocation: int, task: int, valid: bool = True) -> list[Instruction]:
+    def result(self, invocation: int, task: int, valid: bool = True) -> list[ControllerInstruction]:
         return self.controller.handle(ResultArrived(self.now, InvocationId(invocation), TaskId(task), valid))
 
-    def give_back(self, invocation: int, task: int, why: str = "no time left") -> list[Instruction]:
+    def give_back(self, invocation: int, task: int, why: str = "no time left") -> list[ControllerInstruction]:
         return self.controller.handle(TaskReturned(self.now, InvocationId(invocation), TaskId(task), why))
 
-    def end(self, invocation: int, kind: FailureKind | None = None) -> list[Instruction]:
+    def end(self, invocation: int, kind: FailureKind | None = None) -> list[ControllerInstruction]:
         failure = None if kind is None else Failure(kind, "function f, region r", "so it says")
         return self.controller.handle(InvocationEnded(self.now, InvocationId(invocation), failure))
 
-    def change_count(self, count: int) -> list[Instruction]:
+    def change_count(self, count: int) -> list[ControllerInstruction]:
         return self.controller.handle(CountChanged(self.now, count))
 
 
-def of(kind: type[Instruction], out: list[Instruction]) -> list[Instruction]:
+def of(kind: type[ControllerInstruction], out: list[ControllerInstruction]) -> list[ControllerInstruction]:
     return [each for each in out if isinstance(each, kind)]
 
 
-def offered(out: list[Instruction]) -> list[tuple[int, int]]:
+def offered(out: list[ControllerInstruction]) -> list[tuple[int, int]]:
     """Which Lambda is given which task."""
     return [(each.invocation, each.task) for each in out if isinstance(each, OfferTask)]
 
 
-def invoked(out: list[Instruction]) -> list[int]:
+def invoked(out: list[ControllerInstruction]) -> list[int]:
     return [each.invocation for each in out if isinstance(each, Invoke)]
 
 
-def failure(out: list[Instruction]) -> str:
+def failure(out: list[ControllerInstruction]) -> str:
     [fail] = [each for each in out if isinstance(each, Fail)]
     assert out[-1] is fail
     assert "\n" not in fail.message

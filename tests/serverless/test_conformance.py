@@ -7,7 +7,7 @@ import pytest
 
 from siafu.serverless.control.failure import FailureKind
 from siafu.serverless.platforms.environment import Limits
-from siafu.serverless.platforms.invoker import Answered, Invoker
+from siafu.serverless.platforms.invoker import InvocationAnswered, Invoker
 from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import TOY, Calls
 from tests.serverless.emulator import EmulatorInvoker, emulator_binary
@@ -46,7 +46,7 @@ def test_two_run_at_once(calls: Calls, tmp_path: Path) -> None:
     calls.send(do="wait for file", path=str(tmp_path / "go"))
     assert calls.answer()
     (tmp_path / "go").touch()
-    assert isinstance(calls.next(), Answered)
+    assert isinstance(calls.next(), InvocationAnswered)
 
 
 def test_a_handler_that_raises_is_a_failure(calls: Calls) -> None:

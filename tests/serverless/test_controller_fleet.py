@@ -6,7 +6,7 @@ from siafu.base.errors import BadInput
 from siafu.serverless.control.events import TasksAbandoned
 from siafu.serverless.control.failure import FailureKind
 from siafu.serverless.control.ids import InvocationId, PeerId, SlotId
-from siafu.serverless.control.instructions import Cancel, Dismiss, Drop, Fail, Invoke, WakeAt
+from siafu.serverless.control.instructions import CancelInvocation, DismissLambda, Drop, Fail, Invoke, WakeAt
 from tests.serverless.small_controller import Small, failure, invoked, of, offered
 
 # Lambdas come and go
@@ -25,7 +25,7 @@ def test_a_task_given_back_goes_to_whoever_asks_next_and_its_lambda_is_kept() ->
     small.queue(7)
     small.ask(0)
     out = small.give_back(0, 7)
-    assert of(Cancel, out) == of(Drop, out) == []
+    assert of(CancelInvocation, out) == of(Drop, out) == []
     assert offered(small.ask(0)) == [(0, 7)]
 
 
@@ -34,7 +34,7 @@ def test_the_second_of_an_invocation_that_was_run_twice_is_dismissed() -> None:
     small.queue(7)
     small.queue(8)
     small.ask(0)
-    assert small.ask(0, twin="b") == [Dismiss(InvocationId(0), PeerId("0b"))]
+    assert small.ask(0, twin="b") == [DismissLambda(InvocationId(0), PeerId("0b"))]
     assert small.controller.counts.strangers == 1
 
 
@@ -42,7 +42,7 @@ def test_a_lambda_that_ended_is_dismissed_if_it_asks_all_the_same() -> None:
     small = Small()
     small.queue(7)
     small.end(0, FailureKind.UNAVAILABLE)
-    assert small.ask(0) == [Dismiss(InvocationId(0), PeerId("0"))]
+    assert small.ask(0) == [DismissLambda(InvocationId(0), PeerId("0"))]
 
 
 def test_a_lambda_whose_end_is_not_told_is_over_after_its_lifetime() -> None:
@@ -74,7 +74,7 @@ def test_fewer_lambdas_are_had_by_dismissing_those_that_ask() -> None:
     small.queue(1)
     small.ask(0)
     small.change_count(1)
-    assert small.ask(1) == [Dismiss(InvocationId(1), PeerId("1"))]
+    assert small.ask(1) == [DismissLambda(InvocationId(1), PeerId("1"))]
 
 
 def test_and_the_idle_at_once() -> None:
@@ -83,7 +83,7 @@ def test_and_the_idle_at_once() -> None:
     small.ask(0)
     small.result(0, 0)
     small.ask(0)
-    assert small.change_count(0) == [Dismiss(InvocationId(0), PeerId("0"))]
+    assert small.change_count(0) == [DismissLambda(InvocationId(0), PeerId("0"))]
 
 
 def test_more_lambdas_are_invoked_when_there_may_be_more() -> None:

@@ -10,10 +10,10 @@ import pytest
 import zmq
 
 from siafu.serverless.control.ids import InvocationId
-from siafu.serverless.desk.desk import Asked
 from siafu.serverless.function.handler import handle
 from siafu.serverless.function.receipt import Receipt
 from siafu.serverless.function.warm import Warm, over_tcp
+from siafu.serverless.inbox.task_inbox import LambdaAsked
 from siafu.wire import messages as say
 from siafu.wire.codec import encode
 from siafu.wire.keys import make_keys
@@ -22,10 +22,10 @@ from tests.serverless.office import (
     SERVER_KEYS,
     Clock,
     Office,
-    assignment,
     expected,
     over_zeromq,
     payload,
+    task_step,
 )
 
 COUNT = 100_000
@@ -47,14 +47,14 @@ def well_formed(dice: random.Random) -> Frames:
         [
             say.Hello(dice.choice([RUN, "x"]), dice.randrange(4), 0, ()),
             say.Hello(RUN, 1, 0, ()),
-            say.Ask(dice.choice([0, 1, 64, 65])),
+            say.AskTask(dice.choice([0, 1, 64, 65])),
             say.Credit(lease, dice.choice([0, 1, 64, 2**60])),
-            say.OutputPart(lease, dice.randrange(3), rows),
-            say.Result(lease, 1, 1, {"loss": np.zeros(())}),
-            say.GiveBack(lease, "why not"),
+            say.TaskOutputPart(lease, dice.randrange(3), rows),
+            say.TaskEnd(lease, 1, 1, {"loss": np.zeros(())}),
+            say.TaskReturn(lease, "why not"),
             say.Leave(dice.randrange(3)),
             say.AskWeights(dice.randrange(3), dice.choice([("w",), ("w", "b"), ("q",), ()])),
-            say.Offer(lease, "0", "float64", 2**62, 2**62, 0, 0, 0, (), (), 0, (), (), {}),
+            say.TaskOffer(lease, "0", "float64", 2**62, 2**62, 0, 0, 0, (), (), 0, (), (), {}),
             say.Refused("no, I refuse"),
             say.Welcome(1),
         ]
@@ -111,10 +111,10 @@ def flood(office: Office, count: int, seed: int) -> None:
 
 def work(office: Office, warm: Warm, invocation: int) -> None:
     """An honest Lambda gets its task and gives the right answer."""
-    office.tasks.append(assignment(invocation))
+    office.tasks.append(task_step(invocation))
     receipt = Receipt.of(handle(payload(office, invocation), Clock(), warm))
     assert (receipt.ended, receipt.tasks) == ("dismissed", 1)
-    for name, each in expected(assignment(invocation)).items():
+    for name, each in expected(task_step(invocation)).items():
         np.testing.assert_allclose(office.results()[invocation][name], each, rtol=1e-11, atol=1e-12)
 
 
@@ -125,7 +125,7 @@ def test_a_hundred_thousand_messages_under_a_stolen_key_change_nothing(
     warm = Warm(over_tcp())
     with over_zeromq() as office:
         office.listener.admit(THIEF.public)
-        office.loop.call(lambda: office.desk.expect(InvocationId(1), THIEF.public))
+        office.loop.call(lambda: office.inbox.expect(InvocationId(1), THIEF.public))
         flood(office, COUNT // 10, seed=1)
         work(office, warm, 2)
         before, events = resident_bytes(), len(office.events)
@@ -134,7 +134,7 @@ def test_a_hundred_thousand_messages_under_a_stolen_key_change_nothing(
         assert office.listener.traffic.messages_in > 1.1 * COUNT
         assert resident_bytes() - before < 24 << 20
         assert set(office.results()) == {2, 3}
-        assert all(isinstance(each, Asked) for each in office.events[events:-2])
+        assert all(isinstance(each, LambdaAsked) for each in office.events[events:-2])
         warm.close()
     assert office.listener.refusals.total() + office.loop.refusals.total() > COUNT // 2
     assert 1 <= sum(each.name.startswith("siafu") for each in caplog.records) <= 12

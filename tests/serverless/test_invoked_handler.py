@@ -12,11 +12,11 @@ from siafu.serverless.function.faults import FaultPlan
 from siafu.serverless.function.probe import probe
 from siafu.serverless.function.receipt import Receipt
 from siafu.serverless.platforms.environment import Function, Limits
-from siafu.serverless.platforms.invoker import Answered, Invoker
+from siafu.serverless.platforms.invoker import InvocationAnswered, Invoker
 from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import Calls
 from tests.serverless.emulator import EmulatorInvoker, emulator_binary
-from tests.serverless.office import Office, assignment, expected, over_zeromq, payload
+from tests.serverless.office import Office, expected, over_zeromq, payload, task_step
 
 pytest.importorskip("awslambdaric", reason="AWS's runtime client is not installed: pip install awslambdaric")
 pytest.importorskip("boto3", reason="boto3 is not installed")
@@ -41,18 +41,20 @@ def _check(office: Office, *tasks: int) -> None:
     results = office.results()
     assert sorted(results) == list(tasks)
     for task in tasks:
-        for name, value in expected(assignment(task)).items():
+        for name, value in expected(task_step(task)).items():
             np.testing.assert_allclose(results[task][name], value, rtol=1e-12, atol=1e-12)
 
 
 def test_tasks_are_done_by_lambdas_in_processes_of_their_own(calls: Calls) -> None:
     with over_zeromq() as office:
-        office.tasks.extend(assignment(task) for task in range(6))
+        office.tasks.extend(task_step(task) for task in range(6))
         for number in range(2):
             calls.send(number, **payload(office, number))
         outcomes = [calls.next() for _ in range(2)]
         _check(office, *range(6))
-    receipts = [Receipt.of(outcome.receipt) for outcome in outcomes if isinstance(outcome, Answered)]
+    receipts = [
+        Receipt.of(outcome.receipt) for outcome in outcomes if isinstance(outcome, InvocationAnswered)
+    ]
     assert sum(receipt.tasks for receipt in receipts) == 6
     assert {receipt.ended for receipt in receipts} == {"dismissed"}
 
@@ -61,7 +63,7 @@ def test_the_next_invocation_finds_programs_and_weights_where_the_last_left_them
     receipts = []
     with over_zeromq() as office:
         for number in range(4):
-            office.tasks.append(assignment(number))
+            office.tasks.append(task_step(number))
             receipts.append(Receipt.of(calls.answer(number, **payload(office, number)).receipt))
         _check(office, *range(4))
     assert receipts[0].cold == receipts[0].programs == 1
@@ -84,7 +86,7 @@ def test_latency_and_bandwidth_are_kept_by_the_handler() -> None:
     invoker.start()
     try:
         with over_zeromq() as office:
-            office.tasks.append(assignment())
+            office.tasks.append(task_step())
             outcome = Calls(invoker).answer(0, **payload(office))
             _check(office, 0)
     finally:
@@ -105,7 +107,7 @@ def test_a_killed_lambda_has_no_receipt_and_the_next_does_the_rest() -> None:
         calls = Calls(invoker)
         with over_zeromq() as office:
             assert calls.failure(struck, **payload(office, struck)).failure.kind is FailureKind.CRASHED
-            office.tasks.append(assignment())
+            office.tasks.append(task_step())
             assert Receipt.of(calls.answer(spared, **payload(office, spared)).receipt).tasks == 1
             _check(office, 0)
     finally:

@@ -16,7 +16,7 @@ from siafu.serverless.control.failure import FailureKind
 from siafu.serverless.control.ids import InvocationId
 from siafu.serverless.function.faults import FaultPlan
 from siafu.serverless.platforms.environment import Function, Limits
-from siafu.serverless.platforms.invoker import Answered, Failed
+from siafu.serverless.platforms.invoker import InvocationAnswered, InvocationFailed
 from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import TOY, Calls
 
@@ -79,7 +79,7 @@ def test_invocations_run_at_once_in_processes_of_their_own(pool: Pool, tmp_path:
     second = calls.answer()
     (tmp_path / "go").touch()
     first = calls.next()
-    assert isinstance(first, Answered)
+    assert isinstance(first, InvocationAnswered)
     assert (second.number, first.number) == (1, 0)
     assert first.receipt["pid"] != second.receipt["pid"]
 
@@ -91,7 +91,7 @@ def test_more_invocations_than_slots_are_throttled(pool: Pool, tmp_path: Path) -
     assert throttled.failure.kind is FailureKind.THROTTLED
     assert throttled.usage.billed_ms == 0
     (tmp_path / "go").touch()
-    assert isinstance(calls.next(), Answered)
+    assert isinstance(calls.next(), InvocationAnswered)
 
 
 def test_a_handler_that_raises_says_so_and_lives_on(pool: Pool) -> None:
@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_from_outside_is_replaced(pool: Pool, tmp_path:
     _wait_until((tmp_path / "never.started").exists)
     os.kill(pid, signal.SIGKILL)
     killed = calls.next()
-    assert isinstance(killed, Failed)
+    assert isinstance(killed, InvocationFailed)
     assert "SIGKILL" in killed.failure.detail
     assert calls.answer().receipt["pid"] != pid
 
@@ -173,7 +173,7 @@ def test_a_cancelled_invocation_is_killed_and_told(pool: Pool, tmp_path: Path) -
     calls.answer()
     calls.invoker.cancel(number)
     cancelled = calls.next()
-    assert isinstance(cancelled, Failed)
+    assert isinstance(cancelled, InvocationFailed)
     assert (cancelled.number, cancelled.failure.detail) == (number, "cancelled")
 
 
@@ -252,7 +252,7 @@ def test_a_duplicate_is_answered_twice_by_two_processes(pool: Pool) -> None:
     calls = pool(slots=2, faults=FaultPlan(0, duplicate=1.0))
     first = calls.answer()
     second = calls.next()
-    assert isinstance(second, Answered)
+    assert isinstance(second, InvocationAnswered)
     assert second.number == first.number
     assert second.receipt["pid"] != first.receipt["pid"]
 

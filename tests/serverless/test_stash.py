@@ -11,13 +11,13 @@ import torch
 
 from siafu.program.trace.phase import PhasePrograms, RowSpec, trace_phase
 from siafu.serverless.control.ids import TaskId
-from siafu.serverless.desk.assignment import Assignment, Shortcut
-from siafu.serverless.desk.blocks import KeptBlocks
-from siafu.serverless.desk.desk import Finished
 from siafu.serverless.function.handler import handle
 from siafu.serverless.function.receipt import Receipt
+from siafu.serverless.inbox.blocks import KeptBlocks
+from siafu.serverless.inbox.task_inbox import TaskFinished
+from siafu.serverless.inbox.task_step import Shortcut, TaskStep
 from siafu.wire import messages as say
-from tests.serverless.desk.test_desk import ALICE, Counter, peer_id
+from tests.serverless.inbox.test_task_inbox import ALICE, Counter, peer_id
 from tests.serverless.office import ROWS, RUN, Clock, expected, in_process, payload
 
 STASH_BYTES = ROWS * 5 * 8
@@ -36,16 +36,14 @@ def programs() -> PhasePrograms:
     return trace_phase(phase, [RowSpec((16,))], weights, learnt=["w", "b"], differentiated=[0])
 
 
-def forward(task: int, block: int = 1, tag: int = 7) -> Assignment:
+def forward(task: int, block: int = 1, tag: int = 7) -> TaskStep:
     made = programs()
     way = Shortcut(made.forward_keeping, ("kept/0",), tag)
     inputs = {"rows/0": np.random.default_rng(block).normal(size=(ROWS, 16))}
-    return Assignment(
-        TaskId(task), made.forward, ROWS, "float64", 0, 1, inputs, block, ("rows/0",), leaves=way
-    )
+    return TaskStep(TaskId(task), made.forward, ROWS, "float64", 0, 1, inputs, block, ("rows/0",), leaves=way)
 
 
-def backward(task: int, block: int = 1, tag: int = 7) -> Assignment:
+def backward(task: int, block: int = 1, tag: int = 7) -> TaskStep:
     made, before = programs(), forward(task, block)
     assert made.backward is not None and made.backward_kept is not None
     inputs = {**before.inputs, "gradient/0": np.random.default_rng(9).normal(size=(ROWS, 5))}
@@ -53,20 +51,20 @@ def backward(task: int, block: int = 1, tag: int = 7) -> Assignment:
     return replace(before, program=made.backward, inputs=inputs, leaves=None, finds=way)
 
 
-def shortcuts(tasks: list[Assignment], keep_bytes: int = 1 << 30, /, **told: Any) -> int:
+def shortcuts(tasks: list[TaskStep], keep_bytes: int = 1 << 30, /, **told: Any) -> int:
     """Have tasks done, each as it should be; how many were done by a shortcut."""
     office, warm = in_process(keep_bytes=keep_bytes)
     with office:
         office.tasks.extend(tasks)
         for invocation in range(len(tasks) + 1):
-            if len(office.of(Finished)) < len(tasks):
+            if len(office.of(TaskFinished)) < len(tasks):
                 handle(payload(office, invocation, **told), Clock(), warm)
         for task in tasks:
             found = office.results()[task.task]
             assert found.keys() == set(task.program.output_names)
             for name, each in expected(task).items():
                 np.testing.assert_allclose(found[name], each, rtol=1e-11, atol=1e-12)
-    return office.desk.shortcuts
+    return office.inbox.shortcuts
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -76,15 +74,15 @@ def test_what_a_forward_task_left_is_found(streaming: bool) -> None:
 
 def test_rows_in_parts_are_left_whole() -> None:
     counter = Counter(keep_bytes=1 << 30)
-    counter.hear(say.Hello(RUN, 1, 0, ()), say.Ask(2))
-    counter.desk.offer(peer_id(ALICE), forward(0))
-    (offer,) = counter.of(say.Offer)
+    counter.hear(say.Hello(RUN, 1, 0, ()), say.AskTask(2))
+    counter.inbox.offer(peer_id(ALICE), forward(0))
+    (offer,) = counter.of(say.TaskOffer)
     assert offer.parts > 1
     assert (offer.leave, offer.unsent) == (("kept/0",), ("kept/0",))
 
 
 @pytest.mark.parametrize("between", [lambda: forward(1, tag=8), lambda: backward(1)])
-def test_what_was_followed_by_another_or_used_is_not_there(between: Callable[[], Assignment]) -> None:
+def test_what_was_followed_by_another_or_used_is_not_there(between: Callable[[], TaskStep]) -> None:
     middle = between()
     assert shortcuts([forward(0), middle, backward(2)]) == int(middle.finds is not None)
 
@@ -121,13 +119,13 @@ def test_constants_take_the_room_of_stashes_and_stashes_never_that_of_constants(
 
 def test_what_a_cancelled_task_may_have_left_is_not_used() -> None:
     counter = Counter(keep_bytes=1 << 30)
-    counter.hear(say.Hello(RUN, 1, 0, ()), say.Ask(2))
-    counter.desk.offer(peer_id(ALICE), forward(0))
-    counter.desk.cancel(TaskId(0))
+    counter.hear(say.Hello(RUN, 1, 0, ()), say.AskTask(2))
+    counter.inbox.offer(peer_id(ALICE), forward(0))
+    counter.inbox.cancel(TaskId(0))
     assert counter.of(say.Forget) == [say.Forget(1)]
-    counter.hear(say.GiveBack(counter.of(say.Offer)[0].lease, "cancelled"), say.Ask(2))
-    counter.desk.offer(peer_id(ALICE), backward(1))
-    assert counter.of(say.Offer)[-1].program == backward(1).program.hash
+    counter.hear(say.TaskReturn(counter.of(say.TaskOffer)[0].lease, "cancelled"), say.AskTask(2))
+    counter.inbox.offer(peer_id(ALICE), backward(1))
+    assert counter.of(say.TaskOffer)[-1].program == backward(1).program.hash
 
 
 @pytest.mark.parametrize(
@@ -139,31 +137,31 @@ def test_what_a_cancelled_task_may_have_left_is_not_used() -> None:
         {"held": ("kept/0",)},
     ],
 )
-def test_an_offer_to_leave_what_cannot_be_ends_the_visit(
+def test_an_offer_to_leave_what_cannot_be_ends_the_session(
     lie: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert visit_with_lies(monkeypatch, [forward(0)], lie) == "refused"
+    assert session_with_lies(monkeypatch, [forward(0)], lie) == "refused"
 
 
-def test_an_offer_of_a_stash_of_another_pass_ends_the_visit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert visit_with_lies(monkeypatch, [forward(0), backward(1)], {}) == "dismissed"
-    assert visit_with_lies(monkeypatch, [forward(0), backward(1)], {"tag": 8}, first=1) == "refused"
+def test_an_offer_of_a_stash_of_another_pass_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert session_with_lies(monkeypatch, [forward(0), backward(1)], {}) == "dismissed"
+    assert session_with_lies(monkeypatch, [forward(0), backward(1)], {"tag": 8}, first=1) == "refused"
 
 
-def visit_with_lies(
-    monkeypatch: pytest.MonkeyPatch, tasks: list[Assignment], lie: dict[str, Any], first: int = 0
+def session_with_lies(
+    monkeypatch: pytest.MonkeyPatch, tasks: list[TaskStep], lie: dict[str, Any], first: int = 0
 ) -> str:
-    """How a visit ends whose offers, from one on, are not what the desk said."""
+    """How a session ends whose offers, from one on, are not what the inbox said."""
     office, warm = in_process(keep_bytes=1 << 30)
     real, offers = office.listener.send, []
 
     def lying(peer: Any, message: say.Message) -> bool:
-        if isinstance(message, say.Offer):
+        if isinstance(message, say.TaskOffer):
             offers.append(message)
             message = replace(message, **lie) if len(offers) > first else message
         return bool(real(peer, message))
 
-    monkeypatch.setattr(office.desk, "_send", lying)
+    monkeypatch.setattr(office.inbox, "_send", lying)
     with office:
         office.tasks.extend(tasks)
         return Receipt.of(handle(payload(office), Clock(), warm)).ended

@@ -10,8 +10,9 @@ from torch import nn
 import siafu
 from siafu.graph import Graph
 from siafu.program.headline import headline
+from siafu.server.costs.stage_cost import StageCost
 from siafu.server.plan import compile_programs
-from siafu.training.explanation import Explanation, StageCost, explain
+from siafu.training.explanation import Explanation, explain
 from tests.test_own_models import Edgewise, NoGather
 from tests.toys import multi_label_graph, toy_graph
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import siafu
 from siafu.base import memory
 from siafu.base.errors import BadInput, Diverged
+from siafu.base.memory import parse_size
 from siafu.graph import Graph
 from siafu.training import trainer
 from siafu.training.run import Run
@@ -371,7 +372,7 @@ def test_a_run_is_refused_for_a_graph_of_another_kind() -> None:
 def test_a_graph_of_another_library_is_refused_with_the_way_in() -> None:
     graph = toy_graph()
     with pytest.raises(
-        BadInput, match=r"train takes a siafu\.Graph, not dict: make one with Graph\.from_pyg"
+        BadInput, match=r"train takes a siafu\.Graph or PyG's Data, not dict: make one with Graph\.from_pyg"
     ):
         siafu.train({}, gcn(graph))
 
@@ -405,6 +406,19 @@ def test_a_training_that_cannot_fit_is_refused_before_anything_is_done(
     Run.load(tmp_path / "run")
     with pytest.raises(BadInput, match="needs at least"):
         siafu.train(graph, gcn(graph), epochs=9, out=tmp_path / "run", resume=True)
+
+
+def test_a_budget_that_is_too_small_is_refused_with_the_least_that_would_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = toy_graph()
+    monkeypatch.setenv("SIAFU_MEMORY_LIMIT", "off")  # what is asked for holds all the same
+    with pytest.raises(
+        BadInput, match=r"training needs (\d+MB|[\d.]+GB) of memory, and memory is 20MB: give"
+    ) as caught:
+        siafu.train(graph, gcn(graph), epochs=1, memory="20MB")
+    least = str(caught.value).split()[2]
+    assert siafu.train(graph, gcn(graph), epochs=1, memory=f"{2 * parse_size(least)}").history
 
 
 def test_memory_need_not_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,14 @@
 
 import pytest
 
+from siafu.server.costs.work import Product, Work
 from siafu.virtual.costs import (
     DENSE_VISIT,
     USUAL_DEGREE,
+    CoreSpeed,
     Curve,
     EdgeCosts,
     Machine,
-    Processor,
-    Product,
-    Work,
     blocks_of,
     compute_seconds,
     gather_seconds,
@@ -18,7 +17,7 @@ from siafu.virtual.costs import (
 )
 
 EDGES = EdgeCosts((1e6, 1e8), (Curve.flat(1e-9), Curve.flat(1e-8)), Curve.flat(3e-9))
-CORE = Processor(Curve.flat(1e9), stream=1e9, draws=1e8, call_seconds=1e-6, functions=1e7, memory=5e8)
+CORE = CoreSpeed(Curve.flat(1e9), stream=1e9, draws=1e8, call_seconds=1e-6, functions=1e7, memory=5e8)
 MACHINE = Machine(
     4,
     CORE,

@@ -2,7 +2,8 @@
 
 from siafu.pipeline.ids import PhaseId
 from siafu.pipeline.schedule import evaluation_schedule, training_schedule
-from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor, Work
+from siafu.server.costs.work import Work
+from siafu.virtual.costs import CoreSpeed, Curve, EdgeCosts, LambdaKind, Machine
 from siafu.virtual.graph_shape import GraphShape
 from siafu.virtual.workload import Workload
 
@@ -10,7 +11,7 @@ ROWS, EDGES = 100, 1000
 SHAPE = GraphShape(ROWS, EDGES, 4, 2, train=1.0, ghosts={2: 10.0})
 
 _EDGE = Curve.flat(0.002)
-_CORE = Processor(Curve.flat(1.0), stream=100.0, draws=1.0, call_seconds=0.0)
+_CORE = CoreSpeed(Curve.flat(1.0), stream=100.0, draws=1.0, call_seconds=0.0)
 
 
 def machine(*, cores: int = 1, network: float = 10.0, latency: float = 1.0) -> Machine:

@@ -12,15 +12,15 @@ from hypothesis.extra import numpy as arrays
 
 from siafu.wire.codec import LONGEST_HEADER, PROTOCOL, decode, encode
 from siafu.wire.messages import (
-    Ask,
+    AskTask,
     AskWeights,
     Hello,
-    InputPart,
     Message,
-    Program,
+    ProgramText,
     Refused,
-    Result,
-    Weights,
+    TaskEnd,
+    TaskInputPart,
+    WeightsReply,
     part_bounds,
 )
 from siafu.wire.refusal import Refusal
@@ -69,8 +69,8 @@ def same(a: Message, b: Message) -> bool:
     )
 
 
-def rows() -> InputPart:
-    return InputPart(3, 0, {"rows/0": np.arange(6, dtype=np.float32).reshape(2, 3)})
+def rows() -> TaskInputPart:
+    return TaskInputPart(3, 0, {"rows/0": np.arange(6, dtype=np.float32).reshape(2, 3)})
 
 
 def with_header(message: Message, change: Any) -> list[bytes]:
@@ -111,16 +111,16 @@ def test_tensors_are_not_copied_on_either_side() -> None:
 
 def test_rows_that_are_not_contiguous_are_sent_as_they_look() -> None:
     table = np.arange(12.0).reshape(3, 4)
-    came = decode(encode(Weights(1, {"w": table[:, :2]})))
-    assert isinstance(came, Weights)
+    came = decode(encode(WeightsReply(1, {"w": table[:, :2]})))
+    assert isinstance(came, WeightsReply)
     np.testing.assert_array_equal(came.tensors["w"], table[:, :2])
 
 
 def test_a_tensor_from_an_odd_address_is_aligned() -> None:
-    header, frame = encode(Weights(1, {"w": np.arange(4.0)}))
+    header, frame = encode(WeightsReply(1, {"w": np.arange(4.0)}))
     odd = memoryview(b"\0" + bytes(frame))[1:]
     came = decode([header, odd])
-    assert isinstance(came, Weights)
+    assert isinstance(came, WeightsReply)
     assert came.tensors["w"].flags.aligned
     np.testing.assert_array_equal(came.tensors["w"], np.arange(4.0))
 
@@ -136,7 +136,7 @@ def test_bytes_that_are_no_message_are_refused() -> None:
 
 
 def test_another_protocol_is_refused_with_what_to_do() -> None:
-    header = bytearray(encode(Ask(1))[0])
+    header = bytearray(encode(AskTask(1))[0])
     header[5] = PROTOCOL + 1
     refuse([bytes(header)], "version", "deploy the Lambda again")
 
@@ -154,7 +154,7 @@ def test_another_protocol_is_refused_with_what_to_do() -> None:
     ],
 )
 def test_a_field_that_does_not_fit_is_refused_by_name(change: Any, text: str) -> None:
-    refuse(with_header(Ask(1), change), "field", text)
+    refuse(with_header(AskTask(1), change), "field", text)
 
 
 @pytest.mark.parametrize("why", ["x" * 1001, "two\nlines", "\ud800", 5])
@@ -207,18 +207,18 @@ def test_frames_that_are_missing_or_too_many_are_refused() -> None:
     refuse([header], "frames", "does not describe")
     refuse([header, frame, frame], "frames", "does not describe")
     refuse([header, frame[:-1]], "tensor", "sent with 23")
-    refuse([bytes(encode(Ask(1))[0]), frame], "frames", "has no tensors")
+    refuse([bytes(encode(AskTask(1))[0]), frame], "frames", "has no tensors")
     refuse([header] * 5000, "frames", "5000 frames")
 
 
 def test_a_truth_that_is_neither_is_refused() -> None:
-    header, _ = encode(InputPart(0, 0, {"m": np.array([True, False])}))
+    header, _ = encode(TaskInputPart(0, 0, {"m": np.array([True, False])}))
     refuse([bytes(header), b"\x01\x02"], "tensor", "neither 0 nor 1")
 
 
 def test_what_the_wire_does_not_carry_is_not_sent() -> None:
     with pytest.raises(TypeError, match="complex128"):
-        encode(Result(0, 0, 0, {"a": np.zeros(1, complex)}))
+        encode(TaskEnd(0, 0, 0, {"a": np.zeros(1, complex)}))
     with pytest.raises(ValueError, match="too large"):
         encode(Hello("r", 0, 0, tuple("x" * 200 + str(k) for k in range(1000))))
 
@@ -227,11 +227,11 @@ def test_a_program_that_is_not_its_hash_is_refused() -> None:
     import hashlib
 
     text = '{"format":1}'
-    assert Program.of(hashlib.sha256(text.encode()).hexdigest(), text).text() == text
+    assert ProgramText.of(hashlib.sha256(text.encode()).hexdigest(), text).text() == text
     with pytest.raises(Refusal, match="its hash"):
-        Program.of("0" * 64, text).text()
+        ProgramText.of("0" * 64, text).text()
     with pytest.raises(Refusal, match="bytes of its JSON"):
-        Program("0" * 64, {"json": np.zeros(2)}).text()
+        ProgramText("0" * 64, {"json": np.zeros(2)}).text()
 
 
 @given(st.integers(0, 10_000), st.integers(1, 50))

@@ -15,7 +15,7 @@ from siafu.base.errors import BadInput
 from siafu.wire.codec import PROTOCOL, decode
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.link import LinkLost
-from siafu.wire.messages import Ask, OutputPart, Refused, Welcome
+from siafu.wire.messages import AskTask, Refused, TaskOutputPart, Welcome
 from siafu.wire.near import NearDirectory
 from siafu.wire.refusal import Refusal
 from siafu.wire.zeromq import ZmqListener
@@ -45,8 +45,8 @@ def turn_until_refused(listener: ZmqListener, reason: str) -> None:
 def still_works(listener: ZmqListener) -> None:
     with linked(listener) as link:
         meet(listener, link)
-        link.send(Ask(7), 5)
-        while (came := heard(listener))[1] != Ask(7):
+        link.send(AskTask(7), 5)
+        while (came := heard(listener))[1] != AskTask(7):
             pass
         assert listener.send(came[0], Welcome(1))
         assert link.receive(5) == Welcome(1)
@@ -81,17 +81,17 @@ def test_a_server_that_is_not_ours_is_told_nothing() -> None:
     impostor = ZmqListener(make_keys(), "tcp://127.0.0.1:*")
     impostor.admit(MINE.public)
     with linked(impostor) as link, pytest.raises(LinkLost, match="refuses our key"):
-        link.send(Ask(1), 0.2)
+        link.send(AskTask(1), 0.2)
     impostor.close()
 
 
 def test_a_key_that_was_taken_back_says_nothing_more() -> None:
     with listening() as listener, linked(listener) as link:
         meet(listener, link)
-        link.send(Ask(1), 5)
+        link.send(AskTask(1), 5)
         heard(listener)
         listener.dismiss(MINE.public)
-        link.send(Ask(2), 5)
+        link.send(AskTask(2), 5)
         turn_until_refused(listener, "key")
 
 
@@ -109,16 +109,16 @@ def near() -> Iterator[ZmqListener]:
 def test_on_this_machine_a_peer_says_its_secret_and_is_known_by_its_key(near: ZmqListener) -> None:
     with linked(near, None, MINE) as link:
         meet(near, link)
-        link.send(Ask(1), 5)
+        link.send(AskTask(1), 5)
         peer, message = heard(near)
-        assert (peer.key, message) == (MINE.public, Ask(1))
+        assert (peer.key, message) == (MINE.public, AskTask(1))
 
 
 @pytest.mark.parametrize("keys", [None, make_keys()], ids=["none", "another's"])
 def test_on_this_machine_too_a_stranger_does_not_get_in(near: ZmqListener, keys: Keys | None) -> None:
     with linked(near, None, keys) as link:
         with pytest.raises(LinkLost):
-            link.send(Ask(1), 0.2)
+            link.send(AskTask(1), 0.2)
         turn_until_refused(near, "handshake" if keys is None else "key")
     assert near.traffic.messages_in == 0
 
@@ -185,7 +185,7 @@ def test_a_flood_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_link_refuses_what_is_no_message_too() -> None:
     with listening() as listener, linked(listener) as link:
         meet(listener, link)
-        link.send(OutputPart(0, 0, {}), 5)
+        link.send(TaskOutputPart(0, 0, {}), 5)
         peer, _ = heard(listener)
         listener._socket.send_multipart([peer.address, b"siafu" + bytes([PROTOCOL]) + b"{", b"junk"])
         with pytest.raises(Refusal, match="not JSON"):

@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 from siafu.wire.link import LinkLost
-from siafu.wire.messages import Ask, InputPart, OutputPart, Welcome
+from siafu.wire.messages import AskTask, TaskInputPart, TaskOutputPart, Welcome
 from tests.wire.links import MINE, heard, linked, listening, meet, pair
 
 both = pytest.mark.parametrize("kind", ["in-process", "zeromq"])
@@ -17,9 +17,9 @@ both = pytest.mark.parametrize("kind", ["in-process", "zeromq"])
 def test_messages_go_both_ways_in_order(kind: str) -> None:
     with pair(kind) as (listener, link):
         for number in range(5):
-            link.send(Ask(number), 1)
+            link.send(AskTask(number), 1)
         came = [heard(listener) for _ in range(5)]
-        assert [message for _, message in came] == [Ask(number) for number in range(5)]
+        assert [message for _, message in came] == [AskTask(number) for number in range(5)]
         for number in range(5):
             assert listener.send(came[0][0], Welcome(number))
         assert [link.receive(5) for _ in range(5)] == [Welcome(number) for number in range(5)]
@@ -28,7 +28,7 @@ def test_messages_go_both_ways_in_order(kind: str) -> None:
 @both
 def test_a_peer_is_known_by_the_key_that_it_proved(kind: str) -> None:
     with pair(kind) as (listener, link):
-        link.send(Ask(1), 1)
+        link.send(AskTask(1), 1)
         assert heard(listener)[0].key == MINE.public
 
 
@@ -36,20 +36,20 @@ def test_a_peer_is_known_by_the_key_that_it_proved(kind: str) -> None:
 def test_tensors_come_as_they_went(kind: str) -> None:
     rows = np.random.default_rng(0).normal(size=(1000, 100))
     with pair(kind) as (listener, link):
-        link.send(OutputPart(1, 0, {"output/0": rows}), 1)
+        link.send(TaskOutputPart(1, 0, {"output/0": rows}), 1)
         peer, message = heard(listener)
-        assert isinstance(message, OutputPart)
+        assert isinstance(message, TaskOutputPart)
         np.testing.assert_array_equal(message.tensors["output/0"], rows)
-        listener.send(peer, InputPart(1, 0, {"rows/0": rows}))
+        listener.send(peer, TaskInputPart(1, 0, {"rows/0": rows}))
         back = link.receive(5)
-        assert isinstance(back, InputPart)
+        assert isinstance(back, TaskInputPart)
         np.testing.assert_array_equal(back.tensors["rows/0"], rows)
 
 
 @both
 def test_traffic_is_counted_at_both_ends(kind: str) -> None:
     with pair(kind) as (listener, link):
-        link.send(OutputPart(1, 0, {"output/0": np.zeros(1000)}), 1)
+        link.send(TaskOutputPart(1, 0, {"output/0": np.zeros(1000)}), 1)
         heard(listener)
         assert link.traffic.bytes_out == listener.traffic.bytes_in > 8000
         assert (link.traffic.messages_out, listener.traffic.messages_in) == (1, 1)
@@ -77,7 +77,7 @@ def test_a_sender_is_held_back_by_a_server_that_does_not_read(kind: str) -> None
     sent = 0
     with pair(kind) as (_, link), pytest.raises(LinkLost):
         while sent < 10_000:
-            link.send(OutputPart(1, sent, rows), 0.2)
+            link.send(TaskOutputPart(1, sent, rows), 0.2)
             sent += 1
     assert sent < 200
 
@@ -86,10 +86,10 @@ def test_a_sender_is_held_back_by_a_server_that_does_not_read(kind: str) -> None
 def test_a_server_stops_sending_to_a_peer_that_does_not_read(kind: str) -> None:
     rows = {"rows/0": np.zeros(1 << 17)}
     with pair(kind) as (listener, link):
-        link.send(Ask(1), 1)
+        link.send(AskTask(1), 1)
         peer, _ = heard(listener)
         sent = 0
-        while sent < 10_000 and listener.send(peer, InputPart(1, sent, rows)):
+        while sent < 10_000 and listener.send(peer, TaskInputPart(1, sent, rows)):
             sent += 1
         assert sent < 1000
 
@@ -97,7 +97,7 @@ def test_a_server_stops_sending_to_a_peer_that_does_not_read(kind: str) -> None:
 @both
 def test_a_peer_that_is_gone_cannot_be_sent_to(kind: str) -> None:
     with pair(kind) as (listener, link):
-        link.send(Ask(1), 1)
+        link.send(AskTask(1), 1)
         peer, _ = heard(listener)
         link.close()
         for _ in range(100):
@@ -112,7 +112,7 @@ def test_without_keys_there_are_no_names() -> None:
 
     listener = ZmqListener(None, "tcp://127.0.0.1:*")
     with linked(listener, None, None) as link:
-        link.send(Ask(1), 5)
+        link.send(AskTask(1), 5)
         assert heard(listener)[0].key == ""
     listener.close()
 
@@ -133,7 +133,7 @@ def test_a_link_finds_its_server_again_after_it_was_away() -> None:
         while link.socket.poll(0, zmq.POLLOUT):  # until it has noticed
             link.socket.poll(10)
         meet(again, link)
-        link.send(Ask(7), 5)
-        assert heard(again)[1] == Ask(7)
+        link.send(AskTask(7), 5)
+        assert heard(again)[1] == AskTask(7)
         link.close()
         again.close()

@@ -1,4 +1,4 @@
-"""Activity: seconds of a server's tasks, and when and where each ran, by epoch, until someone takes them."""
+"""Activity: seconds of a server's tasks, and when and on which thread each ran, kept by epoch until they are taken."""
 
 import threading
 import time
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 SPANS_KEPT = 1 << 14
-"""Of each server, at most: the latest. An epoch of 64 intervals has some 600."""
+"""Most spans kept of a server: the latest. An epoch of 64 intervals has some 600."""
 
 _NO_EPOCH = -1
 
 
 class About(NamedTuple):
-    """Where a piece of work belongs.
+    """Server, epoch and interval of a piece of work.
 
-    server:   for whom it is done, in words: "graph server 0"
+    server:   the server's name, like "graph server 0"
     epoch:    counted from 0
-    interval: None: of none
+    interval: None: the work belongs to no interval
     """
 
     server: str
@@ -29,10 +29,10 @@ class About(NamedTuple):
 class Span(NamedTuple):
     """One piece of work: what, where and when.
 
-    kind:   as seconds are counted: "train ∇G1"
+    kind:   kind of work, by which seconds are added up, like "train ∇G1"
     track:  the thread that did it, or the Lambda's slot: work on one track never overlaps
     began, ended: seconds, by the clock of the process that did it
-    moved:  bytes that left it, or came and left
+    moved:  bytes sent, or received and sent
     """
 
     about: About
@@ -49,7 +49,7 @@ class Taken:
 
     busy_seconds: by kind
     spans:   in the order in which they ended; empty where none are kept
-    dropped: how many spans there was no room for
+    dropped: number of spans that were lost for lack of room
     zero:    what to add to their times for seconds since 1970
     """
 
@@ -60,7 +60,7 @@ class Taken:
 
 
 class Activity:
-    """Any thread may tell of work, and any may take what was told.
+    """Record of work. Any thread may add to it, and any may take from it.
 
     busy_seconds: of all work so far, by kind
     zero:         what to add to times for seconds since 1970
@@ -76,7 +76,7 @@ class Activity:
         self.zero = time.time() - time.perf_counter()
 
     def keep_spans(self, most: int = SPANS_KEPT) -> None:
-        """From now on, spans are kept too: of each server the last so many; 0: none."""
+        """Keep spans from now on: the last `most` of each server; 0: none."""
         with self._lock:
             self._kept = most
             self._spans = {}
@@ -84,7 +84,7 @@ class Activity:
     def note(
         self, about: About | None, kind: str, track: int, began: float, ended: float, moved: int = 0
     ) -> None:
-        """Work was done. Of what is part of no epoch (None) only the seconds count, with the next that is taken."""
+        """Record work. Of work that belongs to no epoch (None) only the seconds are kept, and taken with the next epoch."""
         spent = ended - began
         with self._lock:
             self.busy_seconds[kind] = self.busy_seconds.get(kind, 0.0) + spent
@@ -108,7 +108,7 @@ class Activity:
         return Taken(busy, tuple(spans), dropped, self.zero)
 
     def drain(self) -> dict[int, dict[str, float]]:
-        """Seconds of all that was not taken yet, by epoch and kind. The spans of the same are left for `take`."""
+        """Take the seconds of all work so far, by epoch and kind. The spans are left for `take`."""
         with self._lock:
             busy = dict(self._busy)
             self._busy.clear()

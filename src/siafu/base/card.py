@@ -12,7 +12,7 @@ _VALUE = "text-align:left;padding:0;border:0;background:none"
 
 
 def card(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """Works in light and dark notebooks alike; every name and value is escaped."""
+    """HTML of a card, for light and dark notebooks; every name and value is escaped."""
     lines = "".join(
         f'<tr><th scope="row" style="{_NAME}">{html.escape(name)}</th>'
         f'<td style="{_VALUE}">{html.escape(str(value))}</td></tr>'

@@ -1,8 +1,11 @@
-"""JSON and YAML that others wrote: parsed whole or refused, whatever is in it."""
+"""JSON and YAML from others: parsed as a whole, or refused with a clear error."""
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+from siafu.base.errors import BadInput
 
 _DEEPEST = 64
 _MOST_VALUES = 100_000
@@ -12,15 +15,28 @@ _LONGEST_LINE = 300
 
 
 def parse_json(data: bytes | str) -> Any:
-    """The value of a JSON document. Whatever is wrong with it is a ValueError of one line."""
+    """Parse a JSON document. Any fault in it is a ValueError of one line."""
     try:
         return json.loads(data)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
+def read_object(path: Path, advice: str) -> dict[str, Any]:
+    """The JSON object in a file; what is wrong with it is one line that ends in `advice`."""
+    try:
+        found = parse_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"cannot read {path} ({error.strerror}): {advice}") from error
+    except ValueError as error:
+        raise BadInput(f"{path} is not JSON ({error}): {advice}") from error
+    if not isinstance(found, dict):
+        raise BadInput(f"{path} has no JSON object: {advice}")
+    return found
+
+
 def parse_yaml(data: bytes) -> Any:
-    """The value of a YAML document. Whatever is wrong with it is a ValueError of one line.
+    """Parse a YAML document. Any fault in it is a ValueError of one line.
 
     Aliases count as often as they are used, so a short document cannot stand for an endless one.
     """
@@ -45,7 +61,7 @@ def one_line(error: object) -> str:
 
 
 def _check_events(yaml: Any, events: Iterable[Any]) -> None:
-    """Refuse a document that is deep, endless or has text beyond measure, before any of it is built."""
+    """Refuse a document that is nested too deeply, too large or has too long values, before it is built."""
     total = 0
     opened: list[
         tuple[str | None, int]
@@ -66,7 +82,7 @@ def _check_events(yaml: Any, events: Iterable[Any]) -> None:
         elif isinstance(event, yaml.ScalarEvent):
             if len(event.value) > _LONGEST_SCALAR:
                 raise ValueError(
-                    f"a value has {len(event.value):,} characters, where it may have {_LONGEST_SCALAR:,}"
+                    f"a value has {len(event.value):,} characters: more than {_LONGEST_SCALAR:,}"
                 )
             sizes[event.anchor or ""] = 1
             total += 1

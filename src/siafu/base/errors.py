@@ -2,7 +2,7 @@
 
 
 class SiafuError(Exception):
-    """Something Siafu knows the cause of. The message says what happened and what to do."""
+    """An error with a known cause. The message says what happened and what to do."""
 
     exit_code = 1
 

@@ -14,7 +14,7 @@ MODULES: dict[str, tuple[str, ...]] = {
 
 
 def missing(error: ImportError) -> BadInput | None:
-    """The line for a module that an extra brings; None: no extra would help."""
+    """The error for a module that is missing; None: no extra brings it."""
     module = (error.name or "").partition(".")[0]
     for extra, modules in MODULES.items():
         if module in modules:

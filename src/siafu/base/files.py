@@ -52,10 +52,10 @@ def _is_of_the_disk(error: OSError) -> bool:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file to write that takes `path`'s place when the block ends well, and is gone otherwise.
+    """Open a binary file to write. It takes `path`'s place if the block ends without an error, else it is removed.
 
-    A link stays, and what it points to is replaced. What is no file (a device, a pipe, /dev/stdout) is written to when
-    the block ends well.
+    A link stays, and its target is replaced. A device, a pipe or /dev/stdout is written to when the block ends without an
+    error.
     """
     with disk_errors(path):
         if _is_written_through(path):
@@ -64,6 +64,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         else:
             with _replacing_file(Path(os.path.realpath(path))) as file:
                 yield file
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file of text, whole or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 @contextmanager
@@ -108,7 +114,7 @@ def _is_written_through(path: Path) -> bool:
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """The number of the open file that `path` stands for, as /dev/stdout does for 1; None: it stands for none."""
+    """Descriptor of the open file that `path` stands for, as /dev/stdout does for 1; None: for none."""
     place = path
     for _ in range(_MOST_LINKS):
         place = Path(os.path.realpath(place.parent)) / place.name
@@ -129,7 +135,7 @@ def _mode_of(path: Path) -> int:
 
 
 def umask() -> int:
-    """Permissions that new files do not get."""
+    """The umask of this process."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -145,8 +151,16 @@ def give_name(file: IO[bytes], path: Path) -> None:
         os.close(descriptors)
 
 
+def write_at(file: IO[bytes], data: bytes | memoryview, offset: int) -> None:
+    """Write all of `data` at `offset`, however little the system takes at once. Threads may do so at the same time."""
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(file.fileno(), left, offset)
+        left, offset = left[written:], offset + written
+
+
 def anonymous_file(directory: Path) -> IO[bytes] | None:
-    """A file on `directory`'s disk that `give_name` can give a name; None: there are none such here."""
+    """Open a file without a name, to which `give_name` can give one; None: this file system has no such files."""
     if not hasattr(os, "O_TMPFILE") or not Path("/proc/self/fd").exists():
         return None
     try:
@@ -158,5 +172,5 @@ def anonymous_file(directory: Path) -> IO[bytes] | None:
 
 
 def scratch_file(directory: Path) -> IO[bytes]:
-    """A file without a name on `directory`'s disk: the system frees it however the process ends."""
+    """Open a file without a name on `directory`'s disk; the system frees it when the process ends, even if killed."""
     return tempfile.TemporaryFile(dir=directory, prefix=".siafu-scratch-")

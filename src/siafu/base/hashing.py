@@ -1,4 +1,4 @@
-"""Hashes that kernels draw from: a random number that is a pure function of what it is for."""
+"""Hashes as random numbers: each draw is a pure function of its key."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The machine a run is on: its memory, its processor, how fast it reads."""
+"""The machine of a run: its memory, processor and memory bandwidth."""
 
 import platform
 import resource
@@ -21,7 +21,7 @@ _PIECES_PER_THREAD = 4
 
 
 def peak_rss_bytes() -> int:
-    """The most memory this process has held at once."""
+    """Peak memory of this process."""
     # getrusage counts what the parent held before exec; the kernel's own high-water mark does not.
     found = _proc_kilobytes(Path("/proc/self/status"), "VmHWM")
     if found is not None:
@@ -32,32 +32,29 @@ def peak_rss_bytes() -> int:
 
 def processor_name() -> str:
     """The processor's name as its maker writes it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return _cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 
 def architecture() -> Literal["x86_64", "arm64"]:
-    """Of this machine."""
+    """Architecture of this machine's processor."""
     return "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
 
 
 def cpu_id(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """How the processor names itself; unknown parts are '?'."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        lines = []
-    said = {
-        name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon
-    }
+    """Vendor, family and model of the processor; unknown parts are '?'."""
+    said = _cpuinfo(cpuinfo)
     x86, arm = ("vendor_id", "cpu family", "model"), ("CPU implementer", "CPU architecture", "CPU part")
     names = arm if "CPU part" in said else x86
     return "/".join(said.get(name, "?") for name in names)
+
+
+def _cpuinfo(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
+    """Fields of /proc/cpuinfo, by name."""
+    try:
+        fields = [line.partition(":") for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {name.strip(): value.strip() for name, colon, value in fields if colon}
 
 
 def simd_features() -> list[str]:
@@ -70,7 +67,7 @@ def simd_features() -> list[str]:
 
 
 def read_bandwidth() -> float:
-    """Bytes a second that all threads together read from memory, in order: the best of a second of passes."""
+    """Memory bandwidth in bytes a second: sequential reads by all threads, the best pass of one second."""
     _, available = memory_bytes()
     size = min(_MEASURED_BYTES, (available or _MEASURED_BYTES) // 4)
     data = np.ones(size // 8, np.int64)

@@ -1,4 +1,4 @@
-"""Memory: how much the machine has, how much of it is free, and sizes as people write them."""
+"""Memory: the machine's total, the free part of it, and sizes like 1GB."""
 
 import os
 import re
@@ -10,18 +10,10 @@ from siafu.base.errors import BadInput
 LIMIT = "SIAFU_MEMORY_LIMIT"
 """The variable that says what counts as free, in place of what the system says: a size, or `off` for any amount."""
 
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_UNITS |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _ROOT = Path("/")
+_RESERVE = 20  # one part in so many of what is free is left to the system and to others
 # Of a group of processes: its limit, what it holds, and what of that is files, which the system can drop.
 _V2 = ("memory.max", "memory.current", ("inactive_file", "active_file"))
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))
@@ -36,9 +28,14 @@ def parse_size(text: str) -> int:
 
 
 def memory_bytes() -> tuple[int | None, int | None]:
-    """The machine's memory, and how much of it is free to use; None: the system does not say."""
+    """Total and available memory of the machine; None: the system does not say."""
     meminfo = Path("/proc/meminfo")
     return proc_kilobytes(meminfo, "MemTotal"), proc_kilobytes(meminfo, "MemAvailable")
+
+
+def machine_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def free_bytes(root: Path = _ROOT) -> int | None:
@@ -48,34 +45,67 @@ def free_bytes(root: Path = _ROOT) -> int | None:
     root: where /proc and /sys are
     """
     if asked := os.environ.get(LIMIT):
-        return _asked_for(asked)
+        try:
+            return None if asked.strip().lower() == "off" else parse_size(asked)
+        except BadInput as error:
+            raise BadInput(f"{LIMIT} is wrong: {error}, or off") from error
     machine = proc_kilobytes(root / "proc/meminfo", "MemAvailable")
     found = [each for each in (machine, *_left_in_groups(root)) if each is not None]
     return min(found, default=None)
 
 
-def refuse_more_than_free(needed: int, what: str, remedy: str) -> None:
-    """Refuse what cannot fit, before the system ends the process without a word.
-
-    needed: bytes that are needed for certain
-    what:   needs them, in the words of an error
-    remedy: what to do about it
-    """
-    free = free_bytes()
-    if free is not None and needed > free:
-        raise BadInput(
-            f"{what} needs at least {needed / 1e9:,.2f} GB of memory, and {free / 1e9:,.2f} GB is free: {remedy}, or have it "
-            f"tried all the same with {LIMIT}=off"
-        )
-
-
-def _asked_for(text: str) -> int | None:
-    if text.strip().lower() == "off":
-        return None
+def own_bytes() -> int:
+    """Memory of this process that no other shares and no file backs; 0 where the system does not tell."""
     try:
-        return parse_size(text)
-    except BadInput as error:
-        raise BadInput(f"{LIMIT} is wrong: {error}, or off") from error
+        _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def budget_bytes(memory: str | None, taken: int = 0) -> int | None:
+    """Bytes that the whole process may take; None: any amount.
+
+    memory: a size, as `--memory` gives it; None: what the process has taken, and what is free less a reserve
+    taken:  bytes that the process holds already
+    """
+    if memory is not None:
+        return parse_size(memory)
+    free = free_bytes()
+    if free is None:
+        return None
+    return taken + (free if os.environ.get(LIMIT) else free - free // _RESERVE)
+
+
+def refuse_more_than_budget(
+    needed: int, what: str, remedy: str, *, memory: str | None = None, taken: int = 0
+) -> None:
+    """Refuse work that cannot fit, before the system kills the process.
+
+    needed: bytes of the whole process
+    what:   name of the work, for the error
+    remedy: what to do about it
+    memory: the size that `--memory` gives; None: what is free
+    taken:  bytes of `needed` that the process holds already
+    """
+    budget = budget_bytes(memory, taken)
+    if budget is None or needed <= budget:
+        return
+    if memory is not None:
+        raise BadInput(
+            f"{what} needs {rounded_up(needed)} of memory, and memory is {memory}: give at least that, or {remedy}"
+        )
+    raise BadInput(
+        f"{what} needs at least {(needed - taken) / 1e9:,.2f} GB of memory, and {(budget - taken) / 1e9:,.2f} GB is free: "
+        f"{remedy}, or have it tried all the same with {LIMIT}=off"
+    )
+
+
+def rounded_up(size: int) -> str:
+    """A size as people write it, and not less: '1.3GB', '650MB'."""
+    if size >= 10**9:
+        return f"{-(-size // 10**8) / 10:.1f}GB"
+    return f"{-(-size // 10**6)}MB"
 
 
 def proc_kilobytes(path: Path, field: str) -> int | None:

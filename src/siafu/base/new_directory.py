@@ -1,4 +1,4 @@
-"""Directories that appear whole or not at all, and that take no place but that of their own kind."""
+"""Directories that appear whole or not at all, and that replace only directories of their own kind."""
 
 import errno
 import json
@@ -19,8 +19,8 @@ _TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of directory that Siafu writes, and how one is known again.
+class DirectoryKind:
+    """A kind of directory that Siafu writes, and how to recognise one.
 
     name:     in the words of an error
     manifest: its file of JSON, whose "format" and "version" say what it is
@@ -55,7 +55,7 @@ class Kind:
                 Path(folder).rmdir()
 
 
-def recover(path: Path, kind: Kind) -> None:
+def recover(path: Path, kind: DirectoryKind) -> None:
     """Put back the directory that an overwrite had moved aside when it was killed. Does nothing otherwise."""
     if not os.path.lexists(path) and kind.is_one(_aside(path)):
         with suppress(OSError):  # another process may have done it
@@ -71,7 +71,7 @@ class NewDirectory:
     overwrite: replace a directory of that kind that holds nothing else, or an empty one; anything else is never touched
     """
 
-    def __init__(self, path: Path, *, kind: Kind, overwrite: bool = False) -> None:
+    def __init__(self, path: Path, *, kind: DirectoryKind, overwrite: bool = False) -> None:
         self.path = path
         self._kind = kind
         self._overwrite = overwrite
@@ -110,6 +110,12 @@ class NewDirectory:
             self._take_place(partial)
         self._named = None
 
+    def __enter__(self) -> "NewDirectory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
     def discard(self) -> None:
         """Forget everything that was written. Does nothing after `publish`."""
         for file in self._files.values():
@@ -147,7 +153,7 @@ class NewDirectory:
         return True
 
     def _took_place_in_two_steps(self, partial: Path) -> bool:
-        """Move the old aside, then the new one in. Whoever comes after a kill in between finds the old and puts it back."""
+        """Move the old directory aside, then the new one in. After a kill in between, the next reader puts the old one back."""
         aside = _aside(self.path)
         self._make_room(aside)
         try:
@@ -164,7 +170,7 @@ class NewDirectory:
         return True
 
     def _make_room(self, aside: Path) -> None:
-        """Remove what an earlier overwrite left that was killed when all but this was done."""
+        """Remove the old directory that a killed overwrite left behind."""
         if self._may_go(aside):
             self._kind.remove(aside)
         if os.path.lexists(aside):
@@ -203,7 +209,7 @@ def _aside(path: Path) -> Path:
 
 
 def _files_in(path: Path) -> Iterator[str]:
-    """Whatever is not a directory, by its path within `path`; links are not followed."""
+    """Paths within `path` of everything that is not a directory; links are not followed."""
     for folder, folders, files in os.walk(path):
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
         yield from ((Path(folder) / name).relative_to(path).as_posix() for name in (*files, *links))

@@ -1,4 +1,4 @@
-"""Option: a setting that is declared once, as a field of a dataclass.
+"""Option: a setting that is declared once, as a field of a dataclass or a parameter of a command.
 
 The command line (`siafu.cli.declared`), the keywords of `siafu.train`, config files and the reference are made of it.
 """
@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from siafu.base.errors import BadInput
 
@@ -39,8 +39,11 @@ class Option:
     wants:       how the refusal ends; "": as the bounds and choices say
     panel:       the heading that it stands under on the command line
     metavar:     what its value is called there
-    argument:    whether its value stands there without a flag; then there is no default
+    argument:    whether its value stands there without a flag
+    flags:       its spellings there; none: made of its name
+    envvar:      the environment variable that gives it there
     name, kinds, default: the field's; kinds are those that a command line and a file can give
+    many:        whether the field is a list
     """
 
     help: str
@@ -55,19 +58,22 @@ class Option:
     panel: str | None = None
     metavar: str | None = None
     argument: bool = False
+    flags: tuple[str, ...] = ()
+    envvar: str | None = None
     name: str = ""
     kinds: tuple[type, ...] = ()
     default: Any = None
+    many: bool = False
 
     @property
     def meaning(self) -> str:
-        """The sentences about it in the reference, where other options are keywords."""
+        """Description in the reference, where other options are keywords."""
         unset = f"None: {self.unset}." if self.unset else ""
         told = " ".join(part for part in (self.help, self.more, unset) if part)
         return re.sub(r"--([a-z]+)", r"`\1`", told)
 
     def check(self, value: Any) -> None:
-        """Refuse a number out of bounds and a text that is no choice; whatever only Python can give is left alone."""
+        """Refuse a number out of bounds and a text that is no choice. Values that only Python can give are not checked."""
         if value is None and self.default is None:
             return
         if self.choices and isinstance(value, str):
@@ -80,7 +86,7 @@ class Option:
                 raise self._refused(value, self.valid[1])
 
     def check_kind(self, value: Any) -> None:
-        """Refuse what is of another type than the field."""
+        """Refuse a value of another type than the field."""
         is_unset = value is None and self.default is None
         if not is_unset and not any(_is_a(kind, value) for kind in self.kinds):
             raise self._refused(value, self._wanted)
@@ -111,38 +117,57 @@ class Option:
         return BadInput(f"{self.name} is {repr(value) if self.choices else value}: {ending}")
 
 
+REQUIRED: Any = dataclasses.MISSING
+"""The default of an option that must be given."""
+
+
 def option(default: Any, help: str, **more: Any) -> Any:
-    """A field of a dataclass that is an `Option`."""
+    """A field of a dataclass, or the default of a command's parameter, that is an `Option`."""
     return dataclasses.field(default=default, metadata={_KEY: Option(help, **more)})
 
 
-def argument(metavar: str, help: str, **more: Any) -> Any:
-    """The same for what has no default, and on the command line no flag."""
-    return dataclasses.field(metadata={_KEY: Option(help, metavar=metavar, argument=True, **more)})
+def argument(metavar: str, help: str, default: Any = REQUIRED) -> Any:
+    """A field that is an `Option`, and has no flag on the command line."""
+    return option(default, help, metavar=metavar, argument=True)
+
+
+def same_option(declaration: type, name: str, default: Any = None) -> Any:
+    """An option of a dataclass, for another dataclass or command; default: another one than there."""
+    field = declaration.__dataclass_fields__[name]  # type: ignore[attr-defined]
+    return dataclasses.field(default=field.default if default is None else default, metadata=field.metadata)
 
 
 def options_of(declaration: type) -> dict[str, Option]:
-    """Those that a dataclass declares, by name."""
-    return {
-        field.name: dataclasses.replace(
-            field.metadata[_KEY],
-            name=field.name,
-            kinds=_kinds(field.type),
-            default=dataclasses.MISSING if field.metadata[_KEY].argument else field.default,
-        )
-        for field in dataclasses.fields(declaration)
-        if _KEY in field.metadata
-    }
+    """Options of a dataclass, by name."""
+    fields = dataclasses.fields(declaration)
+    return {field.name: option_of(field.name, field.type, field) for field in fields if is_option(field)}
+
+
+def is_option(declared: Any) -> bool:
+    """Whether `option` or `argument` made a dataclass's field, or a function's default."""
+    return isinstance(declared, dataclasses.Field) and _KEY in declared.metadata
+
+
+def option_of(name: str, annotation: Any, declared: dataclasses.Field[Any]) -> Option:
+    """The option of a field or parameter with this name and type."""
+    made: Option = declared.metadata[_KEY]
+    return dataclasses.replace(
+        made,
+        name=name,
+        kinds=_kinds(annotation),
+        default=declared.default,
+        many=any(get_origin(each) is list for each in _members(annotation)),
+    )
 
 
 def check(values: object) -> None:
-    """Refuse a dataclass with an option that cannot be."""
+    """Refuse a dataclass with an invalid option."""
     for name, each in options_of(type(values)).items():
         each.check(getattr(values, name))
 
 
 def described(options: Iterable[Option]) -> str:
-    """Name and meaning of each, as docstrings have it."""
+    """Names and descriptions of options, in the form of a docstring."""
     told = {each.name: each.meaning for each in options}
     indent = max(map(len, told)) + 2
     lines = [textwrap.wrap(meaning, _WIDTH - indent) for meaning in told.values()]
@@ -157,8 +182,12 @@ def _kinds(annotation: Any) -> tuple[type, ...]:
     if isinstance(annotation, str):
         words = {word.strip() for word in annotation.split("|")}
         return tuple(kind for kind in _KINDS if kind.__name__ in words)
-    members = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
-    return tuple(kind for kind in _KINDS if kind in members)
+    simple = [get_args(each)[0] if get_origin(each) is list else each for each in _members(annotation)]
+    return tuple(kind for kind in _KINDS if kind in simple)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
 
 
 def _is_a(kind: type, value: Any) -> bool:

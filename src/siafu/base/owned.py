@@ -1,4 +1,4 @@
-"""OwnedDirectory: a directory that lasts no longer than the process that made it, however that ends.
+"""OwnedDirectory: a directory that is removed when its process ends, even if it is killed.
 
 A process that is killed removes nothing. So each directory has a file in it that its maker holds locked for as long as it
 lives, and whoever makes one there next removes those whose file nobody holds.
@@ -10,13 +10,12 @@ import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 _OWNER = ".owner"
 
 
 class OwnedDirectory:
-    """A directory for its owner alone; `remove` it at the end.
+    """A directory for this process alone; `remove` it at the end.
 
     parent: None: where temporary files are
     """
@@ -42,14 +41,12 @@ class OwnedDirectory:
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
 
 def remove_orphans(parent: Path, prefix: str) -> None:
-    """Remove this user's directories whose makers are gone. What cannot be looked into is left alone."""
+    """Remove this user's directories whose makers are gone. Directories that cannot be read are left alone."""
     with suppress(OSError):
         for entry in os.scandir(parent):
             if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):

@@ -1,10 +1,11 @@
 """One pool of threads for work that runs without the GIL."""
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from siafu.base.errors import BadInput
 
@@ -12,9 +13,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class PerThread(threading.local):
+    """Values by name, of which every thread has its own."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, Any] = {}
+
+
 @cache
 def thread_count() -> int:
-    """How many threads kernels use: `$SIAFU_THREADS`, or the cores this process may run on."""
+    """Number of threads for kernels: `$SIAFU_THREADS`, or the cores that this process may run on."""
     asked = os.environ.get("SIAFU_THREADS")
     if asked is not None:
         if not asked.isdigit() or int(asked) < 1:
@@ -35,7 +43,7 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def run_all(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """`work` on every item, over the pool; results in the items' order, the first error raised.
+    """Run `work` on every item in the pool; results in the items' order, the first error raised.
 
     `work` must not call `run_all` itself: a pool that waits for itself never ends.
     """

@@ -1,10 +1,9 @@
-"""What asynchrony does to learning: one training in every mode, over several seeds."""
+"""Effect of asynchrony on learning: one training in every mode, over several seeds."""
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 
 from siafu import nn
 from siafu.base.errors import BadInput
-from siafu.base.files import replacing
+from siafu.bench.results import markdown, read_results, save_results
 from siafu.graph import Graph
 from siafu.graph.partition import Partition
 from siafu.training.placement import choose_partition
@@ -28,12 +27,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 EXACT = "pipe"
 
 MARGIN = 0.005
-"""How far below the best of the exact mode an accuracy may lie and still count as reached: half a point."""
+"""Distance below the exact mode's best accuracy that still counts as reached: half a point."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """How every variant trains; the rest is as `siafu.train` has it."""
+class ConvergenceSetting:
+    """Options that every variant trains with; the others are `siafu.train`'s defaults."""
 
     model: str
     hidden: int
@@ -64,10 +63,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """What every variant came to on one dataset; `trials` by variant."""
+    """Trainings of every variant on one dataset; `trials` by variant."""
 
     dataset: str
-    setting: Setting
+    setting: ConvergenceSetting
     trials: dict[str, list[Trial]]
 
     @property
@@ -88,7 +87,7 @@ class Convergence:
         return next(reached, None)
 
     def ratio(self, variant: str) -> float | None:
-        """How many times the exact mode's epochs a variant takes to the target."""
+        """Epochs to the target, relative to those of the exact mode."""
         epochs, exact = self.epochs_to_target(variant), self.epochs_to_target(EXACT)
         return None if epochs is None or exact is None else epochs / exact
 
@@ -106,15 +105,11 @@ class Convergence:
         ages: Counter[str] = sum(
             (Counter(each.counters["row_age_histogram"]) for each in self.trials[variant]), Counter()
         )
-        return {
-            int(age): count / ages.total()
-            for age, count in sorted(ages.items(), key=lambda each: int(each[0]))
-        }
+        return {int(age): ages[age] / ages.total() for age in sorted(ages, key=int)}
 
 
-def measure(graph: Graph, setting: Setting, told: Callable[[str], None]) -> Convergence:
+def measure(graph: Graph, setting: ConvergenceSetting, told: Callable[[str], None]) -> Convergence:
     """Train every variant with every seed; `told` of each as it ends."""
-    name = graph.name
     if graph.val is None or graph.test is None:
         raise BadInput(
             f"graph {graph.name!r} has no validation and test splits, which convergence is measured on: give it both"
@@ -125,11 +120,15 @@ def measure(graph: Graph, setting: Setting, told: Callable[[str], None]) -> Conv
         for variant, options in VARIANTS.items():
             trial = _trial(graph, setting, partition, seed, options)
             trials[variant].append(trial)
-            told(f"{name}, seed {seed}, {variant}: test {trial.test:.4f}, best val {max(trial.val):.4f}")
-    return Convergence(name, setting, trials)
+            told(
+                f"{graph.name}, seed {seed}, {variant}: test {trial.test:.4f}, best val {max(trial.val):.4f}"
+            )
+    return Convergence(graph.name, setting, trials)
 
 
-def _trial(graph: Graph, setting: Setting, partition: Partition, seed: int, options: dict[str, Any]) -> Trial:
+def _trial(
+    graph: Graph, setting: ConvergenceSetting, partition: Partition, seed: int, options: dict[str, Any]
+) -> Trial:
     torch.manual_seed(seed)
     model = nn.MODELS[setting.model](
         graph.num_features, setting.hidden, setting.layers, graph.num_classes, setting.dropout
@@ -150,21 +149,13 @@ def _trial(graph: Graph, setting: Setting, partition: Partition, seed: int, opti
     return Trial(seed, val, run.summary()["test_accuracy"], run.counters)
 
 
+_HEAD = ["dataset", "variant", "test accuracy, %", "less pipe", "epochs to target", "× pipe"]
+_HEAD += ["highest staleness", "versions", "ages of rows read"]
+
+
 def table(results: Sequence[Convergence]) -> str:
     """Everything as one table in Markdown."""
-    head = [
-        "dataset",
-        "variant",
-        "test accuracy, %",
-        "less pipe",
-        "epochs to target",
-        "× pipe",
-        "highest staleness",
-        "versions",
-        "ages of rows read",
-    ]
-    rows = [_row(result, variant) for result in results for variant in result.trials]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+    return markdown(_HEAD, [_row(result, variant) for result in results for variant in result.trials])
 
 
 def _row(result: Convergence, variant: str) -> list[str]:
@@ -187,20 +178,9 @@ def _row(result: Convergence, variant: str) -> list[str]:
 def save(results: Sequence[Convergence], path: Path) -> None:
     """Write results, beside those of other datasets that the file holds."""
     kept = [each for each in read(path) if each.dataset not in {new.dataset for new in results}]
-    with replacing(path) as file:
-        file.write(json.dumps([asdict(each) for each in (*kept, *results)]).encode())
+    save_results([*kept, *results], path)
 
 
 def read(path: Path) -> list[Convergence]:
-    """What `save` wrote; nothing where there is no such file."""
-    if not path.exists():
-        return []
-    try:
-        return [_from_json(each) for each in json.loads(path.read_text())]
-    except (ValueError, TypeError, KeyError) as error:
-        raise BadInput(f"{path} does not hold results of 'siafu bench convergence': {error}") from error
-
-
-def _from_json(found: dict[str, Any]) -> Convergence:
-    trials = {variant: [Trial(**each) for each in these] for variant, these in found["trials"].items()}
-    return Convergence(found["dataset"], Setting(**found["setting"]), trials)
+    """Results that `save` wrote; nothing where there is no such file."""
+    return read_results(path, "convergence", Convergence)

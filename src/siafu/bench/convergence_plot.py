@@ -10,7 +10,7 @@ _COLOURS = ("#222222", "#1b7fc4", "#e07b00", "#2a9d4a", "#b03a8c")
 _PANEL, _GAP, _COLUMNS = (300, 190), (56, 58), 3
 _LEFT, _TOP, _LEGEND = 56, 34, 34
 _SHOWN = 0.15
-"""How much of the accuracy's scale is shown below the best: where curves can be told apart."""
+"""Part of the accuracy's scale that is shown below the best: there, curves can be told apart."""
 
 
 def plot(results: Sequence[Convergence]) -> str:

@@ -1,26 +1,24 @@
 """One epoch of a two-layer model over the whole graph, against DGL and PyG: forward, loss, backward, Adam step."""
 
-import json
-import subprocess
+import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from siafu.base.errors import SiafuError
 from siafu.base.threads import thread_count
-from siafu.bench.limits import near_bandwidth, product_peak
 from siafu.bench.network import network
-from siafu.bench.timing import Timing, measure, measure_peer, told
+from siafu.bench.run_limits import stage_limit
+from siafu.bench.timing import Timing, answer_of, measure, measure_peer, told
 from siafu.graph import Graph
 from siafu.nn import Precision
-from siafu.training.explanation import StageCost, explain
+from siafu.server.costs.stage_cost import StageCost
+from siafu.training.explanation import explain
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class TaskKind:
 
 @dataclass(frozen=True)
 class EpochBench:
-    """What was measured.
+    """Results of the benchmark.
 
     timings:    of every contender, Siafu in fp32 first
     kinds:      where its time goes
@@ -69,53 +67,37 @@ def bench_epoch(
         for peer in ("dgl", "pyg") if model == "gcn" else ("dgl",):
             arguments = [peer, "epoch", str(store), str(hidden), model]
             timings.append(measure_peer(peers, {"dgl": "DGL", "pyg": "PyG"}[peer], arguments, repeats))
-    return EpochBench(timings, _kinds(graph, made, first), _busy_share(first))
+    busy = sum(first["busy_seconds"].values()) / (first["threads"] * sum(first["seconds"]))
+    return EpochBench(timings, _kinds(graph, made, first), busy)
 
 
 def _own(
     store: Path, model: str, hidden: int, precision: Precision, intervals: str, repeats: int
 ) -> dict[str, Any]:
-    """What `own_epoch` measures in a process of its own."""
+    """Measurements of `own_epoch`, in a process of its own."""
     arguments = [str(store), model, str(hidden), precision, intervals, str(repeats)]
-    asked = [sys.executable, "-m", "siafu.bench.own_epoch", *arguments]
-    answer = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=False)
-    if answer.returncode:
-        raise SiafuError(f"siafu's own epoch failed with exit code {answer.returncode}")
-    found: dict[str, Any] = json.loads(answer.stdout.strip().splitlines()[-1])
-    return found
+    return answer_of([sys.executable, "-m", "siafu.bench.own_epoch", *arguments], "siafu's own epoch")
 
 
 def _timing(who: str, found: dict[str, Any]) -> Timing:
     return told(Timing(who, found["seconds"], found["peak_rss_bytes"]))
 
 
-def _busy_share(found: dict[str, Any]) -> float:
-    busy: float = sum(found["busy_seconds"].values()) / (found["threads"] * sum(found["seconds"]))
-    return busy
-
-
 def _kinds(graph: Graph, network: nn.Module, found: dict[str, Any]) -> list[TaskKind]:
-    peak = product_peak()
     stages = explain(graph, network).training
     each = found["threads"] * len(found["seconds"])
     spent = {kind: seconds / each for kind, seconds in found["busy_seconds"].items()}
+    # The runtime takes the loss and its gradient together.
+    names = [re.sub(r"(.*)\(loss\)", r"∇\1", stage.name) for stage in stages]
     return [
-        TaskKind(stage.name, spent.get(f"train {_plain(stage.name)}", 0.0), _limit(stage, peak))
-        for stage in stages
+        TaskKind(stage.name, spent.get(f"train {name}", 0.0), _limit(stage))
+        for stage, name in zip(stages, names, strict=True)
     ]
 
 
-def _plain(name: str) -> str:
-    """A stage as the runtime names it: the loss and its gradient come in one."""
-    return f"∇{name.removesuffix('(loss)')}" if name.endswith("(loss)") else name
-
-
-def _limit(stage: StageCost, peak: float) -> float | None:
-    if stage.over == "rows":
-        return stage.flops / peak
-    if any("Softmax" in operation for operation in stage.operations):
-        return None
-    return stage.bytes / near_bandwidth(max(stage.widths_in), np.float32)
+def _limit(stage: StageCost) -> float | None:
+    attention = any("Softmax" in operation for operation in stage.operations)
+    return stage_limit({**asdict(stage), "attention": attention})
 
 
 def _step(graph: Graph, network: nn.Module) -> Callable[[], None]:

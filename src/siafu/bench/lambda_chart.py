@@ -1,7 +1,7 @@
-"""What `siafu bench lambda` measured as SVG: one panel of bars a part, written by hand."""
+"""Results of `siafu bench lambda` as SVG: one panel of bars a part."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from siafu.base.svg import label, picture
 from siafu.bench.lambdas import Part
@@ -17,8 +17,7 @@ _GAP, _LEFT, _TOP, _BELOW = 62, 50, 34, 118
 _FIRST, _OTHER, _CHOSEN = "#222222", "#1b7fc4", "#e07b00"
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """name: below it; seconds: how high it is"""
 
     name: str

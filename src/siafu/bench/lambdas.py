@@ -1,20 +1,18 @@
-"""What hides the network from Lambdas: modes, tricks, the autotuner, and what Lambdas cost without any network."""
+"""Measurements of Lambdas: modes, tricks that hide the network, the autotuner, and their overhead without a network."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from siafu.base.errors import BadInput
-from siafu.base.files import replacing
-from siafu.base.owned import OwnedDirectory
 from siafu.bench.network import network
+from siafu.bench.results import generated, markdown, read_results, save_results
 from siafu.graph import Graph, read_store
-from siafu.graph.generate import generate, shape_named
 from siafu.options import Options
-from siafu.pipeline.ids import Lane
+from siafu.pipeline.ids import LaneName
 from siafu.program.program import Program
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.lambdas import Lambdas
@@ -40,8 +38,8 @@ Told = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What every training of a part has in common.
+class LambdaSetting:
+    """Options that all trainings of a part share.
 
     graph:      what `siafu generate` makes, and its `scale`
     count:      Lambdas, where a measurement is not about their number
@@ -65,19 +63,19 @@ class Setting:
         return LocalPlatform(Limits(latency_ms=self.latency_ms, mbps=self.mbps))
 
 
-NEAR = Setting(
+NEAR = LambdaSetting(
     "reddit-small", 0.25, hidden=128, layers=2, intervals=8, count=2, latency_ms=0, mbps=None, epochs=12
 )
 """Where overhead is measured: no network in between, and a Lambda for each of two cores."""
 
 
-def smaller(setting: Setting) -> Setting:
-    """For trainings with a single Lambda, which must do alone what many do otherwise."""
+def smaller(setting: LambdaSetting) -> LambdaSetting:
+    """A smaller setting, for trainings with a single Lambda."""
     return replace(setting, scale=setting.scale / 4, layers=2, intervals=max(1, setting.intervals // 2))
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TrainingMeasurement:
     """One training.
 
     seconds:     of each epoch that counts
@@ -113,63 +111,47 @@ class Part:
     """One of `PARTS`: its setting and its trainings, the one that others are compared to first."""
 
     name: str
-    setting: Setting
-    measured: list[Measured]
+    setting: LambdaSetting
+    measured: list[TrainingMeasurement]
 
-    def of(self, who: str) -> Measured:
+    def of(self, who: str) -> TrainingMeasurement:
         return next(each for each in self.measured if each.who == who)
 
     @property
-    def fixed(self) -> dict[int, Measured]:
-        """Of "tuning": the trainings with so many Lambdas throughout."""
+    def fixed(self) -> dict[int, TrainingMeasurement]:
+        """Trainings of "tuning" with a fixed number of Lambdas, by that number."""
         return {int(each.who): each for each in self.measured if each.who.isdigit()}
 
 
-def measure(name: str, setting: Setting, store: Path | None, told: Told) -> Part:
+def measure(name: str, setting: LambdaSetting, store: Path | None, told: Told) -> Part:
     """Take the measurements of a part. `store`: the graph; None: it is generated, and removed again."""
     if name not in PARTS:
         raise BadInput(f"no part {name!r} of this benchmark: choose from {', '.join(PARTS)}")
-    with _graph(setting, store) as graph:
+    at = nullcontext(read_store(store, verify=False)) if store else generated(setting.graph, setting.scale)
+    with at as graph:
         bench = _Bench(graph, setting, lambda line: told(f"{name}: {line}"))
-        work = {
-            "modes": bench.modes,
-            "tricks": bench.tricks,
-            "tuning": bench.tuning,
-            "overhead": bench.overhead,
-        }
-        return Part(name, setting, list(work[name]()))
-
-
-@contextmanager
-def _graph(setting: Setting, store: Path | None) -> Iterator[Graph]:
-    if store is not None:
-        yield read_store(store, verify=False)
-        return
-    with OwnedDirectory() as directory:
-        path = directory / "graph"
-        generate(shape_named(setting.graph).scaled(setting.scale), path)
-        yield read_store(path, verify=False)
+        return Part(name, setting, list(getattr(bench, name)()))
 
 
 class _Bench:
     """Trainings of one model on one graph."""
 
-    def __init__(self, graph: Graph, setting: Setting, told: Told) -> None:
+    def __init__(self, graph: Graph, setting: LambdaSetting, told: Told) -> None:
         self._graph, self._setting, self._told = graph, setting, told
         self._model = network(graph, setting.model, setting.hidden, setting.layers, dropout=0.5)
         self._partition = choose_partition(graph, 1, "auto")
-        self._programs: dict[Lane, Program] | None = None
+        self._programs: dict[LaneName, Program] | None = None
 
-    def modes(self) -> Iterator[Measured]:
+    def modes(self) -> Iterator[TrainingMeasurement]:
         for mode in MODES:
             yield self._train(mode, self._lambdas(self._setting.count), mode=mode)
 
-    def tricks(self) -> Iterator[Measured]:
+    def tricks(self) -> Iterator[TrainingMeasurement]:
         yield self._train("all", self._lambdas(self._setting.count))
         for who, off in TRICKS.items():
             yield self._train(who, self._lambdas(self._setting.count, **off))
 
-    def tuning(self) -> Iterator[Measured]:
+    def tuning(self) -> Iterator[TrainingMeasurement]:
         for count in COUNTS:
             # One Lambda takes as long as many together: few epochs of it are enough to see that.
             yield self._train(
@@ -179,7 +161,7 @@ class _Bench:
             lambdas = self._lambdas(None, first=first)
             yield self._train(f"auto from {first}", lambdas, epochs=4 * self._setting.epochs)
 
-    def overhead(self) -> Iterator[Measured]:
+    def overhead(self) -> Iterator[TrainingMeasurement]:
         yield self._train("threads", None)
         yield self._train("Lambdas", self._lambdas(self._setting.count))
 
@@ -188,50 +170,46 @@ class _Bench:
 
     def _train(
         self, who: str, lambdas: Lambdas | None, *, mode: str = "pipe", epochs: int | None = None
-    ) -> Measured:
+    ) -> TrainingMeasurement:
         wanted = epochs or self._setting.epochs
         options = Options.to_measure(wanted, self._setting.intervals, mode=mode)
         trainer = Trainer(self._graph, self._model, options, self._partition, self._programs, lambdas)
         self._programs = trainer.programs
         trainer.prepare()
         seconds = [event.seconds for event in trainer.run() if isinstance(event, EpochMetrics)]
-        found = _measured(who, seconds[1:-1], trainer.counters().get("lambda", {}))
+        counted: dict[str, Any] = trainer.counters().get("lambda", {})
+        moved = sum(each["bytes_sent"] + each["bytes_received"] for each in counted.get("kinds", {}).values())
+        counts = list(counted.get("counts", []))[1:-1]
+        found = TrainingMeasurement(who, seconds[1:-1], counts, counted.get("invocations", 0), moved)
         settled = f", settled at {found.settled}" if found.counts else ""
         self._told(f"{who}: {found.best:.2f} s an epoch{settled}")
         return found
 
 
-def _measured(who: str, seconds: list[float], counted: Mapping[str, Any]) -> Measured:
-    kinds: Mapping[str, Mapping[str, int]] = counted.get("kinds", {})
-    moved = sum(each["bytes_sent"] + each["bytes_received"] for each in kinds.values())
-    counts = list(counted.get("counts", []))[1:-1]
-    return Measured(who, seconds, counts, counted.get("invocations", 0), moved)
-
-
 def table(parts: Sequence[Part]) -> str:
     """Everything as tables in Markdown."""
-    return "\n\n".join(_TABLES[part.name](part) for part in parts)
+    tables = {
+        "modes": _modes_table,
+        "tricks": _tricks_table,
+        "tuning": _tuning_table,
+        "overhead": _overhead_table,
+    }
+    return "\n\n".join(tables[part.name](part) for part in parts)
 
 
 def _modes_table(part: Part) -> str:
     sync = part.of("sync").best
     rows = [[each.who, f"{each.best:.2f}", f"{sync / each.best:.2f}"] for each in part.measured]
-    return _markdown(["mode", "s an epoch", "× as fast as sync"], rows)
+    return markdown(["mode", "s an epoch", "× as fast as sync"], rows)
 
 
 def _tricks_table(part: Part) -> str:
     whole = part.measured[0]
-    rows = [
-        [
-            each.who,
-            f"{each.best:.2f}",
-            f"{each.best / whole.best:.2f}",
-            f"{each.bytes / whole.bytes:.2f}",
-            f"{each.invocations}",
-        ]
-        for each in part.measured
-    ]
-    return _markdown(["pipe", "s an epoch", "× all", "× all's bytes", "invocations"], rows)
+    rows = []
+    for each in part.measured:
+        times, bytes = each.best / whole.best, each.bytes / whole.bytes
+        rows.append([each.who, f"{each.best:.2f}", f"{times:.2f}", f"{bytes:.2f}", f"{each.invocations}"])
+    return markdown(["pipe", "s an epoch", "× all", "× all's bytes", "invocations"], rows)
 
 
 def _tuning_table(part: Part) -> str:
@@ -241,46 +219,24 @@ def _tuning_table(part: Part) -> str:
         if each.counts:
             seconds = each.settled_seconds
             rows.append([f"{each.who}: {each.settled}", f"{seconds:.2f}", f"{seconds / best:.2f}"])
-    return _markdown(["Lambdas", "s an epoch", "× the best"], rows)
+    return markdown(["Lambdas", "s an epoch", "× the best"], rows)
 
 
 def _overhead_table(part: Part) -> str:
     threads = part.of("threads").best
     rows = [[each.who, f"{each.best:.2f}", f"{each.best / threads:.2f}"] for each in part.measured]
-    return _markdown(["tensor tasks on", "s an epoch", "× threads"], rows)
-
-
-_TABLES: dict[str, Callable[[Part], str]] = {
-    "modes": _modes_table,
-    "tricks": _tricks_table,
-    "tuning": _tuning_table,
-    "overhead": _overhead_table,
-}
-
-
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+    return markdown(["tensor tasks on", "s an epoch", "× threads"], rows)
 
 
 def save(parts: Sequence[Part], path: Path) -> None:
     """Write parts, in order, beside the others that the file holds."""
-    kept = {each.name: each for each in read(path)} | {each.name: each for each in parts}
-    every = sorted(kept.values(), key=lambda each: PARTS.index(each.name))
-    with replacing(path) as file:
-        file.write(json.dumps([asdict(each) for each in every]).encode())
+    kept = {each.name: each for each in (*read(path), *parts)}
+    save_results(sorted(kept.values(), key=lambda each: PARTS.index(each.name)), path)
 
 
 def read(path: Path) -> list[Part]:
-    """What `save` wrote; nothing where there is no such file."""
-    if not path.exists():
-        return []
-    try:
-        return [
-            Part(each["name"], Setting(**each["setting"]), [Measured(**one) for one in each["measured"]])
-            for each in json.loads(path.read_text())
-        ]
-    except (ValueError, TypeError, KeyError) as error:
-        raise BadInput(f"{path} does not hold results of 'siafu bench lambda': {error}") from error
+    """Parts that `save` wrote; nothing where there is no such file."""
+    return read_results(path, "lambda", Part)
 
 
 def as_json(parts: Sequence[Part]) -> str:

@@ -1,7 +1,8 @@
-"""What this machine can do at best: matrix products at their measured peak, gathers at their measured bandwidth."""
+"""Limits of this machine: matrix products at their measured peak, gathers at their measured bandwidth."""
 
-import time
+import timeit
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from siafu.kernels import block_edges, pack, sum_blocks_range, zero_table
 from siafu.runtime.one_thread import one_thread, use_one_thread
 
 
+@lru_cache
 def product_peak(rows: int = 4096, inner: int = 602, columns: int = 128) -> float:
     """Floating-point operations a second of float32 products of this shape, one on each thread, rows in the cache."""
     ends = [(torch.randn(rows, inner), torch.randn(inner, columns)) for _ in range(thread_count())]
@@ -26,6 +28,7 @@ def _multiply(pair: tuple[Tensor, Tensor]) -> None:
         torch.mm(*pair)
 
 
+@lru_cache
 def near_bandwidth(columns: int, dtype: type[np.generic], sources: int = 4096) -> float:
     """Bytes a second that threads gather from rows in their own cache, in a random order, with long rows of edges."""
     rng = np.random.default_rng(0)
@@ -47,10 +50,4 @@ def near_bandwidth(columns: int, dtype: type[np.generic], sources: int = 4096) -
 
 
 def _best(work: Callable[[], object], repeats: int = 5) -> float:
-    work()
-    found = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - start)
-    return min(found)
+    return min(timeit.repeat(work, number=1, repeat=repeats + 1)[1:])  # the first warms up

@@ -7,7 +7,7 @@ from siafu.base.errors import BadInput
 from siafu.graph import Graph
 
 _GAT = {"heads": 8, "out_heads": 1, "act": "elu"}
-"""As its authors had it: eight heads that share the width, one at the end."""
+"""GAT as its authors had it: eight heads that share the width, one at the end."""
 
 
 def network(

@@ -52,11 +52,8 @@ def make_trainer(
 def run(trainer: Trainer) -> dict[str, Any]:
     """Train; the first epoch warms up and the last is evaluated, so neither counts."""
     trainer.prepare()
-    seconds, busy = [], []
-    for event in trainer.run():
-        if isinstance(event, EpochMetrics):
-            seconds.append(event.seconds)
-            busy.append(trainer.busy_seconds)
+    epochs = (each for each in trainer.run() if isinstance(each, EpochMetrics))
+    seconds, busy = zip(*((each.seconds, trainer.busy_seconds) for each in epochs), strict=True)
     between = {kind: spent - busy[0].get(kind, 0.0) for kind, spent in busy[-2].items()}
     return {
         "seconds": seconds[1:-1],

@@ -1,6 +1,6 @@
 """Times a peer's gather or epoch. Runs under the peers' own interpreter: needs NumPy, PyTorch and the peer only.
 
-    python peer.py dgl|pyg|torch gather STORE WIDTH REPEATS
+    python peer.py dgl gather STORE WIDTH REPEATS
     python peer.py dgl|pyg epoch STORE HIDDEN REPEATS [gcn|gat]
 
 STORE is a siafu store of a symmetric graph; its arrays are plain .npy files. Prints one JSON object: seconds of each
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 def main() -> None:
     peer, what, store, width, repeats, *model = sys.argv[1:]
-    graph = Graph(Path(store))
+    graph = PeerGraph(Path(store))
     make = gather if what == "gather" else epoch
     step = make(peer, graph, int(width), *model)
     seconds = []
@@ -35,7 +35,7 @@ def main() -> None:
     print(json.dumps({"peer": peer, "seconds": seconds, "peak_rss_bytes": peak}))
 
 
-class Graph:
+class PeerGraph:
     def __init__(self, store: Path) -> None:
         self.indptr = torch.from_numpy(np.load(store / "indptr.npy"))
         self.indices = torch.from_numpy(np.load(store / "indices.npy"))
@@ -47,15 +47,12 @@ class Graph:
         self.train = torch.from_numpy(np.load(store / "train.npy"))
         self.classes = int(self.y.max()) + 1
 
-    def torch_csr(self, values: torch.Tensor) -> torch.Tensor:
-        shape = (self.vertices, self.vertices)
-        return torch.sparse_csr_tensor(self.indptr, self.indices.long(), values, shape)
-
     def normalised(self) -> torch.Tensor:
         degree = (self.indptr[1:] - self.indptr[:-1]).float().clamp(min=1)
         factor = degree.pow(-0.5)
         rows = torch.repeat_interleave(torch.arange(self.vertices), self.indptr[1:] - self.indptr[:-1])
-        return self.torch_csr(factor[rows] * factor[self.indices.long()])
+        columns, shape = self.indices.long(), (self.vertices, self.vertices)
+        return torch.sparse_csr_tensor(self.indptr, columns, factor[rows] * factor[columns], shape)
 
     def dgl(self, *, numbered=False):  # type: ignore[no-untyped-def]
         # This module's binary is tied to an older PyTorch; message passing does not use it.
@@ -69,14 +66,10 @@ class Graph:
 
 
 def gather(peer, graph, width):  # type: ignore[no-untyped-def]
-    rows = torch.randn(graph.vertices, width)
-    if peer == "dgl":
-        g = graph.dgl()
-        import dgl
+    rows, g = torch.randn(graph.vertices, width), graph.dgl()
+    import dgl
 
-        return lambda: dgl.ops.copy_u_sum(g, rows)
-    adjacency = graph.torch_csr(torch.ones(len(graph.indices)))
-    return lambda: adjacency @ rows
+    return lambda: dgl.ops.copy_u_sum(g, rows)
 
 
 def epoch(peer, graph, hidden, model="gcn"):  # type: ignore[no-untyped-def]
@@ -98,19 +91,11 @@ def dgl_model(graph, hidden, model):  # type: ignore[no-untyped-def]
 
     width = graph.x.shape[1]
     if model == "gat":
-        layers = torch.nn.ModuleList(
-            [
-                GATConv(width, hidden // 8, 8, allow_zero_in_degree=True),
-                GATConv(hidden, graph.classes, 1, allow_zero_in_degree=True),
-            ]
-        )
+        first = GATConv(width, hidden // 8, 8, allow_zero_in_degree=True)
+        layers = torch.nn.ModuleList([first, GATConv(hidden, graph.classes, 1, allow_zero_in_degree=True)])
         return layers, lambda x: layers[1](g, F.elu(layers[0](g, x).flatten(1))).mean(1)
-    layers = torch.nn.ModuleList(
-        [
-            GraphConv(width, hidden, allow_zero_in_degree=True),
-            GraphConv(hidden, graph.classes, allow_zero_in_degree=True),
-        ]
-    )
+    widths = ((width, hidden), (hidden, graph.classes))
+    layers = torch.nn.ModuleList([GraphConv(*each, allow_zero_in_degree=True) for each in widths])
     return layers, lambda x: layers[1](g, layers[0](g, x).relu())
 
 
@@ -120,12 +105,8 @@ def pyg_model(graph, hidden, model):  # type: ignore[no-untyped-def]
     from torch_geometric.nn import GCNConv
 
     adjacency = graph.normalised()
-    layers = torch.nn.ModuleList(
-        [
-            GCNConv(graph.x.shape[1], hidden, normalize=False),
-            GCNConv(hidden, graph.classes, normalize=False),
-        ]
-    )
+    widths = ((graph.x.shape[1], hidden), (hidden, graph.classes))
+    layers = torch.nn.ModuleList([GCNConv(*each, normalize=False) for each in widths])
     return layers, lambda x: layers[1](layers[0](x, adjacency).relu(), adjacency)
 
 

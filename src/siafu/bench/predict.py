@@ -3,17 +3,16 @@
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from siafu.base.owned import OwnedDirectory
 from siafu.bench.own_epoch import make_trainer
-from siafu.graph import Graph, read_store
+from siafu.bench.results import generated, markdown
+from siafu.graph import Graph
 from siafu.graph.datasets import load
-from siafu.graph.generate import generate, shape_named
 from siafu.planning.calibration import Calibration
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.lambdas import Lambdas
@@ -44,13 +43,25 @@ class Far:
     latency_ms: float = 20.0
     mbps: float = 400.0
 
+    def lambdas(self) -> Lambdas:
+        return Lambdas(self.count, LocalPlatform(Limits(latency_ms=self.latency_ms, mbps=self.mbps)))
+
+    def kind(self, near: LambdaKind) -> LambdaKind:
+        """A Lambda of this machine with a network between."""
+        return replace(
+            near,
+            latency_s=near.latency_s + self.latency_ms / 1000,
+            bytes_s=min(near.bytes_s, self.mbps * 1e6 / 8),
+            prefetch=self.lambdas().places - 1,
+        )
+
     def __str__(self) -> str:
         return f"{self.count} Lambda{'s' * (self.count > 1)}, {self.latency_ms:g} ms, {self.mbps:g} Mbit/s"
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One training, foretold and done.
+    """One training, predicted and measured.
 
     where:     what computes its tensor tasks
     predicted: seconds of an epoch in virtual time
@@ -83,12 +94,12 @@ def predict(
     """Every model on every graph, on threads and on Lambdas."""
     predictions = []
     for name in graphs:
-        with _graph(name) as graph:
+        with generated(*GENERATED[name]) if name in GENERATED else nullcontext(_split(load(name))) as graph:
             for model, hidden in MODELS.items():
                 for where in (None, far):
                     one = _one(found, name, graph, model, hidden, where)
                     told(
-                        f"{name}, {model}, {one.where}: {one.predicted:.4f} s foretold, {one.median:.4f} s measured"
+                        f"{name}, {model}, {one.where}: {one.predicted:.4f} s predicted, {one.median:.4f} s measured"
                     )
                     predictions.append(one)
     return predictions
@@ -96,35 +107,29 @@ def predict(
 
 def _one(found: Calibration, name: str, graph: Graph, model: str, hidden: int, far: Far | None) -> Prediction:
     intervals = None if far is None else 4 * far.count
-    foretold = _foretell(found, graph, model, hidden, intervals, far)
-    epochs = round(min(_MOST, max(_FEWEST, _LIKELY_SECONDS / foretold.seconds_per_epoch)))
-    lambdas = None if far is None else _lambdas(far)
+    predicted = _simulated(found, graph, model, hidden, intervals, far)
+    epochs = round(min(_MOST, max(_FEWEST, _LIKELY_SECONDS / predicted.seconds_per_epoch)))
+    lambdas = None if far is None else far.lambdas()
     # The first epoch warms up and the last is evaluated: neither counts.
     trainer = make_trainer(graph, model, hidden, "fp32", intervals, epochs=epochs + 2, lambdas=lambdas)
     trainer.prepare()
-    seconds, used = [], []
-    for event in trainer.run():
-        if isinstance(event, EpochMetrics):
-            seconds.append(event.seconds)
-            used.append(time.process_time())
+    epochs_run = (each for each in trainer.run() if isinstance(each, EpochMetrics))
+    seconds, used = zip(*((each.seconds, time.process_time()) for each in epochs_run), strict=True)
+    busy = predicted.busy_seconds
+    own_cores = busy["cores"] - busy.get("cores lambda", 0.0)  # Lambdas are other processes
     return Prediction(
         name,
         model,
         "threads" if far is None else str(far),
-        foretold.intervals,
-        foretold.seconds_per_epoch,
-        seconds[1:-1],
-        _own_cores(foretold) / _EPOCHS,
+        predicted.intervals,
+        predicted.seconds_per_epoch,
+        list(seconds[1:-1]),
+        own_cores / _EPOCHS,
         (used[-2] - used[0]) / (len(used) - 2),
     )
 
 
-def _own_cores(foretold: Simulated) -> float:
-    """Core seconds without those of Lambdas, which are other processes."""
-    return foretold.busy_seconds["cores"] - foretold.busy_seconds.get("cores lambda", 0.0)
-
-
-def _foretell(
+def _simulated(
     found: Calibration, graph: Graph, model: str, hidden: int, intervals: int | None, far: Far | None
 ) -> Simulated:
     return simulate(
@@ -132,37 +137,11 @@ def _foretell(
         ModelShape(model, hidden=hidden, dropout=0.0),
         found.machine,
         intervals=intervals,
-        lambdas=None if far is None else _kind(found.local_lambda, far),
+        lambdas=None if far is None else far.kind(found.local_lambda),
         lambda_count=0 if far is None else far.count,
         lambdas_on_cores=True,
         epochs=_EPOCHS,
     )
-
-
-def _lambdas(far: Far) -> Lambdas:
-    return Lambdas(far.count, LocalPlatform(Limits(latency_ms=far.latency_ms, mbps=far.mbps)))
-
-
-def _kind(near: LambdaKind, far: Far) -> LambdaKind:
-    """A Lambda of this machine with a network between."""
-    return replace(
-        near,
-        latency_s=near.latency_s + far.latency_ms / 1000,
-        bytes_s=min(near.bytes_s, far.mbps * 1e6 / 8),
-        prefetch=Lambdas(far.count).places - 1,
-    )
-
-
-@contextmanager
-def _graph(name: str) -> Iterator[Graph]:
-    if name not in GENERATED:
-        yield _split(load(name))
-        return
-    shape, scale = GENERATED[name]
-    with OwnedDirectory() as directory:
-        path = directory / "graph"
-        generate(shape_named(shape).scaled(scale), path)
-        yield read_store(path, verify=False)
 
 
 def _split(graph: Graph) -> Graph:
@@ -185,26 +164,23 @@ def _split(graph: Graph) -> Graph:
 
 
 def table(predictions: Sequence[Prediction]) -> str:
-    """In Markdown."""
-    head = "| graph | model | tensor tasks on | intervals | predicted s | measured s, median | best | predicted : measured | core s, predicted : measured |"
-    rows = [
-        f"| {each.graph} | {each.model} | {each.where} | {each.intervals} | {each.predicted:.4f} | {each.median:.4f} "
-        f"| {min(each.measured):.4f} | {each.ratio:.2f} | {each.predicted_cores / each.measured_cores:.2f} |"
-        for each in predictions
-    ]
+    """A table in Markdown, and how many predictions are close."""
+    rows = []
+    for each in predictions:
+        what = [each.graph, each.model, each.where, f"{each.intervals}"]
+        seconds = [f"{one:.4f}" for one in (each.predicted, each.median, min(each.measured))]
+        rows.append(
+            [*what, *seconds, f"{each.ratio:.2f}", f"{each.predicted_cores / each.measured_cores:.2f}"]
+        )
     within = sum(abs(each.ratio - 1) <= 0.2 for each in predictions)
-    return "\n".join(
-        [
-            head,
-            "|" + "---|" * 9,
-            *rows,
-            "",
-            f"{within} of {len(predictions)} within 20 % of the median.",
-        ]
-    )
+    return f"{markdown(_HEAD, rows)}\n\n{within} of {len(predictions)} within 20 % of the median."
+
+
+_HEAD = ["graph", "model", "tensor tasks on", "intervals", "predicted s", "measured s, median", "best"]
+_HEAD += ["predicted : measured", "core s, predicted : measured"]
 
 
 def as_json(found: Calibration, predictions: Sequence[Prediction]) -> str:
-    """One line: everything that was measured and foretold."""
+    """One line: everything that was measured and predicted."""
     rows = [asdict(each) | {"median": each.median, "ratio": each.ratio} for each in predictions]
     return json.dumps({"bench": "predict", "calibration": str(found), "predictions": rows})

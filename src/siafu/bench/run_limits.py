@@ -1,7 +1,6 @@
-"""What the tasks of a run take at least: this machine at its best, on what each stage of the run has to do."""
+"""Least times of a run's tasks: the work of each stage at this machine's limits."""
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,30 +19,16 @@ def run_limits(facts: Mapping[str, Any]) -> dict[str, float] | None:
         return None
     if environment.get("processor") != machine.processor_name():
         return None
-    return dict(_limits(stages))
+    every = {
+        f"{lane} {stage['kind']}": stage_limit(stage) for lane, listed in stages.items() for stage in listed
+    }
+    return {kind: seconds for kind, seconds in every.items() if seconds is not None}
 
 
-def _limits(stages: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for lane, listed in stages.items():
-        for stage in listed:
-            seconds = _limit(stage)
-            if seconds is not None:
-                yield f"{lane} {stage['kind']}", seconds
-
-
-def _limit(stage: Mapping[str, Any]) -> float | None:
+def stage_limit(stage: Mapping[str, Any]) -> float | None:
+    """Seconds of a stage: products at their peak, gathers at their own cache's bandwidth; None: it is not known."""
     if stage["over"] == "rows":
-        return float(stage["flops"]) / _product_peak()
+        return float(stage["flops"]) / product_peak()
     if stage["attention"] or not stage["widths_in"]:
         return None
-    return float(stage["bytes"]) / _bandwidth(max(stage["widths_in"]))
-
-
-@lru_cache
-def _product_peak() -> float:
-    return product_peak()
-
-
-@lru_cache
-def _bandwidth(columns: int) -> float:
-    return near_bandwidth(columns, np.float32)
+    return float(stage["bytes"]) / near_bandwidth(max(stage["widths_in"]), np.float32)

@@ -1,4 +1,4 @@
-"""How a measurement is taken, told and kept."""
+"""Timings: taken, printed and kept."""
 
 import gc
 import json
@@ -57,13 +57,19 @@ def measure_peer(python: Path, who: str, arguments: list[str], repeats: int) -> 
         )
     script = Path(__file__).with_name("peer.py")
     asked = [str(python), str(script), *arguments[:4], str(repeats + 1), *arguments[4:]]
-    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    found = answer_of(asked, who)
+    return told(Timing(who, found["seconds"][1:], found["peak_rss_bytes"]))
+
+
+def answer_of(command: list[str], who: str) -> dict[str, Any]:
+    """The JSON object that a process prints as its last line."""
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:
         lines = answer.stderr.strip().splitlines()
         causes = [line for line in lines if "Error" in line] or lines or [f"exit code {answer.returncode}"]
         raise SiafuError(f"{who} failed: {causes[-1].strip()}")
-    found = json.loads(answer.stdout.strip().splitlines()[-1])
-    return told(Timing(who, found["seconds"][1:], found["peak_rss_bytes"]))
+    found: dict[str, Any] = json.loads(answer.stdout.strip().splitlines()[-1])
+    return found
 
 
 def as_json(setting: dict[str, Any], timings: list[Timing]) -> str:

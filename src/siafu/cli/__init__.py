@@ -1,4 +1,4 @@
-"""The `siafu` command: one file a subcommand; what they share is here and in `common`."""
+"""The `siafu` command: one file a subcommand; their shared helpers are in `common` and `declared`."""
 
 import errno
 import sys
@@ -17,6 +17,7 @@ from siafu.cli import (
     dashboard,
     datasets,
     doctor,
+    embed,
     evaluate,
     explain,
     generate,
@@ -25,12 +26,13 @@ from siafu.cli import (
     partition,
     plan,
     predict,
+    reorder,
     report,
     story,
     train,
 )
 from siafu.cli.config_file import read_config
-from siafu.cli.declared import command
+from siafu.cli.declared import add_commands, command
 
 app = typer.Typer(
     name="siafu",
@@ -38,21 +40,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("train")(command(train.Train, train.train, read_config))
-app.command("explain")(command(explain.Explain, explain.explain))
-app.command("evaluate")(evaluate.evaluate)
-app.command("predict")(predict.predict)
-app.command("report")(report.report)
-app.command("story")(story.story)
-app.command("compare")(compare.compare)
-app.command("import")(import_.import_)
-app.command("generate")(generate.generate)
-app.command("partition")(partition.partition)
-app.command("dashboard")(dashboard.dashboard)
-app.command("datasets")(datasets.datasets)
-app.command("doctor")(doctor.doctor)
-app.command("plan")(plan.plan)
-app.command("calibrate")(calibrate.calibrate)
+app.command("train")(command(train.train, read_config))
+add_commands(app, explain.explain, evaluate.evaluate, predict.predict, report.report, story.story)
+add_commands(app, compare.compare, import_.import_, generate.generate, partition.partition, reorder.reorder)
+add_commands(app, dashboard.dashboard, datasets.datasets, doctor.doctor, plan.plan, calibrate.calibrate)
+app.add_typer(embed.app, name="embed")
 app.add_typer(bench.app, name="bench")
 app.add_typer(lambda_.app, name="lambda")
 app.add_typer(cluster.app, name="cluster")
@@ -63,14 +55,7 @@ _WRONG_COMMAND_LINE: type[Exception] = next(
 )
 
 # What is wrong with a place that the user named; any other error of the system is not the command line's fault.
-_OF_THE_USER = {
-    errno.ENOSPC,
-    errno.EACCES,
-    errno.ENOENT,
-    errno.EISDIR,
-    errno.ENOTDIR,
-    errno.ENAMETOOLONG,
-}
+_OF_THE_USER = {errno.ENOSPC, errno.EACCES, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,10 +1,17 @@
 """`siafu bench`: speed, side by side with others in one run."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from siafu.base.errors import BadInput
+from siafu.base.option import argument, option
+from siafu.cli.common import say
+from siafu.cli.declared import add_commands, json_flag
 
 if TYPE_CHECKING:
     from siafu.bench.epoch import TaskKind
@@ -13,23 +20,27 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure speed, side by side with others.", no_args_is_help=True)
 
-Dataset = Annotated[str, typer.Argument(help="A store, or a dataset that `siafu datasets` lists.")]
-Repeat = Annotated[int, typer.Option(min=1, help="Repetitions; the best counts.")]
-Peers = Annotated[
-    Path | None, typer.Option(help="The Python of an environment with DGL and PyG (docs/performance.md).")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+_LISTED = "that `siafu datasets` lists."
 
 
-@app.command("gather")
+_dataset = partial(argument, "[DATASET]", f"A store, or a dataset {_LISTED}", "reddit-small")
+_repeat = partial(option, help="Repetitions; the best counts.", least=1)
+_peers = partial(option, None, "The Python of an environment with DGL and PyG (docs/performance.md).")
+_model = partial(option, "gcn", "The model.", choices=("gcn", "gat", "sage", "gin"), noun="model")
+_hidden = partial(option, help="Width between the layers.", least=1)
+_latency = partial(option, help="Of a message between Lambda and server.", least=0)
+_mbps = partial(option, help="Megabits a second of a Lambda, each way.", least=1)
+_results = partial(option, None, "A JSON file to add the results to; tables and plots are of all in it.")
+
+
 def gather(
-    dataset: Dataset = "reddit-small",
-    width: Annotated[int, typer.Option(min=1, help="Columns of the gathered rows.")] = 128,
-    repeat: Repeat = 5,
-    peers: Peers = None,
-    json: Json = False,
+    dataset: str = _dataset(),
+    width: int = option(128, "Columns of the gathered rows.", least=1),
+    repeat: int = _repeat(5),
+    peers: Path | None = _peers(),
+    as_json: bool = json_flag(),
 ) -> None:
-    """The sum gather: against torch CSR, a hand-written C kernel, DGL, and the memory's bandwidth."""
+    """Measure the sum gather against torch CSR, a hand-written C kernel, DGL, and the memory's bandwidth."""
     from siafu.bench.gather import bench_gather
 
     graph, store = _graph(dataset)
@@ -41,24 +52,20 @@ def gather(
         f"The fp32 gather reads {rate / 1e9:.1f} GB/s of rows and ids: {share:.0%} of the {memory['read_bandwidth'] / 1e9:.1f} GB/s "
         "at which this machine reads memory in order (above 100 %: caches help)."
     )
-    _json(json, {"bench": "gather", "width": width, **memory}, graph, timings)
+    _json(as_json, {"bench": "gather", "width": width, **memory}, graph, timings)
 
 
-@app.command("epoch")
 def epoch(
-    dataset: Dataset = "reddit-small",
-    model: Annotated[str, typer.Option(help="gcn or gat.")] = "gcn",
-    hidden: Annotated[int | None, typer.Option(min=1, help="Width between the layers.")] = None,
-    repeat: Repeat = 3,
-    peers: Peers = None,
-    json: Json = False,
+    dataset: str = _dataset(),
+    model: str = option("gcn", "The model.", choices=("gcn", "gat"), noun="model"),
+    hidden: int | None = _hidden(None),
+    repeat: int = _repeat(3),
+    peers: Path | None = _peers(),
+    as_json: bool = json_flag(),
 ) -> None:
-    """One epoch of two layers, forward and backward: against DGL and PyG."""
-    from siafu.base.errors import BadInput
+    """Measure one epoch of two layers, forward and backward, against DGL and PyG."""
     from siafu.bench.epoch import bench_epoch
 
-    if model not in ("gcn", "gat"):
-        raise BadInput(f"no model {model!r} to measure: choose gcn or gat")
     graph, store = _graph(dataset)
     wide = hidden or (128 if model == "gcn" else 64)
     found = bench_epoch(graph, store, model, wide, repeat, peers)
@@ -72,168 +79,134 @@ def epoch(
         "busy_share": found.busy_share,
         "kinds": [asdict(kind) for kind in found.kinds],
     }
-    _json(json, setting, graph, found.timings)
+    _json(as_json, setting, graph, found.timings)
 
 
-@app.command("convergence")
 def convergence(
-    datasets: Annotated[list[str], typer.Argument(help="Stores, or datasets that `siafu datasets` lists.")],
-    model: Annotated[str, typer.Option(help="gcn, gat, sage or gin.")] = "gcn",
-    hidden: Annotated[int, typer.Option(min=1, help="Width between the layers.")] = 16,
-    layers: Annotated[int, typer.Option(min=1, help="How many layers.")] = 2,
-    dropout: Annotated[float, typer.Option(help="Share of values put to zero between layers.")] = 0.5,
-    epochs: Annotated[int, typer.Option(min=1, help="How often to go over the graph.")] = 100,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.01,
-    normalize_features: Annotated[
-        bool, typer.Option("--normalize-features", help="Scale each vertex's features to sum to 1.")
-    ] = False,
-    servers: Annotated[int, typer.Option(min=1, help="Graph servers.")] = 2,
-    intervals: Annotated[int, typer.Option(min=1, help="Intervals of each: the more, the looser.")] = 8,
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each kind.")] = 3,
-    results: Annotated[
-        Path | None,
-        typer.Option(help="A JSON file to add the results to; tables and plots are of all in it."),
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="An SVG file to draw the learning curves in.")] = None,
+    datasets: list[str] = argument("DATASETS...", f"Stores, or datasets {_LISTED}"),
+    model: str = _model(),
+    hidden: int = _hidden(16),
+    layers: int = option(2, "How many layers.", least=1),
+    dropout: float = option(0.5, "Share of values put to zero between layers."),
+    epochs: int = option(100, "How often to go over the graph.", least=1),
+    lr: float = option(0.01, "Learning rate."),
+    normalize_features: bool = option(False, "Scale each vertex's features to sum to 1."),
+    servers: int = option(2, "Graph servers.", least=1),
+    intervals: int = option(8, "Intervals of each: the more, the looser.", least=1),
+    seeds: int = option(3, "Trainings of each kind.", least=1),
+    results: Path | None = _results(),
+    plot: Path | None = option(None, "An SVG file to draw the learning curves in."),
 ) -> None:
-    """What asynchrony does to accuracy, and to the epochs it takes: pipe against async and its policies."""
-    from siafu import nn
-    from siafu.base.errors import BadInput
-    from siafu.base.files import replacing
+    """Measure the effect of asynchrony on accuracy and on the number of epochs: pipe against async and its policies."""
     from siafu.bench import convergence as bench
     from siafu.bench.convergence_plot import plot as draw
     from siafu.graph.datasets import load
 
-    if model not in nn.MODELS:
-        raise BadInput(f"no model {model!r}: choose one of {', '.join(nn.MODELS)}")
-    setting = bench.Setting(
+    setting = bench.ConvergenceSetting(
         model, hidden, layers, dropout, epochs, lr, normalize_features, servers, intervals, seeds
     )
-    found: list[bench.Convergence] = []
-    for name in datasets:
-        found.append(bench.measure(load(name), setting, lambda line: typer.echo(line, err=True)))
-        if results is not None:
-            bench.save(found, results)
-    shown = found if results is None else bench.read(results)
-    typer.echo(bench.table(shown))
-    if plot is not None:
-        with replacing(plot) as file:
-            file.write(draw(shown).encode())
+    shown = _kept(bench, results, (bench.measure(load(name), setting, say) for name in datasets))
+    _show(bench.table(shown), plot, lambda: draw(shown))
 
 
-@app.command("lambda")
-def lambdas(
-    part: Annotated[
-        list[str] | None,
-        typer.Option(help="modes, tricks, tuning or overhead; may be given again. [default: all]"),
-    ] = None,
-    scale: Annotated[float, typer.Option(help="Of the generated amazon graph.")] = 0.01,
-    model: Annotated[str, typer.Option(help="gcn, gat, sage or gin.")] = "gcn",
-    hidden: Annotated[int, typer.Option(min=1, help="Width between the layers.")] = 128,
-    layers: Annotated[int, typer.Option(min=2, help="How many layers.")] = 3,
-    intervals: Annotated[int, typer.Option(min=1, help="Of the graph server.")] = 32,
-    count: Annotated[
-        int, typer.Option(min=1, help="Lambdas, where it is not their number that is tried.")
-    ] = 8,
-    latency_ms: Annotated[float, typer.Option(min=0, help="Of a message between Lambda and server.")] = 50,
-    mbps: Annotated[float, typer.Option(min=1, help="Megabits a second of a Lambda, each way.")] = 200,
-    repeat: Annotated[int, typer.Option(min=1, help="Epochs that count; the best does.")] = 4,
-    store: Annotated[
-        Path | None, typer.Option(help="A graph to use instead of a generated amazon, not for overhead.")
-    ] = None,
-    overhead: Annotated[
-        Path | None, typer.Option(help="reddit-small at scale 0.25 as a store. [default: it is generated]")
-    ] = None,
-    results: Annotated[
-        Path | None,
-        typer.Option(help="A JSON file to add the results to; tables and plots are of all in it."),
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="An SVG file to draw the results in.")] = None,
-    json: Json = False,
+def lambda_(
+    part: list[str] | None = option(
+        None, "modes, tricks, tuning or overhead; may be given again.", unset="all"
+    ),
+    scale: float = option(0.01, "Of the generated amazon graph."),
+    model: str = _model(),
+    hidden: int = _hidden(128),
+    layers: int = option(3, "How many layers.", least=2),
+    intervals: int = option(32, "Of the graph server.", least=1),
+    count: int = option(8, "Lambdas, where it is not their number that is tried.", least=1),
+    latency_ms: float = _latency(50),
+    mbps: float = _mbps(200),
+    repeat: int = _repeat(4, help="Epochs that count; the best does."),
+    store: Path | None = option(None, "A graph to use instead of a generated amazon, not for overhead."),
+    overhead: Path | None = option(None, "reddit-small at scale 0.25 as a store.", unset="it is generated"),
+    results: Path | None = _results(),
+    plot: Path | None = option(None, "An SVG file to draw the results in."),
+    as_json: bool = json_flag(),
 ) -> None:
-    """What hides the network from Lambdas: modes, each trick switched off, the autotuner; and their overhead."""
-    from siafu import nn
-    from siafu.base.errors import BadInput
-    from siafu.base.files import replacing
+    """Measure how Lambdas hide the network: modes, each trick switched off, the autotuner; and their overhead."""
     from siafu.bench import lambdas as bench
     from siafu.bench.lambda_chart import chart
 
-    if model not in nn.MODELS:
-        raise BadInput(f"no model {model!r}: choose one of {', '.join(nn.MODELS)}")
-    far = bench.Setting(
+    far = bench.LambdaSetting(
         "amazon", scale, hidden, layers, intervals, count, latency_ms, mbps, epochs=repeat + 2, model=model
     )
-    found: list[bench.Part] = []
-    for name in part or bench.PARTS:
-        setting = {"tuning": bench.smaller(far), "overhead": bench.NEAR}.get(name, far)
-        at = overhead if name == "overhead" else store
-        found.append(bench.measure(name, setting, at, lambda line: typer.echo(line, err=True)))
-        if results is not None:
-            bench.save(found, results)
-    shown = found if results is None else bench.read(results)
-    typer.echo(bench.table(shown))
-    if plot is not None:
-        with replacing(plot) as file:
-            file.write(chart(shown).encode())
-    if json:
+    settings = {"tuning": bench.smaller(far), "overhead": bench.NEAR}
+    stores = {"overhead": overhead}
+    measured = (
+        bench.measure(name, settings.get(name, far), stores.get(name, store), say)
+        for name in part or bench.PARTS
+    )
+    shown = _kept(bench, results, measured)
+    _show(bench.table(shown), plot, lambda: chart(shown))
+    if as_json:
         typer.echo(bench.as_json(shown))
 
 
-@app.command("predict")
 def predict(
-    datasets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Datasets or stores. [default: cora, pubmed, and generated amazon-x0.01, reddit-small-x0.25]"
-        ),
-    ] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(help="What `siafu calibrate` measured. [default: measure now, which takes a minute]"),
-    ] = None,
-    count: Annotated[int, typer.Option(min=1, help="Local Lambdas.")] = 4,
-    latency_ms: Annotated[float, typer.Option(min=0, help="Of a message between Lambda and server.")] = 20,
-    mbps: Annotated[float, typer.Option(min=1, help="Megabits a second of a Lambda, each way.")] = 400,
-    json: Json = False,
+    datasets: list[str] | None = argument(
+        "[DATASETS]...",
+        "Datasets or stores. [default: cora, pubmed, and generated amazon-x0.01, reddit-small-x0.25]",
+        None,
+    ),
+    calibration: Path | None = option(
+        None, "What `siafu calibrate` measured.", unset="measure now, which takes a minute"
+    ),
+    count: int = option(4, "Local Lambdas.", least=1),
+    latency_ms: float = _latency(20),
+    mbps: float = _mbps(400),
+    as_json: bool = json_flag(),
 ) -> None:
-    """How well virtual time foretells epochs: GCN and GAT, on threads and on Lambdas, predicted and measured."""
+    """Compare epoch times that virtual time predicts with measured ones: GCN and GAT, on threads and on Lambdas."""
     from siafu.bench import predict as bench
     from siafu.planning.calibration import Calibration, calibrate
 
-    def told(line: str) -> None:
-        typer.echo(line, err=True)
-
-    found = Calibration.read(calibration) if calibration is not None else calibrate(told)
+    found = Calibration.read(calibration) if calibration is not None else calibrate(say)
     far = bench.Far(count, latency_ms, mbps)
-    predictions = bench.predict(found, datasets or bench.GRAPHS, far, told)
+    predictions = bench.predict(found, datasets or bench.GRAPHS, far, say)
     typer.echo(bench.table(predictions))
-    if json:
+    if as_json:
         typer.echo(bench.as_json(found, predictions))
 
 
-@app.command("paper")
 def paper(
-    plot: Annotated[Path | None, typer.Option(help="An SVG file to draw all ratios in.")] = None,
-    json: Json = False,
+    plot: Path | None = option(None, "An SVG file to draw all ratios in."), as_json: bool = json_flag()
 ) -> None:
-    """The Dorylus paper's tables and figures in virtual time, with its machines and prices, beside what it published."""
-    from siafu.base.files import replacing
+    """Predict the Dorylus paper's tables and figures in virtual time, with its machines and prices, beside the published numbers."""
+    from siafu.bench.paper import report
     from siafu.bench.paper.cells import all_cells
     from siafu.bench.paper.chart import chart
-    from siafu.bench.paper.report import as_json, markdown
     from siafu.bench.paper.tasks import figure_10
 
     cells, tasks = all_cells(), figure_10()
-    typer.echo(markdown(cells, tasks))
+    _show(report.markdown(cells, tasks), plot, lambda: chart(cells))
+    if as_json:
+        typer.echo(report.as_json(cells, tasks))
+
+
+def _kept(bench: Any, results: Path | None, measured: Iterable[Any]) -> list[Any]:
+    """Results, and those that are in the file already; each is saved as soon as it is there."""
+    found = []
+    for each in measured:
+        found.append(each)
+        if results is not None:
+            bench.save(found, results)
+    return found if results is None else list(bench.read(results))
+
+
+def _show(table: str, plot: Path | None, draw: Callable[[], str]) -> None:
+    from siafu.base.files import replace_text
+
+    typer.echo(table)
     if plot is not None:
-        with replacing(plot) as file:
-            file.write(chart(cells).encode())
-    if json:
-        typer.echo(as_json(cells, tasks))
+        replace_text(plot, draw())
 
 
 def _graph(dataset: str) -> "tuple[Graph, Path]":
-    from siafu.base.errors import BadInput
     from siafu.graph import is_store, read_store
     from siafu.graph.datasets import cached_store, load
 
@@ -247,26 +220,30 @@ def _graph(dataset: str) -> "tuple[Graph, Path]":
 
 
 def _table(title: str, timings: "list[Timing]") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("", "best s", "all s", "GB", "siafu fp32 is … × as fast", title=title, title_justify="left")
+    rows = []
     for timing in timings:
         every = " ".join(f"{seconds:.2f}" for seconds in timing.seconds)
         memory = f"{timing.peak_rss_bytes / 1e9:.2f}" if timing.peak_rss_bytes else ""
-        table.add_row(timing.who, f"{timing.best:.3f}", every, memory, f"{timing.best / timings[0].best:.2f}")
-    Console().print(table)
+        rows.append((timing.who, f"{timing.best:.3f}", every, memory, f"{timing.best / timings[0].best:.2f}"))
+    _print_table(title, ("", "best s", "all s", "GB", "siafu fp32 is … × as fast"), rows)
 
 
 def _kinds(kinds: "list[TaskKind]") -> None:
+    rows = []
+    for kind in kinds:
+        limit, ratio = (f"{kind.limit:.3f}", f"{kind.seconds / kind.limit:.2f}") if kind.limit else ("", "")
+        rows.append((kind.name, f"{kind.seconds:.3f}", limit, ratio))
+    title = "where an fp32 epoch goes; limit: products at their peak, gathers at their own cache's bandwidth"
+    _print_table(title, ("stage", "s", "limit s", "×"), rows)
+
+
+def _print_table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    title = "where an fp32 epoch goes; limit: products at their peak, gathers at their own cache's bandwidth"
-    table = Table("stage", "s", "limit s", "×", title=title, title_justify="left")
-    for kind in kinds:
-        limit, ratio = (f"{kind.limit:.3f}", f"{kind.seconds / kind.limit:.2f}") if kind.limit else ("", "")
-        table.add_row(kind.name, f"{kind.seconds:.3f}", limit, ratio)
+    table = Table(*head, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
     Console().print(table)
 
 
@@ -276,3 +253,6 @@ def _json(wanted: bool, setting: dict[str, Any], graph: "Graph", timings: "list[
 
         counts = {"vertices": graph.num_vertices, "edges": graph.num_edges, "features": graph.num_features}
         typer.echo(as_json(setting | counts, timings))
+
+
+add_commands(app, gather, epoch, convergence, lambda_, predict, paper)

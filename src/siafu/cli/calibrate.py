@@ -1,25 +1,18 @@
 """`siafu calibrate`: measure this machine, so that plans are made with its figures."""
 
-import json
 import os
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from siafu.cli.common import say, show
+from siafu.cli.declared import json_flag, out_file
 
 _BUSY = 0.5  # of the cores
 
 
 def calibrate(
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Where to write it. [default: in the cache, where plans find it]"
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    out: Path | None = out_file("Where to write it.", unset="in the cache, where plans find it"),
+    as_json: bool = json_flag(),
 ) -> None:
     """Measure what this machine's cores, memory and Lambdas do in a second: `siafu plan` works with it.
 
@@ -29,16 +22,8 @@ def calibrate(
     from siafu.planning.calibration import calibration_path, describe
 
     if (load := os.getloadavg()[0]) > _BUSY * (os.cpu_count() or 1):
-        print(
-            f"other work is going on here (load {load:.1f}): measure again when the machine is quiet",
-            file=sys.stderr,
-        )
-    found = measured(lambda what: print(f"measuring {what}", file=sys.stderr, flush=True))
+        say(f"other work is going on here (load {load:.1f}): measure again when the machine is quiet")
+    found = measured(lambda what: say(f"measuring {what}"))
     path = out or calibration_path()
     found.save(path)
-    if as_json:
-        print(json.dumps(asdict(found) | {"path": str(path)}))
-        return
-    for line in describe(found):
-        print(line)
-    print(f"saved in {path}")
+    show(asdict(found) | {"path": str(path)}, [*describe(found), f"saved in {path}"], as_json=as_json)

@@ -4,15 +4,19 @@ import getpass
 import json
 import os
 import shlex
-import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from siafu.base.errors import BadInput
+from siafu.base.option import REQUIRED, option
 from siafu.base.version import __version__
+from siafu.cli.common import say, show
+from siafu.cli.declared import add_commands, json_flag
+from siafu.launch.template import KINDS, check_name
 
 if TYPE_CHECKING:
     from siafu.launch.record import Record
@@ -20,70 +24,82 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Start, look at and end a cluster of machines to train on.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Option(help="The cluster's name.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
-
 _INSTANCE = "m6i.2xlarge"
 _MACHINES = 3
-_OF_HOSTS = ("hosts",)
-_OF_AWS = ("instance", "region", "image", "disk")
-_OF_ALL_BUT_LOCAL = ("user", "key", "wheel")
+_OVER_SSH = ("user", "key", "wheel")
+_FITTING = {
+    "local": ("machines", "host"),
+    "ssh": ("hosts", *_OVER_SSH),
+    "aws": ("machines", "instance", "region", "image", "disk", *_OVER_SSH),
+}
 
 
-@app.command("up")
+@dataclass(frozen=True, kw_only=True)
+class Machines:
+    """The machines that `siafu cluster up` is to start."""
+
+    hosts: str | None = option(None, "ssh: the machines; the first is the head.", metavar="A,B,C")
+    machines: int | None = option(None, "How many, the head included (local, aws).", unset=f"{_MACHINES}")
+    host: str | None = option(None, "local: the address to listen at.", unset="127.0.0.1", metavar="ADDRESS")
+    user: str | None = option(None, "Who ssh logs in as.", unset="you; aws: ubuntu")
+    key: Path | None = option(None, "The private key for ssh.", unset="as ssh is set up; aws: Ray's")
+    instance: str | None = option(None, "aws: the type of the machines.", unset=_INSTANCE)
+    region: str | None = option(None, "aws: the region.", unset="AWS_REGION")
+    image: str | None = option(None, "aws: the machines' image.", unset="the latest of Ubuntu 24.04")
+    disk: int | None = option(None, "aws: GB of each machine.", unset="100", least=8)
+    wheel: Path | None = option(None, "A wheel of siafu to install there.", unset="this version, by pip")
+
+    @property
+    def count(self) -> int:
+        return _MACHINES if self.machines is None else self.machines
+
+    def check(self, on: str) -> None:
+        """Refuse what says nothing of this kind of cluster."""
+        fitting = _FITTING[on.removesuffix("-spot")]
+        for each in fields(self):
+            if getattr(self, each.name) is not None and each.name not in fitting:
+                said = ", ".join(f"--{name}" for name in fitting)
+                raise BadInput(
+                    f"--{each.name} says nothing of a cluster --on {on}: leave it out; there are {said}"
+                )
+
+    def wanted(self, on: str, name: str) -> "HostsWanted | AwsWanted":
+        from siafu.launch.template import AwsWanted, HostsWanted
+
+        if on == "ssh":
+            hosts = tuple(filter(None, (self.hosts or "").split(",")))
+            return HostsWanted(name, hosts, self.user or getpass.getuser(), __version__, self.key, self.wheel)
+        region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        if region is None:
+            raise BadInput("no region is given: name a region with --region, like eu-central-1")
+        machines = (name, on, self.count, self.instance or _INSTANCE, region, __version__)
+        login = self.user or "ubuntu"
+        return AwsWanted(*machines, login, self.image, self.disk or 100, self.key, self.wheel)
+
+
+_name = partial(option, "siafu", "The cluster's name.")
+
+
 def up(
-    on: Annotated[
-        str,
-        typer.Option(
-            help="local: nodes on this machine; ssh: machines that are there; aws; aws-spot: all but the head on spot."
-        ),
-    ],
-    hosts: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="ssh: the machines; the first is the head.")
-    ] = None,
-    machines: Annotated[
-        int | None, typer.Option(help="How many, the head included (local, aws). [default: 3]")
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="local: the address to listen at. [default: 127.0.0.1]"),
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="Who ssh logs in as. [default: you; aws: ubuntu]")] = None,
-    key: Annotated[
-        Path | None, typer.Option(help="The private key for ssh. [default: as ssh is set up; aws: Ray's]")
-    ] = None,
-    instance: Annotated[
-        str | None, typer.Option(help=f"aws: the type of the machines. [default: {_INSTANCE}]")
-    ] = None,
-    region: Annotated[str | None, typer.Option(help="aws: the region. [default: AWS_REGION]")] = None,
-    image: Annotated[
-        str | None, typer.Option(help="aws: the machines' image. [default: the latest of Ubuntu 24.04]")
-    ] = None,
-    disk: Annotated[int | None, typer.Option(min=8, help="aws: GB of each machine. [default: 100]")] = None,
-    wheel: Annotated[
-        Path | None, typer.Option(help="A wheel of siafu to install there. [default: this version, by pip]")
-    ] = None,
-    name: Name = "siafu",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be started; start nothing.")
-    ] = False,
-    as_json: Json = False,
+    given: Machines,
+    on: str = option(
+        REQUIRED,
+        "local: nodes on this machine; ssh: machines that are there; aws; aws-spot: all but the head on spot.",
+        choices=KINDS,
+    ),
+    name: str = _name(),
+    dry_run: bool = option(False, "Show what would be started; start nothing."),
+    as_json: bool = json_flag(),
 ) -> None:
     """Start a cluster, and say how to train on it."""
     from siafu.launch import record as records
-    from siafu.launch.template import KINDS, check_name
 
-    if on not in KINDS:
-        raise BadInput(f"--on is {on!r}: choose one of {', '.join(KINDS)}")
     check_name(name)
-    given = {"hosts": hosts, "machines": machines, "user": user, "key": key, "instance": instance}
-    given |= {"region": region, "image": image, "disk": disk, "wheel": wheel, "host": host}
-    _refuse_what_does_not_fit(on, given)
+    given.check(on)
     if on == "local":
-        many = _MACHINES if machines is None else machines
-        _up_here(name, many, host, dry_run=dry_run, as_json=as_json)
+        _up_here(name, given, dry_run=dry_run, as_json=as_json)
         return
-    wanted = _wanted(on, name, given)
+    wanted = given.wanted(on, name)
     if dry_run:
         print(wanted.yaml(), end="")
         return
@@ -94,14 +110,12 @@ def up(
     _started(remote.up(wanted), as_json)
 
 
-@app.command("status")
 def status(
-    name: Name = "siafu",
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="auto|ADDRESS", help="Any Ray cluster that this machine is part of, instead."),
-    ] = None,
-    as_json: Json = False,
+    name: str = _name(),
+    cluster: str | None = option(
+        None, "Any Ray cluster that this machine is part of, instead.", metavar="auto|ADDRESS"
+    ),
+    as_json: bool = json_flag(),
 ) -> None:
     """Show a cluster's machines, their cores and memory, and the runs on it."""
     from siafu.launch import local, remote
@@ -122,15 +136,10 @@ def status(
             assert record.address is not None
             told = asdict(look(record.address))
         told = {"name": name, "kind": record.kind, **told}
-    if as_json:
-        print(json.dumps(told))
-        return
-    for line in _lines(told):
-        print(line)
+    show(told, _lines(told), as_json=as_json)
 
 
-@app.command("down")
-def down(name: Name = "siafu", as_json: Json = False) -> None:
+def down(name: str = _name(), as_json: bool = json_flag()) -> None:
     """End what `up` started, and nothing else."""
     from siafu.launch import local, remote
     from siafu.launch import record as records
@@ -140,56 +149,19 @@ def down(name: Name = "siafu", as_json: Json = False) -> None:
         local.down(record)
     else:
         remote.down(record)
-    _say(f"cluster {name!r} is down")
+    say(f"cluster {name!r} is down")
     if as_json:
         print(json.dumps({"name": name, "kind": record.kind, "machines": record.machines}))
 
 
-def _refuse_what_does_not_fit(on: str, given: dict[str, Any]) -> None:
-    fitting = {
-        "local": ("machines", "host"),
-        "ssh": (*_OF_HOSTS, *_OF_ALL_BUT_LOCAL),
-        "aws": ("machines", *_OF_AWS, *_OF_ALL_BUT_LOCAL),
-    }[on.removesuffix("-spot")]
-    for option, value in given.items():
-        if value is not None and option not in fitting:
-            said = ", ".join(f"--{each}" for each in fitting)
-            raise BadInput(f"--{option} says nothing of a cluster --on {on}: leave it out; there are {said}")
-
-
-def _wanted(on: str, name: str, given: dict[str, Any]) -> "HostsWanted | AwsWanted":
-    from siafu.launch.template import AwsWanted, HostsWanted
-
-    key, wheel = given["key"], given["wheel"]
-    if on == "ssh":
-        hosts = tuple(filter(None, (given["hosts"] or "").split(",")))
-        return HostsWanted(name, hosts, given["user"] or getpass.getuser(), __version__, key, wheel)
-    region = given["region"] or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if region is None:
-        raise BadInput("no region is given: name a region with --region, like eu-central-1")
-    return AwsWanted(
-        name,
-        on,
-        _MACHINES if given["machines"] is None else given["machines"],
-        given["instance"] or _INSTANCE,
-        region,
-        __version__,
-        given["user"] or "ubuntu",
-        given["image"],
-        given["disk"] or 100,
-        key,
-        wheel,
-    )
-
-
-def _up_here(name: str, machines: int, host: str | None, *, dry_run: bool, as_json: bool) -> None:
+def _up_here(name: str, given: Machines, *, dry_run: bool, as_json: bool) -> None:
     from siafu.launch import local
     from siafu.launch import record as records
     from siafu.launch.loopback import LOOPBACK
 
-    host = host or LOOPBACK
+    host = given.host or LOOPBACK
     if dry_run:
-        for command in local.commands(name, machines, 6379, f"/tmp/siafu-ray-{name}", host):
+        for command in local.commands(name, given.count, 6379, f"/tmp/siafu-ray-{name}", host):
             print(shlex.join(["ray", *command]))
         return
     found = records.find(name)
@@ -197,7 +169,7 @@ def _up_here(name: str, machines: int, host: str | None, *, dry_run: bool, as_js
         raise _is_there(name)
     if found is not None:
         local.down(found)  # what is left of one whose processes have ended
-    _started(local.up(name, machines, _say, host), as_json)
+    _started(local.up(name, given.count, say, host), as_json)
 
 
 def _is_there(name: str) -> BadInput:
@@ -207,10 +179,10 @@ def _is_there(name: str) -> BadInput:
 
 
 def _started(record: "Record", as_json: bool) -> None:
-    _say(
+    say(
         f"cluster {record.name!r} is up: {record.machines} {'nodes' if record.kind == 'local' else 'machines'}"
     )
-    _say(f"next: {_next(record)}")
+    say(f"next: {_next(record)}")
     if as_json:
         told = {"name": record.name, "kind": record.kind, "machines": record.machines, "head": record.head}
         print(json.dumps(told | {"address": record.address, "next": _next(record)}))
@@ -247,5 +219,4 @@ def _lines(told: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+add_commands(app, up, status, down)

@@ -1,23 +1,97 @@
-"""What several commands share: sizes as people write them, saved runs, and a progress bar."""
+"""Helpers of several commands: lines on stderr, JSON, saved runs, tables and a progress bar."""
 
+import json
 import sys
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from siafu.base.absent import refuse_absent_dataset, refuse_absent_run
 from siafu.base.errors import BadInput
-from siafu.base.memory import parse_size as parse_size
+from siafu.base.memory import parse_size
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
     from siafu.training.run import Run
 
 _PLAIN_SECONDS = 5.0  # between lines where there is no terminal to redraw
+_PIPED_WIDTH = 300  # of a table that is not on a terminal: a line for each row, to grep
+
+WORD: dict[str, Any] = {"no_wrap": True}
+NUMBER: dict[str, Any] = {"no_wrap": True, "justify": "right"}
+"""Columns of `show_table`."""
+
+
+def say(line: str) -> None:
+    """Print a line on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def show(found: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a command's result on stdout: as one JSON object, or as lines for people."""
+    if as_json:
+        print(json.dumps(found))
+        return
+    for line in lines:
+        print(line)
+
+
+def show_table(
+    columns: Mapping[str, dict[str, Any]],
+    rows: Iterable[Sequence[str]],
+    styles: Mapping[str, str] | None = None,
+) -> None:
+    """Print a table without borders.
+
+    columns: by title, as rich's `add_column` takes them
+    styles:  of rows, by their first cell
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title, options in columns.items():
+        table.add_column(title, **options)
+    for row in rows:
+        table.add_row(*row, style=(styles or {}).get(row[0]))
+    Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH).print(table)
+
+
+def printable(text: str) -> str:
+    """A text without what would move the cursor or change colours: names of files may be any bytes."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def bytes_of(size: str | None) -> int | None:
+    """Bytes of a size like 2GB; None stays None."""
+    return None if size is None else parse_size(size)
+
+
+def find_store(given: Path) -> Path:
+    """Path of a store, by its path or by the name that it has in the cache."""
+    from siafu.graph import is_store
+    from siafu.graph.datasets import cached_store
+
+    named = cached_store(str(given))
+    return named if given.name == str(given) and not given.exists() and is_store(named) else given
+
+
+def refuse_unknown_dataset(dataset: str) -> None:
+    """Refuse a dataset that is not there before PyTorch is imported; a path, before Numba is as well."""
+    refuse_absent_dataset(dataset)
+
+    from siafu.graph.datasets import refuse_unknown
+
+    refuse_unknown(dataset)
 
 
 def load_run_and_graph(path: Path, dataset: str | None) -> "tuple[Run, Graph]":
     """A saved run, and the graph to use it on: `dataset`, or the one it was trained on."""
+    refuse_absent_run(path)
+    if dataset is not None:
+        refuse_unknown_dataset(dataset)
+
     import siafu
 
     run = siafu.Run.load(path)
@@ -28,7 +102,7 @@ def load_run_and_graph(path: Path, dataset: str | None) -> "tuple[Run, Graph]":
 
 
 class ProgressBar:
-    """A `siafu.graph.progress.Progress` on stderr: a bar with rate and time left on a terminal, else plain lines.
+    """A `siafu.graph.progress.ProgressCallback` on stderr: a bar with rate and time left on a terminal, else plain lines.
 
     Use it as a context manager and pass it where a Progress is wanted.
     """
@@ -74,8 +148,6 @@ class ProgressBar:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()

@@ -1,27 +1,25 @@
 """`siafu compare`: runs side by side."""
 
 import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from siafu.base.errors import BadInput
+from siafu.base.option import argument
+from siafu.cli.common import printable, say
+from siafu.cli.declared import json_flag, out_file
 
 if TYPE_CHECKING:
     from siafu.report.pages.comparison import Comparison
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="The runs' directories.")],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Write an HTML file as well, with curves.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    runs: list[Path] = argument("RUN RUN…", "The runs' directories."),
+    out: Path | None = out_file("Write an HTML file as well, with curves.", "--out"),
+    as_json: bool = json_flag(),
 ) -> None:
     """Show what came of several runs side by side, and in which settings they differ."""
-    from siafu.base.files import replacing
+    from siafu.base.files import replace_text
     from siafu.report.files.run_record import read_run
     from siafu.report.pages.comparison import compare as compared
     from siafu.report.pages.comparison import comparison_page
@@ -31,9 +29,8 @@ def compare(
     records = [read_run(path) for path in runs]
     found = compared(records)
     if out is not None:
-        with replacing(out) as file:
-            file.write(comparison_page(records).encode())
-        print(f"written to {out}", file=sys.stderr)
+        replace_text(out, comparison_page(records))
+        say(f"written to {out}")
     if as_json:
         tables = {"results": found.results, "settings": found.settings}
         told = {
@@ -50,20 +47,14 @@ def _print(found: "Comparison") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
     table = Table(show_edge=False, box=None, pad_edge=False)
     table.add_column("")
     for name in found.names:
-        table.add_column(Text(_printable(name)), overflow="fold")
+        table.add_column(Text(printable(name)), overflow="fold")
     for place, (title, rows) in enumerate((("", found.results), ("asked for", found.settings))):
         if place and rows:
             table.add_section()
             table.add_row(Text(title, style="bold"))
         for name, cells in rows:
-            table.add_row(Text(name), *(Text(_printable(cell)) for cell in cells))
-    console.print(table)
-
-
-def _printable(text: str) -> str:
-    """Without what would move the cursor or change colours: names are other people's."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
+            table.add_row(Text(name), *(Text(printable(cell)) for cell in cells))
+    Console(highlight=False).print(table)

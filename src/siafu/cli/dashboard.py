@@ -2,44 +2,29 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from siafu.base.errors import BadInput
+from siafu.base.option import argument, option
 
 
 def dashboard(
-    runs: Annotated[
-        Path, typer.Argument(metavar="[RUNS_DIR]", help="The directory that holds the runs.")
-    ] = Path("runs"),
-    host: Annotated[
-        str, typer.Option(help="Address to listen at; any but this machine's own needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 8642,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="SIAFU_DASHBOARD_TOKEN",
-            metavar="TOKEN|auto",
-            help="What one must know to see the runs; auto: have one made.",
-        ),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Another host name to answer to, e.g. a proxy's. May be repeated."),
-    ] = None,
+    runs: Path = argument("[RUNS_DIR]", "The directory that holds the runs.", Path("runs")),
+    host: str = option("127.0.0.1", "Address to listen at; any but this machine's own needs a token."),
+    port: int = option(8642, "Port; 0: any that is free.", least=0, most=65535),
+    token: str | None = option(
+        None,
+        "What one must know to see the runs; auto: have one made.",
+        metavar="TOKEN|auto",
+        envvar="SIAFU_DASHBOARD_TOKEN",
+    ),
+    allow_host: list[str] | None = option(
+        None, "Another host name to answer to, e.g. a proxy's. May be repeated.", metavar="NAME"
+    ),
 ) -> None:
     """Show all runs in a directory on a web page, live: watch them, compare them, stop them.
 
     Ctrl-C ends the dashboard, not the runs.
     """
-    try:
-        from siafu.dashboard.server import serve
-    except ModuleNotFoundError as error:
-        raise BadInput(
-            f"the dashboard needs {error.name}, which is not there: pip install 'siafu[dashboard]'"
-        ) from error
+    from siafu.dashboard.server import serve
 
     def ready(address: str) -> None:
         waiting = "" if runs.is_dir() else ", which is not there yet"

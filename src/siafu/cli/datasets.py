@@ -1,18 +1,13 @@
-"""`siafu datasets`: what `siafu.load` and `siafu train` know by name."""
+"""`siafu datasets`: the datasets that `siafu.load` and `siafu train` know by name."""
 
 import json
-import sys
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
-
-_PIPED_WIDTH = 300  # a line for each dataset, to grep
+from siafu.cli.common import NUMBER, WORD, show_table
+from siafu.cli.declared import json_flag
 
 
-def datasets(
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, one object a dataset.")] = False,
-) -> None:
+def datasets(as_json: bool = json_flag("Print a JSON list, one object a dataset.")) -> None:
     """List the datasets that can be loaded by name."""
     from siafu.graph.datasets import listings
 
@@ -20,17 +15,10 @@ def datasets(
     if as_json:
         print(json.dumps([asdict(listing) for listing in found]))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("name", no_wrap=True)
-    for title in ("vertices", "edges", "features", "classes"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("here", no_wrap=True)
-    table.add_column("from", overflow="fold")
-    for listing in found:
-        counts = (listing.num_vertices, listing.num_edges, listing.num_features, listing.num_classes)
+    rows = []
+    for each in found:
+        counts = (each.num_vertices, each.num_edges, each.num_features, each.num_classes)
         numbers = ["" if count is None else f"{count:,}" for count in counts]
-        table.add_row(listing.name, *numbers, "yes" if listing.ready else "no", listing.source)
-    Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH).print(table)
+        rows.append((each.name, *numbers, "yes" if each.ready else "no", each.source))
+    counted = dict.fromkeys(("vertices", "edges", "features", "classes"), NUMBER)
+    show_table({"name": WORD, **counted, "here": WORD, "from": {"overflow": "fold"}}, rows)

@@ -1,59 +1,94 @@
-"""Commands whose options are declared as fields of a dataclass."""
+"""Commands whose options are declared once: as parameters, or as fields of a dataclass."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from siafu.base.errors import BadInput
-from siafu.base.option import Option, options_of
+from siafu.base.option import REQUIRED, Option, is_option, option, option_of, options_of, same_option
 
-Asked = TypeVar("Asked")
+Command = Callable[..., None]
 Reader = Callable[[Path, type], dict[str, Any]]
 
 
-def command(
-    declaration: type[Asked], run: Callable[[Asked], None], read: Reader | None = None
-) -> Callable[..., None]:
-    """The command as typer takes it: a function of the dataclass's fields, which does what `run` does with the dataclass.
+def command(run: Command, read: Reader | None = None) -> Command:
+    """The command as typer takes it, made of a function.
 
-    read: reads the file that --config names, whose options hold where the command line says nothing; None: no --config
+    Each parameter of the function has an option as its default, or is a dataclass of options.
+
+    read: reads the file that --config names, for the dataclass: its options hold where the command line says nothing
     """
-    options = options_of(declaration)
+    taken = inspect.signature(run).parameters.values()
+    options = {
+        each.name: option_of(each.name, each.annotation, each.default)
+        for each in taken
+        if is_option(each.default)
+    }
+    whole: dict[str, type] = {each.name: each.annotation for each in taken if each.name not in options}
+    parts = {name: options_of(declaration) for name, declaration in whole.items()}
 
     def called(config: Path | None = None, **given: Any) -> None:
         try:
-            run(declaration(**{name: _value(each, given[name]) for name, each in options.items()}))
+            asked = {
+                name: whole[name](**{field: _value(each, given[field]) for field, each in part.items()})
+                for name, part in parts.items()
+            }
+            for name, each in options.items():
+                dataclasses.replace(each, name=f"--{name.replace('_', '-')}").check(given[name])
+            run(**asked, **{name: given[name] for name in options})
         except BadInput as error:
             if config is None:
                 raise
             raise BadInput(f"{error} (options are from {config})") from error
 
-    parameters = [_parameter(each) for each in options.values()]
+    every = [each for part in (*parts.values(), options) for each in part.values()]
+    parameters = [_parameter(each) for each in every]
     if read is not None:
-        parameters.append(_config(declaration, read))
+        parameters += [_config(declaration, read) for declaration in whole.values()]
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {each.name: each.annotation for each in parameters}
     called.__doc__ = run.__doc__
     return called
 
 
-def flag(declaration: type, name: str) -> Any:
-    """An option of the dataclass, for a command with a signature of its own."""
-    return _flag(options_of(declaration)[name])
+def add_commands(app: typer.Typer, *commands: Command) -> None:
+    """Give `app` functions as commands, each by its name."""
+    for run in commands:
+        app.command(run.__name__.strip("_"))(command(run))
+
+
+def memory_option(*more_flags: str) -> Any:
+    """The option --memory of `siafu train`, for other commands; more_flags: other spellings of it."""
+    from siafu.options import Session
+
+    declared = same_option(Session, "memory").metadata["option"]
+    told = dataclasses.replace(declared, panel=None, flags=("--memory", *more_flags))
+    return dataclasses.field(default=None, metadata={"option": told})
+
+
+def json_flag(help: str = "Print one JSON object as the last line of stdout.") -> Any:
+    """The option --json."""
+    return option(False, help, flags=("--json",))
+
+
+def out_file(help: str, flag: str = "--output", **more: Any) -> Any:
+    """The option --output, or -o."""
+    return option(None, help, flags=(flag, "-o"), **more)
 
 
 def _parameter(option: Option) -> inspect.Parameter:
     # A number or a word comes as text, and a path as a path.
-    kind = next(each for each in (bool, Path, str, float, int) if each in option.kinds)
-    annotation = kind if option.default is not None else kind | None
+    kind: Any = next(each for each in (bool, Path, str, float, int) if each in option.kinds)
+    kind = list[kind] if option.many else kind
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if option.argument else option.default,
-        annotation=Annotated[annotation, _flag(option)],
+        default=inspect.Parameter.empty if option.default is REQUIRED else option.default,
+        annotation=Annotated[kind if option.default is not None else kind | None, _flag(option)],
     )
 
 
@@ -79,13 +114,15 @@ def _config(declaration: type, read: Reader) -> inspect.Parameter:
 def _flag(option: Option) -> Any:
     if option.argument:
         return typer.Argument(metavar=option.metavar, help=option.help)
-    names = [f"--{option.name.replace('_', '-')}"] if option.kinds == (bool,) else []  # or there is a --no-
+    made = [f"--{option.name.replace('_', '-')}"] if option.kinds == (bool,) else []  # or there is a --no-
+    listed = f"[{'|'.join(option.choices)}]" if option.choices else None
     return typer.Option(
-        *names,
+        *(option.flags or made),
         help=f"{option.help} [default: {option.unset}]" if option.unset else option.help,
         min=None if str in option.kinds else option.least,
         max=option.most,
-        metavar=option.metavar,
+        metavar=option.metavar or listed,
+        envvar=option.envvar,
         rich_help_panel=option.panel,
     )
 

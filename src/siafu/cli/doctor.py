@@ -1,39 +1,37 @@
 """`siafu doctor`: the machine as Siafu sees it, and what is missing."""
 
-import json
 import os
-import platform
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+import re
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from siafu.base.option import argument
+from siafu.cli.common import show
+from siafu.cli.declared import json_flag
 
-_PACKAGES = ("siafu", "torch", "numpy", "numba", "llvmlite", "pyzmq", "safetensors")
-_EXTRAS = {
-    "dashboard": ("uvicorn", "watch runs on a web page"),
-    "parquet": ("pyarrow", "read and write Parquet"),
-    "partition": ("pymetis", "partition with METIS"),
+_OF_EXTRA = re.compile(r"""([A-Za-z0-9_.-]+).*;.*extra == ['"]([a-z]+)['"]""")
+_PURPOSES = {
+    "aws": "run tensor tasks on Lambdas",
+    "cluster": "train on several machines",
+    "dashboard": "watch runs on a web page",
+    "dev": "work on Siafu itself",
+    "docs": "build the documentation",
+    "parquet": "read and write Parquet",
+    "partition": "partition with METIS",
+    "tensorboard": "show runs in TensorBoard",
 }
 
 
 def doctor(
-    store: Annotated[
-        Path | None, typer.Argument(metavar="[STORE]", help="A store to verify as well.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    store: Path | None = argument("[STORE]", "A store to verify as well.", None), as_json: bool = json_flag()
 ) -> None:
     """Show the machine, the versions, the speed of the memory and what is missing; verify a store."""
     checked = None if store is None else _verify(store)
     found = _examine()
     if checked is not None:
         found["store"] = checked
-    if as_json:
-        print(json.dumps(found))
-        return
-    for line in _lines(found):
-        print(line)
+    show(found, _lines(found), as_json=as_json)
 
 
 def _examine() -> dict[str, Any]:
@@ -41,23 +39,18 @@ def _examine() -> dict[str, Any]:
 
     from siafu.base import machine
     from siafu.base.files import cache_directory
-    from siafu.base.threads import thread_count
+    from siafu.training.facts import environment
 
-    memory, available = machine.memory_bytes()
+    found = environment()
+    _, available = machine.memory_bytes()
     cache = cache_directory()
-    return {
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "processor": machine.processor_name(),
-        "cores": os.cpu_count(),
-        "threads": {"siafu": thread_count(), "torch": torch.get_num_threads()},
-        "simd": machine.simd_features(),
-        "memory_bytes": memory,
+    return found | {
+        "threads": {"siafu": found["threads"], "torch": torch.get_num_threads()},
         "memory_available_bytes": available,
         "read_bandwidth_bytes_per_second": machine.read_bandwidth(),
         "cache": {"path": str(cache), "writable": _writable(cache)},
-        "versions": {package: _version(package) for package in _PACKAGES},
-        "extras": {extra: find_spec(module) is not None for extra, (module, _) in _EXTRAS.items()},
+        "versions": found["versions"] | {"safetensors": _version("safetensors")},
+        "extras": {extra: all(map(_version, packages)) for extra, packages in _extras().items()},
     }
 
 
@@ -74,8 +67,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"cache       {cache['path']}" + ("" if cache["writable"] else " (not writable: set SIAFU_CACHE)"),
     ]
     for extra, there in found["extras"].items():
-        what = _EXTRAS[extra][1]
-        lines.append(f"extra       {extra}: {'ready' if there else _how_to_install(extra)} ({what})")
+        state = "ready" if there else f"missing; pip install 'siafu[{extra}]'"
+        lines.append(f"extra       {extra}: {state} ({_PURPOSES.get(extra, 'more')})")
     if "store" in found:
         store = found["store"]
         lines.append(
@@ -91,15 +84,20 @@ def _verify(path: Path) -> dict[str, Any]:
     return {"path": str(path), "name": graph.name, "vertices": graph.num_vertices, "edges": graph.num_edges}
 
 
+def _extras() -> dict[str, list[str]]:
+    """Packages of every extra, as the package's metadata declares them."""
+    found: dict[str, list[str]] = {}
+    for line in requires("siafu") or ():
+        if named := _OF_EXTRA.fullmatch(line):
+            found.setdefault(named[2], []).append(named[1])
+    return dict(sorted(found.items()))
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _how_to_install(extra: str) -> str:
-    return f"missing; pip install 'siafu[{extra}]'"
 
 
 def _writable(path: Path) -> bool:

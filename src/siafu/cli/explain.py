@@ -7,13 +7,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from siafu.base.option import argument, option
+from siafu.base.memory import budget_bytes
+from siafu.base.option import argument, option, same_option
+from siafu.cli.common import refuse_unknown_dataset
 from siafu.cli.recipe import Recipe, describe_graph
+from siafu.options import Session
 
 if TYPE_CHECKING:
-    from siafu.training.explanation import Explanation, StageCost
+    from siafu.server.costs.stage_cost import StageCost
+    from siafu.server.memory.measures import Choice
+    from siafu.server.memory.memory_list import MemoryList
+    from siafu.training.explanation import Explanation
 
 _PIPED_WIDTH = 120
+_LEAST_SHOWN = 0.002  # of the sum: arrays that take less share a row
 _FEW = 6  # operations of a phase that are named in the table
 
 
@@ -23,6 +30,7 @@ class Explain(Recipe):
 
     model: str = argument("MODEL", "gcn, gat, sage or gin.")
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
+    memory: str | None = same_option(Session, "memory")
     ops: bool = option(False, "Print each tensor program, operation by operation.")
     json: bool = option(False, "Print one JSON object.")
 
@@ -32,14 +40,17 @@ def explain(asked: Explain) -> None:
 
     T is a tensor phase (rows alone), G a gather (over the edges), ∇ the way back. Nothing is trained.
     """
+    refuse_unknown_dataset(asked.dataset)
     asked.check()
 
     import siafu
-    from siafu.training.explanation import explain as explained
+    from siafu.training.explanation import explain_training
 
+    if asked.memory is not None:
+        budget_bytes(asked.memory)  # what is no size is refused before the data is loaded
     graph = siafu.load(asked.dataset)
     built = asked.build(graph, seed=0)
-    found = explained(graph, built)
+    found = explain_training(graph, built, asked.memory)
     parameters = sum(each.numel() for each in built.parameters())
     if asked.json:
         said = {
@@ -54,6 +65,46 @@ def explain(asked: Explain) -> None:
     print(f"{asked.model}: {asked.layers} layers, {asked.hidden} wide, {parameters:,} parameters")
     for line in _lines(found, ops=asked.ops):
         print(line)
+    if found.memory is not None and found.choice is not None:
+        for line in (*_memory(found.memory), *_measures(found.choice, found.budget)):
+            print(line)
+
+
+def _memory(listed: "MemoryList") -> Iterator[str]:
+    """The arrays as a table, those that are too small to matter together in one row."""
+    shown = [each for each in listed.allocations if each.bytes >= _LEAST_SHOWN * listed.total]
+    rest = sum(each.bytes for each in listed.allocations if not each.mapped) - sum(
+        each.bytes for each in shown if not each.mapped
+    )
+    rows = [("array", "memory", "there", "what for")]
+    for each in shown:
+        size = f"({_size(each.bytes)})" if each.mapped else _size(each.bytes)
+        rows.append((each.name, size, "in a file" if each.mapped else str(each.lifetime), each.purpose))
+    rows += [("smaller ones", _size(rest), "", ""), ("sum", _size(listed.total), "", "")]
+    widths = [max(len(row[k]) for row in rows) for k in range(3)]
+    yield ""
+    yield f"memory of a training in this process: {_size(listed.peak)} at its peak, while {listed.peak_when}"
+    for name, size, there, purpose in rows:
+        yield f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {there:<{widths[2]}}  {purpose}".rstrip()
+
+
+def _measures(choice: "Choice", budget: int | None) -> Iterator[str]:
+    """Whether it fits, and what could be done that it does: each measure alone, and those that are taken."""
+    peak = choice.listed.peak
+    if budget is not None:
+        fits = "fits" if peak <= budget else "does not fit"
+        least = "" if peak <= budget else f": {_size(choice.least)} is the least"
+        yield f"  it {fits} into {_size(budget)}{least}"
+    if not choice.offered:
+        return
+    rows = [("way to spare memory", "spares", "price an epoch", "")]
+    for each in choice.offered:
+        price = f"about {each.seconds:.2g} s" if each.seconds else "none"
+        rows.append((each.name, _size(each.bytes), price, "taken" if each in choice.measures else ""))
+    widths = [max(len(row[k]) for row in rows) for k in range(3)]
+    yield ""
+    for name, spares, price, taken in rows:
+        yield f"  {name:<{widths[0]}}  {spares:>{widths[1]}}  {price:<{widths[2]}}  {taken}".rstrip()
 
 
 def _lines(found: "Explanation", *, ops: bool) -> Iterator[str]:

@@ -1,47 +1,36 @@
 """`siafu generate`: write a synthetic graph to a store."""
 
-import sys
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from siafu.base.errors import BadInput
-from siafu.cli.common import ProgressBar, parse_size
+from siafu.base.option import argument, option
+from siafu.cli.common import ProgressBar, bytes_of, say
+from siafu.cli.declared import memory_option, out_file
 
 
 def generate(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="demo, reddit-small, reddit-large, amazon or friendster.")
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="STORE", help="Where to. [default: the cache, to load by name]"
-        ),
-    ] = None,
-    scale: Annotated[float, typer.Option(help="Times so many vertices and edges, at the same degree.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another graph of the same shape.")] = 0,
-    memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Like 2GB. [default: half of the machine's]")
-    ] = None,
-    features_dtype: Annotated[str, typer.Option(help="fp32 or bf16.")] = "fp32",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at STORE.")] = False,
+    name: str = argument("NAME", "demo, reddit-small, reddit-large, products, amazon or friendster."),
+    output: Path | None = out_file("Where to.", unset="the cache, to load by name", metavar="STORE"),
+    scale: float = option(1.0, "Times so many vertices and edges, at the same degree."),
+    shuffle: bool = option(False, "Give products ids in no order; the other graphs always have such ids."),
+    seed: int = option(0, "Another seed, another graph of the same shape.", least=0),
+    memory: str | None = memory_option("--memory-limit"),
+    features_dtype: str = option("fp32", "How features are stored.", choices=("fp32", "bf16")),
+    overwrite: bool = option(False, "Replace what is at STORE."),
 ) -> None:
     """Write a synthetic graph: power-law degrees, planted communities, noisy features and labels.
 
     The same name, scale and seed give the same bytes.
     """
-    if features_dtype not in ("fp32", "bf16"):
-        raise BadInput(f"--features-dtype is {features_dtype!r}: choose fp32 or bf16")
-    limit = None if memory_limit is None else parse_size(memory_limit)
+    limit = bytes_of(memory)
     from siafu.graph.datasets import cached_store
     from siafu.graph.generate import generate as write_graph
     from siafu.graph.generate import shape_named
 
     bf16 = features_dtype == "bf16"
     shape = shape_named(name).scaled(scale)
+    if shuffle:
+        shape = shape.shuffled()
     label = shape.name + (f"-seed{seed}" if seed else "") + ("-bf16" if bf16 else "")
     path = cached_store(label) if output is None else output
     began = time.monotonic()
@@ -50,9 +39,8 @@ def generate(
             shape, path, seed=seed, memory_limit=limit, bf16=bf16, overwrite=overwrite, progress=progress
         )
     seconds = time.monotonic() - began
-    print(
+    say(
         f"{label}: {shape.num_vertices:,} vertices, {num_edges:,} edges in {seconds:.1f} s "
-        f"({num_edges / seconds / 1e6:.1f} M edges/s)",
-        file=sys.stderr,
+        f"({num_edges / seconds / 1e6:.1f} M edges/s)"
     )
     print(path if output is not None else label)

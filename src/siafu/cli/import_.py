@@ -1,133 +1,116 @@
-"""siafu import: any graph that people have to a store."""
+"""`siafu import`: any graph, or any triples, that people have to a store."""
 
-import resource
 import time
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from siafu.base.errors import BadInput
-from siafu.cli.common import ProgressBar, parse_size
+from siafu.base.option import argument, option
+from siafu.cli.common import ProgressBar, bytes_of, say
+from siafu.cli.declared import memory_option, out_file
 
+if TYPE_CHECKING:
+    from siafu.graph.triples.triple_import import TripleImport
 
-class Format(StrEnum):
-    text = "text"
-    parquet = "parquet"
-    npz = "npz"
-    ogb = "ogb"
-    graphbolt = "graphbolt"
-
-
-class IdKind(StrEnum):
-    auto = "auto"
-    dense = "dense"
-    relabel = "relabel"
-    names = "names"
-
-
-class FeatureType(StrEnum):
-    fp32 = "fp32"
-    bf16 = "bf16"
-
-
-_EDGES = "Edges"
-_VERTICES = "Vertices"
+_edges, _vertices, _triples = (partial(option, panel=panel) for panel in ("Edges", "Vertices", "Triples"))
+_COLUMN = "NAME|N"
 
 
 def import_(
-    source: Annotated[Path, typer.Argument(help="A file of edges, or an OGB or GraphBolt folder.")],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The store to write; by default SOURCE's name.")
-    ] = None,
-    format: Annotated[Format | None, typer.Option(help="By default, what SOURCE looks like.")] = None,
-    src_column: Annotated[
-        str | None, typer.Option(metavar="NAME|N", help="Sources; N counts from 0.", rich_help_panel=_EDGES)
-    ] = None,
-    dst_column: Annotated[
-        str | None, typer.Option(metavar="NAME|N", help="Destinations.", rich_help_panel=_EDGES)
-    ] = None,
-    weight_column: Annotated[
-        str | None, typer.Option(metavar="NAME|N", help="Edge weights.", rich_help_panel=_EDGES)
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            help="One character, or tab, comma, space; by default, as the file looks.", rich_help_panel=_EDGES
-        ),
-    ] = None,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header", help="Whether the first row names columns.", rich_help_panel=_EDGES
-        ),
-    ] = None,
-    ids: Annotated[
-        IdKind,
-        typer.Option(
-            help="Integers as they are (dense), numbered anew (relabel), or strings (names).",
-            rich_help_panel=_EDGES,
-        ),
-    ] = IdKind.auto,
-    undirected: Annotated[
-        bool, typer.Option("--undirected", help="Add each edge's reverse.", rich_help_panel=_EDGES)
-    ] = False,
-    merge_parallel: Annotated[
-        bool,
-        typer.Option(
-            "--merge-parallel", help="Keep one of parallel edges, weights added up.", rich_help_panel=_EDGES
-        ),
-    ] = False,
-    num_vertices: Annotated[
-        int | None, typer.Option(min=0, help="Ids go from 0 to N - 1.", rich_help_panel=_EDGES)
-    ] = None,
-    vertices: Annotated[
-        Path | None,
-        typer.Option(help="A table: id, and any of label, split, features.", rich_help_panel=_VERTICES),
-    ] = None,
-    id_column: Annotated[str | None, typer.Option(metavar="NAME|N", rich_help_panel=_VERTICES)] = None,
-    label_column: Annotated[str | None, typer.Option(metavar="NAME|N", rich_help_panel=_VERTICES)] = None,
-    split_column: Annotated[str | None, typer.Option(metavar="NAME|N", rich_help_panel=_VERTICES)] = None,
-    feature_columns: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,…", help="By default all other numbers.", rich_help_panel=_VERTICES),
-    ] = None,
-    features: Annotated[
-        Path | None, typer.Option(help="A row for each vertex, .npy or text.", rich_help_panel=_VERTICES)
-    ] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="One for each vertex, .npy or text.", rich_help_panel=_VERTICES)
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="train, val or test for each vertex, .npy or text; or which of an OGB folder's splits.",
-            rich_help_panel=_VERTICES,
-        ),
-    ] = None,
-    num_classes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Classes go from 0 to N - 1; by default, to the highest label.",
-            rich_help_panel=_VERTICES,
-        ),
-    ] = None,
-    features_dtype: Annotated[FeatureType, typer.Option(rich_help_panel=_VERTICES)] = FeatureType.fp32,
-    memory_limit: Annotated[
-        str | None, typer.Option(help="Such as 1GB; by default half of the machine's.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the store if it exists.")] = False,
-    name: Annotated[
-        str | None, typer.Option(help="What to call the graph; by default SOURCE's name.")
-    ] = None,
+    source: Path = argument(
+        "SOURCE",
+        "A file of edges or triples, an OGB or GraphBolt folder, or one with train, valid and test triples.",
+    ),
+    output: Path | None = out_file("The store to write; by default SOURCE's name."),
+    format: str | None = option(
+        None,
+        "By default, what SOURCE looks like.",
+        choices=("text", "parquet", "npz", "ogb", "graphbolt", "triples"),
+    ),
+    src_column: str | None = _edges(None, "Sources, or heads; N counts from 0.", metavar=_COLUMN),
+    dst_column: str | None = _edges(None, "Destinations, or tails.", metavar=_COLUMN),
+    weight_column: str | None = _edges(None, "Edge weights.", metavar=_COLUMN),
+    delimiter: str | None = _edges(
+        None, "One character, or tab, comma, space; by default, as the file looks."
+    ),
+    header: bool | None = _edges(
+        None, "Whether the first row names columns.", flags=("--header/--no-header",)
+    ),
+    ids: str = _edges(
+        "auto",
+        "Integers as they are (dense), numbered anew (relabel), or strings (names).",
+        choices=("auto", "dense", "relabel", "names"),
+    ),
+    undirected: bool = _edges(False, "Add each edge's reverse."),
+    merge_parallel: bool = _edges(False, "Keep one of parallel edges, weights added up."),
+    num_vertices: int | None = _edges(None, "Ids go from 0 to N - 1.", least=0),
+    vertices: Path | None = _vertices(None, "A table: id, and any of label, split, features."),
+    id_column: str | None = _vertices(None, "Ids.", metavar=_COLUMN),
+    label_column: str | None = _vertices(None, "Labels.", metavar=_COLUMN),
+    split_column: str | None = _vertices(None, "Splits.", metavar=_COLUMN),
+    feature_columns: str | None = _vertices(None, "By default all other numbers.", metavar="A,B,…"),
+    features: Path | None = _vertices(None, "A row for each vertex, .npy or text."),
+    labels: Path | None = _vertices(None, "One for each vertex, .npy or text."),
+    split: str | None = _vertices(
+        None, "train, val or test for each vertex, .npy or text; or which of an OGB folder's splits."
+    ),
+    num_classes: int | None = _vertices(
+        None, "Classes go from 0 to N - 1; by default, to the highest label.", least=1
+    ),
+    features_dtype: str = _vertices("fp32", "How features are stored.", choices=("fp32", "bf16")),
+    relation_column: str | None = _triples(
+        None, "Relations of head, relation, tail; makes it --format triples.", metavar=_COLUMN
+    ),
+    holdout: float = _triples(
+        0.0,
+        "Share of one file's triples that is held out for validation, and as much again for the test.",
+        least=0.0,
+        most=0.45,
+    ),
+    memory: str | None = memory_option("--memory-limit"),
+    overwrite: bool = option(False, "Replace the store if it exists."),
+    name: str | None = option(None, "What to call the graph; by default SOURCE's name."),
 ) -> None:
-    """Read a graph of any size and write a store, in bounded memory."""
+    """Read a graph of any size, or triples (head, relation, tail), and write a store, in bounded memory."""
     from siafu.graph.importing.importer import ImportOptions, import_graph
     from siafu.graph.importing.inputs import InputOptions
     from siafu.graph.importing.readers.columns import VertexColumns
 
+    target = _beside(source) if output is None else output
+    of_a_graph = {
+        "--weight-column": weight_column,
+        "--undirected": undirected,
+        "--merge-parallel": merge_parallel,
+        "--num-vertices": num_vertices,
+        "--vertices": vertices,
+        "--id-column": id_column,
+        "--label-column": label_column,
+        "--split-column": split_column,
+        "--feature-columns": feature_columns,
+        "--features": features,
+        "--labels": labels,
+        "--split": split,
+        "--num-classes": num_classes,
+        "--features-dtype": None if features_dtype == "fp32" else features_dtype,
+    }
+    given = [flag for flag, value in of_a_graph.items() if value not in (None, False)]
+    if _is_triples(source, format, asked=relation_column is not None, of_a_graph=bool(given)):
+        if given:
+            raise BadInput(f"{given[0]} is for graphs, and {source} is read as triples: leave it out")
+        from siafu.graph.triples.triple_import import TripleImport
+        from siafu.graph.triples.triple_sources import TripleOptions
+
+        columns = TripleOptions(src_column, relation_column, dst_column, delimiter, header, ids == "names")
+        _import_triples(
+            source,
+            target,
+            TripleImport(columns, ids == "dense", holdout, bytes_of(memory), overwrite, name),
+        )
+        return
+    if holdout:
+        raise BadInput(f"--holdout is for triples, and {source} is read as a graph: give --format triples")
+    listed = None if feature_columns is None else tuple(feature_columns.split(","))
     options = ImportOptions(
         input=InputOptions(
             format=format,
@@ -136,14 +119,9 @@ def import_(
             weight=weight_column,
             delimiter=delimiter,
             header=header,
-            ids=ids.value,
+            ids=ids,  # type: ignore[arg-type]
             vertices=vertices,
-            vertex_columns=VertexColumns(
-                id_column,
-                label_column,
-                split_column,
-                None if feature_columns is None else tuple(feature_columns.split(",")),
-            ),
+            vertex_columns=VertexColumns(id_column, label_column, split_column, listed),
             features=features,
             labels=labels,
             split=split,
@@ -152,20 +130,47 @@ def import_(
         merge_parallel=merge_parallel,
         num_vertices=num_vertices,
         num_classes=num_classes,
-        bf16=features_dtype is FeatureType.bf16,
-        memory_limit=None if memory_limit is None else parse_size(memory_limit),
+        bf16=features_dtype == "bf16",
+        memory_limit=bytes_of(memory),
         overwrite=overwrite,
         name=name,
     )
-    target = _beside(source) if output is None else output
     began = time.monotonic()
     with ProgressBar("edges") as progress:
         done = import_graph(source, target, options, progress)
-    seconds = time.monotonic() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    _told(target, f"{done.num_vertices:,} vertices", done.num_edges, "edges", time.monotonic() - began)
+
+
+def _is_triples(source: Path, format: str | None, *, asked: bool, of_a_graph: bool) -> bool:
+    from siafu.graph.triples.triple_sources import looks_like_triples
+
+    if format is not None or asked:
+        return format == "triples" or asked
+    if of_a_graph:
+        return False
+    return looks_like_triples(source)
+
+
+def _import_triples(source: Path, target: Path, options: "TripleImport") -> None:
+    from siafu.graph.triples.triple_import import import_triples
+
+    began = time.monotonic()
+    with ProgressBar("triples") as progress:
+        done = import_triples(source, target, options, progress)
+    for line in done.warnings():
+        say(line)
+    entities = f"{done.num_entities:,} entities, {done.num_relations:,} relations"
+    splits = ", ".join(f"{count:,} {split}" for split, count in done.triples.items())
+    total = sum(done.triples.values())
+    _told(target, f"{entities}, {splits}", total, "triples", time.monotonic() - began)
+
+
+def _told(target: Path, counts: str, total: int, unit: str, seconds: float) -> None:
+    from siafu.base.machine import peak_rss_bytes
+
     print(
-        f"wrote {target}: {done.num_vertices:,} vertices, {done.num_edges:,} edges in {seconds:.1f} s "
-        f"({done.num_edges / seconds / 1e6:.2f} M edges/s), peak memory {peak / 1e6:,.0f} MB"
+        f"wrote {target}: {counts}, {total:,} {unit} in {seconds:.1f} s "
+        f"({total / seconds / 1e6:.2f} M {unit}/s), peak memory {peak_rss_bytes() / 1e6:,.0f} MB"
     )
 
 

@@ -2,60 +2,77 @@
 
 import json
 import queue
-import sys
 import time
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from siafu.base.documents import parse_json
-from siafu.base.errors import BadInput, SiafuError
+from siafu.base.documents import read_object
+from siafu.base.errors import SiafuError
+from siafu.base.option import option
 from siafu.base.owned import OwnedDirectory
+from siafu.cli.common import say, show
+from siafu.cli.declared import add_commands, json_flag
 
 if TYPE_CHECKING:
     from siafu.serverless.deployment.aws import Place
     from siafu.serverless.deployment.observed import Clients
-    from siafu.serverless.deployment.package import Package, Target
+    from siafu.serverless.deployment.package import LambdaTarget, Package
     from siafu.serverless.deployment.steps import Step
-    from siafu.serverless.platforms.invoker import Invocation, Outcome
+    from siafu.serverless.platforms.invoker import Invocation, InvocationOutcome
+
+_TOLD = {"state": "State", "changed": "LastModified", "runtime": "Runtime", "memory_mb": "MemorySize"}
+_TOLD |= {
+    "timeout_seconds": "Timeout",
+    "concurrency": "Reserved",
+    "zip_bytes": "CodeSize",
+    "sha256": "CodeSha256",
+}
 
 app = typer.Typer(help="Deploy, look at and remove the function that runs on AWS.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Option(help="The function's name.")]
-Region = Annotated[str | None, typer.Option(help="AWS's region. [default: as AWS's own tools are set up]")]
-Profile = Annotated[str | None, typer.Option(help="A profile of AWS's own tools.")]
-Endpoint = Annotated[str | None, typer.Option(metavar="URL", help="What speaks AWS's protocol in its place.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show every call that would be made; make none.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionOptions:
+    """The function on AWS that a command is about."""
+
+    name: str = option("siafu", "The function's name.")
+    region: str | None = option(None, "AWS's region.", unset="as AWS's own tools are set up")
+    profile: str | None = option(None, "A profile of AWS's own tools.")
+    endpoint: str | None = option(None, "What speaks AWS's protocol in its place.", metavar="URL")
+
+    def place(self) -> "Place":
+        from siafu.serverless.deployment.aws import Place
+
+        return Place(self.region, self.profile, self.endpoint)
+
+    def clients(self) -> "Clients":
+        from siafu.serverless.deployment.observed import Clients
+
+        return Clients(self.place())
 
 
-@app.command("deploy")
+_dry_run = partial(option, False, "Show every call that would be made; make none.")
+
+
 def deploy(
-    name: Name = "siafu",
-    memory: Annotated[int, typer.Option(metavar="MB", help="128 to 10240; 1769 MB are one vCPU.")] = 1769,
-    timeout: Annotated[int, typer.Option(metavar="SECONDS", help="1 to 900.")] = 900,
-    concurrency: Annotated[
-        int | None, typer.Option(help="Lambdas set aside for it. [default: what the account has]")
-    ] = None,
-    architecture: Annotated[str, typer.Option(help="x86_64 or arm64.")] = "x86_64",
-    python: Annotated[str, typer.Option(help="The Lambda's Python.")] = "3.12",
-    subnet: Annotated[
-        list[str] | None, typer.Option(help="A subnet of the graph servers' VPC; may be repeated.")
-    ] = None,
-    security_group: Annotated[
-        list[str] | None,
-        typer.Option(help="For the Lambdas in the VPC; may be repeated. [default: a new one]"),
-    ] = None,
-    wheels: Annotated[
-        Path | None, typer.Option(help="A directory with the wheels of NumPy and pyzmq. [default: pip's]")
-    ] = None,
-    region: Region = None,
-    profile: Profile = None,
-    endpoint: Endpoint = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
+    at: FunctionOptions,
+    memory: int = option(1769, "128 to 10240; 1769 MB are one vCPU.", metavar="MB"),
+    timeout: int = option(900, "1 to 900.", metavar="SECONDS"),
+    concurrency: int | None = option(None, "Lambdas set aside for it.", unset="what the account has"),
+    architecture: str = option("x86_64", "x86_64 or arm64."),
+    python: str = option("3.12", "The Lambda's Python."),
+    subnet: list[str] | None = option(None, "A subnet of the graph servers' VPC; may be repeated."),
+    security_group: list[str] | None = option(
+        None, "For the Lambdas in the VPC; may be repeated.", unset="a new one"
+    ),
+    wheels: Path | None = option(None, "A directory with the wheels of NumPy and pyzmq.", unset="pip's"),
+    dry_run: bool = _dry_run(),
+    as_json: bool = json_flag(),
 ) -> None:
     """Make the function, its role, its logs and, in a VPC, its security group; or bring them up to date.
 
@@ -64,106 +81,77 @@ def deploy(
     from siafu.serverless.deployment.deploy import steps_to
     from siafu.serverless.deployment.deployment import Deployment
     from siafu.serverless.deployment.observed import observe
-    from siafu.serverless.deployment.package import Target
+    from siafu.serverless.deployment.package import LambdaTarget
 
-    deployment = Deployment(
-        name,
-        Target(architecture, python),
-        memory,
-        timeout,
-        concurrency,
+    target, subnets, groups = (
+        LambdaTarget(architecture, python),
         tuple(subnet or ()),
         tuple(security_group or ()),
     )
-    clients = _clients(_place(region, profile, endpoint))
+    deployment = Deployment(at.name, target, memory, timeout, concurrency, subnets, groups)
+    clients = at.clients()
     there = observe(clients, deployment)
     package = _package(deployment.target, wheels)
-    _say(
+    say(
         f"package: {len(package.body) / 1e6:.1f} MB, {package.unpacked_bytes / 1e6:.1f} MB unpacked: "
         f"{', '.join(package.contents)} and the handler"
     )
     steps = steps_to(deployment, package, there)
     _do(steps, clients, dry_run)
-    function = there.account.arn("lambda", f"function:{name}")
+    function = there.account.arn("lambda", f"function:{at.name}")
     if not dry_run:
-        _say(f"{function} is {'deployed' if steps else 'as it should be already'}")
-    _json(
-        as_json,
-        {
-            "function": function,
-            "changes": [f"{step.service}.{step.operation}" for step in steps],
-            "dry_run": dry_run,
-            "zip_bytes": len(package.body),
-            "unpacked_bytes": package.unpacked_bytes,
-            "sha256": package.digest,
-        },
-    )
+        say(f"{function} is {'deployed' if steps else 'as it should be already'}")
+    if as_json:
+        sizes = {"zip_bytes": len(package.body), "unpacked_bytes": package.unpacked_bytes}
+        print(
+            json.dumps({"function": function, **_changes(steps, dry_run), **sizes, "sha256": package.digest})
+        )
 
 
-@app.command("status")
-def status(
-    name: Name = "siafu",
-    region: Region = None,
-    profile: Profile = None,
-    endpoint: Endpoint = None,
-    as_json: Json = False,
-) -> None:
+def status(at: FunctionOptions, as_json: bool = json_flag()) -> None:
     """Show what is deployed."""
     from siafu.serverless.deployment.deployment import Deployment
     from siafu.serverless.deployment.observed import observe
 
-    there = observe(_clients(_place(region, profile, endpoint)), Deployment(name))
+    there = observe(at.clients(), Deployment(at.name))
     told = {} if there.function is None else there.function.told
     network = told.get("VpcConfig") or {}
     found = {
-        "function": name,
+        "function": at.name,
         "account": there.account.number,
         "region": there.account.region,
         "deployed": there.function is not None,
         "by_siafu": there.function is not None and there.function.ours,
-        "state": told.get("State"),
-        "changed": told.get("LastModified"),
-        "runtime": told.get("Runtime"),
+        **{name: told.get(theirs) for name, theirs in _TOLD.items()},
         "architecture": (told.get("Architectures") or [None])[0],
-        "memory_mb": told.get("MemorySize"),
-        "timeout_seconds": told.get("Timeout"),
-        "concurrency": told.get("Reserved"),
-        "zip_bytes": told.get("CodeSize"),
-        "sha256": told.get("CodeSha256"),
         "subnets": network.get("SubnetIds", []),
         "security_groups": network.get("SecurityGroupIds", []),
         "role": there.role is not None,
         "log_group": there.log_group is not None,
     }
-    if as_json:
-        print(json.dumps(found))
-        return
-    for key, value in found.items():
-        if value not in (None, []):
-            print(f"{key.replace('_', ' '):16} {', '.join(value) if isinstance(value, list) else value}")
+    lines = [
+        f"{key.replace('_', ' '):16} {', '.join(value) if isinstance(value, list) else value}"
+        for key, value in found.items()
+        if value not in (None, [])
+    ]
+    show(found, lines, as_json=as_json)
 
 
-@app.command("invoke")
 def invoke(
-    name: Name = "siafu",
-    payload: Annotated[
-        Path | None, typer.Option(help="A JSON file to send. [default: a probe that finds no work]")
-    ] = None,
-    qualifier: Annotated[str | None, typer.Option(help="A version or alias.")] = None,
-    count: Annotated[int, typer.Option(min=1, max=1000, help="So many at once.")] = 1,
-    region: Region = None,
-    profile: Profile = None,
-    endpoint: Endpoint = None,
-    as_json: Json = False,
+    at: FunctionOptions,
+    payload: Path | None = option(None, "A JSON file to send.", unset="a probe that finds no work"),
+    qualifier: str | None = option(None, "A version or alias."),
+    count: int = option(1, "So many at once.", least=1, most=1000),
+    as_json: bool = json_flag(),
 ) -> None:
     """Call the function and show what came back, how long it took and what is billed."""
     from siafu.serverless.platforms.aws_invoker import AwsInvoker, DeployedFunction
 
     invocations = [_invocation(payload, number) for number in range(count)]
-    function = DeployedFunction(name, _place(region, profile, endpoint), qualifier)
-    invoker = AwsInvoker(function, most=count, may_check=endpoint is None)
+    function = DeployedFunction(at.name, at.place(), qualifier)
+    invoker = AwsInvoker(function, most=count, may_check=at.endpoint is None)
     invoker.start()
-    ended: queue.Queue[tuple[float, Outcome]] = queue.Queue()
+    ended: queue.Queue[tuple[float, InvocationOutcome]] = queue.Queue()
     began = time.perf_counter()
     for invocation in invocations:
         invoker.invoke(invocation, lambda outcome: ended.put((time.perf_counter() - began, outcome)))
@@ -171,76 +159,50 @@ def invoke(
     invoker.stop()
     for outcome in outcomes:
         told = outcome["failure"] or json.dumps(outcome["receipt"])
-        _say(f"{1000 * outcome['seconds']:.0f} ms, billed {outcome['billed_ms']} ms: {told}")
-    _json(as_json, {"function": name, "invocations": outcomes})
+        say(f"{1000 * outcome['seconds']:.0f} ms, billed {outcome['billed_ms']} ms: {told}")
+    if as_json:
+        print(json.dumps({"function": at.name, "invocations": outcomes}))
     if failed := [outcome["failure"] for outcome in outcomes if outcome["failure"]]:
         raise SiafuError(f"{len(failed)} of {count} invocations failed: {failed[0]}")
 
 
-@app.command("logs")
-def logs(
-    name: Name = "siafu",
-    minutes: Annotated[float, typer.Option(min=0, help="How far back.")] = 10.0,
-    region: Region = None,
-    profile: Profile = None,
-    endpoint: Endpoint = None,
-) -> None:
+def logs(at: FunctionOptions, minutes: float = option(10.0, "How far back.", least=0)) -> None:
     """Print what the function logged."""
     from siafu.serverless.deployment.aws import aws_errors
     from siafu.serverless.deployment.deployment import Deployment
 
-    clients = _clients(_place(region, profile, endpoint))
-    group = Deployment(name).log_group
+    pages = at.clients()["logs"].get_paginator("filter_log_events")
     since = int((time.time() - 60 * minutes) * 1000)
-    with aws_errors(f"give the logs of {name}"):
-        pages = (
-            clients["logs"].get_paginator("filter_log_events").paginate(logGroupName=group, startTime=since)
-        )
-        for page in pages:
+    with aws_errors(f"give the logs of {at.name}"):
+        for page in pages.paginate(logGroupName=Deployment(at.name).log_group, startTime=since):
             for event in page["events"]:
-                at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-                print(at, event["message"].rstrip())
+                moment = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+                print(moment.strftime("%Y-%m-%d %H:%M:%S"), event["message"].rstrip())
 
 
-@app.command("teardown")
-def teardown(
-    name: Name = "siafu",
-    region: Region = None,
-    profile: Profile = None,
-    endpoint: Endpoint = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
+def teardown(at: FunctionOptions, dry_run: bool = _dry_run(), as_json: bool = json_flag()) -> None:
     """Remove what deploy made, and nothing else."""
     from siafu.serverless.deployment.deploy import left_alone, steps_away
     from siafu.serverless.deployment.deployment import Deployment
     from siafu.serverless.deployment.observed import observe
 
-    deployment = Deployment(name)
-    clients = _clients(_place(region, profile, endpoint))
+    deployment, clients = Deployment(at.name), at.clients()
     there = observe(clients, deployment)
     for strange in left_alone(deployment, there):
-        _say(f"{strange} was not made by siafu: left alone")
+        say(f"{strange} was not made by siafu: left alone")
     steps = steps_away(deployment, there)
     _do(steps, clients, dry_run)
     if not steps:
-        _say(f"nothing of {name} is in {there.account.region}")
-    _json(as_json, {"changes": [f"{step.service}.{step.operation}" for step in steps], "dry_run": dry_run})
+        say(f"nothing of {at.name} is in {there.account.region}")
+    if as_json:
+        print(json.dumps(_changes(steps, dry_run)))
 
 
-def _place(region: str | None, profile: str | None, endpoint: str | None) -> "Place":
-    from siafu.serverless.deployment.aws import Place
-
-    return Place(region, profile, endpoint)
+def _changes(steps: "list[Step]", dry_run: bool) -> dict[str, Any]:
+    return {"changes": [f"{step.service}.{step.operation}" for step in steps], "dry_run": dry_run}
 
 
-def _clients(place: "Place") -> "Clients":
-    from siafu.serverless.deployment.observed import Clients
-
-    return Clients(place)
-
-
-def _package(target: "Target", wheels: Path | None) -> "Package":
+def _package(target: "LambdaTarget", wheels: Path | None) -> "Package":
     from siafu.serverless.deployment.package import build, fetch_wheels, find_wheels
 
     if wheels is not None:
@@ -253,7 +215,7 @@ def _do(steps: "list[Step]", clients: "Clients", dry_run: bool) -> None:
     from siafu.serverless.deployment.steps import run
 
     if not dry_run:
-        run(steps, clients, _say)
+        run(steps, clients, say)
         return
     for step in steps:
         print("\n".join(step.lines()))
@@ -268,36 +230,19 @@ def _invocation(payload: Path | None, number: int) -> "Invocation":
 
     if payload is None:
         return probe(number)
-    try:
-        given = parse_json(payload.read_bytes())
-    except OSError as error:
-        raise BadInput(
-            f"cannot read {payload} ({error.strerror}): give a file with one JSON object"
-        ) from error
-    except ValueError as error:
-        raise BadInput(f"{payload} is not JSON ({error}): give a file with one JSON object") from error
-    if not isinstance(given, dict):
-        raise BadInput(f"{payload} has no JSON object: give a file with one")
+    given = read_object(payload, "give a file with one JSON object")
     return Invocation(InvocationId(number), given)
 
 
-def _outcome_form(seconds: float, outcome: "Outcome") -> dict[str, Any]:
-    from siafu.serverless.platforms.invoker import Failed
+def _outcome_form(seconds: float, outcome: "InvocationOutcome") -> dict[str, Any]:
+    from siafu.serverless.platforms.invoker import InvocationFailed
 
     return {
         "seconds": seconds,
-        "billed_ms": outcome.usage.billed_ms,
-        "memory_mb": outcome.usage.memory_mb,
-        "init_ms": outcome.usage.init_ms,
-        "receipt": None if isinstance(outcome, Failed) else outcome.receipt,
-        "failure": str(outcome.failure) if isinstance(outcome, Failed) else None,
+        **asdict(outcome.usage),
+        "receipt": None if isinstance(outcome, InvocationFailed) else outcome.receipt,
+        "failure": str(outcome.failure) if isinstance(outcome, InvocationFailed) else None,
     }
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _json(wanted: bool, told: dict[str, Any]) -> None:
-    if wanted:
-        print(json.dumps(told))
+add_commands(app, deploy, status, invoke, logs, teardown)

@@ -1,4 +1,4 @@
-"""What came of a training, in words."""
+"""Results of a training, in words."""
 
 import json
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from siafu.base.errors import BadInput
+from siafu.objective.metric import metric_of
 
 
 def report_one(summary: dict[str, Any], say: Callable[[str], None]) -> None:
     """Scores, times, dollars, and what to do next."""
     from siafu.cost import elsewhere, run_prices
-    from siafu.cost.bill import bill
     from siafu.report.progress import duration
 
     path = shlex.quote(summary["path"])
@@ -27,7 +27,7 @@ def report_one(summary: dict[str, Any], say: Callable[[str], None]) -> None:
         say(run_prices.told(cost, duration(summary["seconds_total"])))
         say(elsewhere.told(cost["alternatives"]))
     if summary["lambda"]["invocations"]:
-        say(bill(summary["lambda"], paid=paid))
+        say(run_prices.told_lambdas(summary["lambda"], paid=paid))
     say(f"saved in {path}")
     say(f"next: siafu evaluate {path}")
     say(f"      siafu predict {path} -o predictions.csv")
@@ -36,25 +36,23 @@ def report_one(summary: dict[str, Any], say: Callable[[str], None]) -> None:
 
 def report_many(summary: dict[str, Any], directory: Path, say: Callable[[str], None]) -> None:
     """Mean and deviation over seeds."""
-    metric = summary["metric"].replace("_", "-")
+    metric = metric_of(summary["objective"], summary["metric"])
     for split in ("test", "val", "train"):
         mean, deviation = summary[f"{split}_accuracy"], summary[f"{split}_accuracy_std"]
         if mean is not None:
-            say(
-                f"{split} {metric} {100 * mean:.2f} ± {100 * deviation:.2f} % over {len(summary['seeds'])} seeds"
-            )
+            say(f"{split} {metric.words} {metric.told(mean, deviation)} over {len(summary['seeds'])} seeds")
     say(f"saved in {shlex.quote(str(directory))}")
 
 
 def scores(summary: dict[str, Any]) -> str:
-    """How good it is on each split."""
-    metric = summary["metric"].replace("_", "-")
+    """Score on each split."""
+    metric = metric_of(summary["objective"], summary["metric"])
     parts = [
-        f"{split} {100 * summary[f'{split}_accuracy']:.2f} %"
+        f"{split} {metric.told(summary[f'{split}_accuracy'])}"
         for split in ("test", "val", "train")
         if summary[f"{split}_accuracy"] is not None
     ]
-    return f"{metric}: {', '.join(parts)}"
+    return f"{metric.words}: {', '.join(parts)}"
 
 
 def refuse_other_summary(path: Path) -> None:

@@ -1,44 +1,39 @@
 """`siafu partition`: share a store's vertices out among servers, and say what that costs."""
 
 import json
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING
 
 from siafu.base.errors import BadInput
-from siafu.cli.common import ProgressBar
+from siafu.base.option import REQUIRED, argument, option
+from siafu.cli.common import NUMBER, ProgressBar, bytes_of, find_store, say, show_table
+from siafu.cli.declared import json_flag, memory_option
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
-    from siafu.graph.partition import Partition, PartitionQuality, ServerMemory
+    from siafu.graph.partition import PartitionQuality, ServerMemory
 
 _HIDDEN = 64  # as wide as `siafu train` makes a hidden layer
-_PIPED_WIDTH = 300  # a line for each server, to grep
+_QUALITY = ("cut_edges", "cut_share", "balance", "vertex_balance", "edge_balance")
+_TITLES = ("server", "vertices", "in-edges", "ghosts forward", "ghosts backward", "memory")
 
 
 def partition(
-    store: Annotated[
-        str,
-        typer.Argument(metavar="STORE", help="A store's path or address, or the name of a cached dataset."),
-    ],
-    parts: Annotated[int, typer.Option(min=1, help="How many servers.")],
-    method: Annotated[str, typer.Option(help="auto, metis, stream, contiguous or hash.")] = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="What metis and hash draw from.")] = 0,
-    widths: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N,N,…",
-            help="The model's widths, features first, to estimate memory. [default: features, 64, classes]",
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a partition that is there.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    store: str = argument("STORE", "A store's path or address, or the name of a cached dataset."),
+    parts: int = option(REQUIRED, "How many servers.", least=1),
+    method: str = option("auto", "auto, metis, stream, contiguous or hash."),
+    seed: int = option(0, "What metis and hash draw from.", least=0, most=2**63 - 1),
+    widths: str | None = option(
+        None,
+        "The model's widths, features first, to estimate memory.",
+        unset="features, 64, classes",
+        metavar="N,N,…",
+    ),
+    memory: str | None = memory_option(),
+    overwrite: bool = option(False, "Replace a partition that is there."),
+    as_json: bool = json_flag(),
 ) -> None:
     """Give each vertex of a store to a server: few edges between servers, as much work for each.
 
@@ -51,10 +46,11 @@ def partition(
 
     asked = None if widths is None else _parse_widths(widths)
     # With the partitions that are at an address: one that is there is not made again.
-    path = partitions_directory(store).parent if is_address(store) else _find_store(Path(store))
+    path = partitions_directory(store).parent if is_address(store) else find_store(Path(store))
     graph = read_store(path)
     partitions.check_parts(graph, parts)
-    chosen = partitions.chosen_method(graph, method)
+    budget = bytes_of(memory)
+    chosen = partitions.chosen_method(graph, method, budget)
     target = partitions.partition_path(path, chosen, parts, seed)
     if target.exists() and not overwrite:
         raise BadInput(
@@ -63,11 +59,13 @@ def partition(
 
     layers = asked or [width for width in (graph.num_features, _HIDDEN, graph.num_classes) if width]
     before = partitions.memory_before(graph, parts, layers)
-    print(_estimate(graph, parts, layers, before), file=sys.stderr, flush=True)
+    say(_estimate(graph, parts, layers, before))
 
     began = time.monotonic()
     with ProgressBar("edges") as progress:
-        made = partitions.make_partition(graph, parts, method=chosen, seed=seed, progress=progress)
+        made = partitions.make_partition(
+            graph, parts, method=chosen, seed=seed, memory=budget, progress=progress
+        )
         seconds = time.monotonic() - began
         mark = fingerprint(graph)
         saved = partitions.save_partition(path, made, mark, overwrite=overwrite)
@@ -75,25 +73,20 @@ def partition(
         # What is reported is what a reader of the store will get.
         made = partitions.read_partition(saved, graph, mark)
         quality = partitions.measure(graph, made, progress)
-    memory = partitions.memory_per_server(graph, quality, layers)
+    per_server = partitions.memory_per_server(graph, quality, layers)
     if as_json:
-        print(json.dumps(_summary(saved, made, quality, memory, layers, before, seconds)))
+        told = {"path": str(saved), "method": made.method, "parts": made.parts, "seed": made.seed}
+        told |= {name: getattr(quality, name) for name in _QUALITY}
+        told |= {"seconds": seconds, "widths": layers, "estimated_memory_bytes": before.total}
+        print(json.dumps(told | {"servers": _servers(quality, per_server)}))
         return
-    _show_servers(quality, memory)
+    _show_servers(quality, per_server)
     print(
         f"{chosen}: {quality.cut_edges:,} of {graph.num_edges:,} edges cut ({100 * quality.cut_share:.1f} %), "
         f"balance {quality.balance:.2f} ({quality.vertex_balance:.2f} by vertices, {quality.edge_balance:.2f} by edges), "
         f"{seconds:.1f} s"
     )
     print(f"saved as {saved}")
-
-
-def _find_store(given: Path) -> Path:
-    from siafu.graph import is_store
-    from siafu.graph.datasets import cached_store
-
-    named = cached_store(str(given))
-    return named if given.name == str(given) and not given.exists() and is_store(named) else given
 
 
 def _parse_widths(text: str) -> list[int]:
@@ -116,16 +109,11 @@ def _estimate(graph: "Graph", parts: int, widths: list[int], memory: "ServerMemo
 
 
 def _show_servers(quality: "PartitionQuality", memory: "list[ServerMemory]") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for title in ("server", "vertices", "in-edges", "ghosts forward", "ghosts backward", "memory"):
-        table.add_column(title, justify="right", no_wrap=True)
+    rows = []
     for server in _servers(quality, memory):
         *counts, size = server.values()
-        table.add_row(*(f"{count:,}" for count in counts), _size(size))
-    Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH).print(table)
+        rows.append((*(f"{count:,}" for count in counts), _size(size)))
+    show_table(dict.fromkeys(_TITLES, NUMBER), rows)
 
 
 def _servers(quality: "PartitionQuality", memory: "list[ServerMemory]") -> list[dict[str, int]]:
@@ -140,32 +128,6 @@ def _servers(quality: "PartitionQuality", memory: "list[ServerMemory]") -> list[
         }
         for server, held in enumerate(memory)
     ]
-
-
-def _summary(
-    saved: Path,
-    made: "Partition",
-    quality: "PartitionQuality",
-    memory: "list[ServerMemory]",
-    widths: list[int],
-    before: "ServerMemory",
-    seconds: float,
-) -> dict[str, Any]:
-    return {
-        "path": str(saved),
-        "method": made.method,
-        "parts": made.parts,
-        "seed": made.seed,
-        "seconds": seconds,
-        "cut_edges": quality.cut_edges,
-        "cut_share": quality.cut_share,
-        "balance": quality.balance,
-        "vertex_balance": quality.vertex_balance,
-        "edge_balance": quality.edge_balance,
-        "widths": widths,
-        "estimated_memory_bytes": before.total,
-        "servers": _servers(quality, memory),
-    }
 
 
 def _size(count: int) -> str:

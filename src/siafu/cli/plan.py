@@ -1,82 +1,78 @@
 """`siafu plan`: which machines train a graph best for the money."""
 
 import json
-import sys
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from siafu.base.errors import BadInput
-from siafu.cli.declared import flag
+from siafu.base.option import argument, option, same_option
+from siafu.cli.common import NUMBER, WORD, say, show_table
+from siafu.cli.declared import json_flag, out_file
 from siafu.cli.recipe import Recipe
-from siafu.options import Options
+from siafu.options import Options, Session
 
 if TYPE_CHECKING:
     from siafu.planning.planner import Plan
     from siafu.virtual.graph_shape import GraphShape
 
-_SIZES = "The graph's sizes, in place of a name"
-_LIMITS = "What must hold"
+_size = partial(option, panel="The graph's sizes, in place of a name")
+_limit = partial(option, panel="What must hold")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Sizes of a graph that is not there."""
+
+    vertices: int | None = _size(None, "How many.", least=1)
+    edges: int | None = _size(None, "How many; an undirected one counts twice.", least=0)
+    features: int | None = _size(None, "Of each vertex.", least=1)
+    classes: int | None = _size(None, "How many.", least=1)
+    train_share: float = _size(0.66, "Share of the vertices that are trained on.")
+    locality: float = _size(
+        0.0, "Share of the edges that a partition keeps on one server, beyond chance: 0 to 1."
+    )
+
+    def shape(self, dataset: str | None) -> "str | GraphShape":
+        """The dataset that is named, or what is given of one."""
+        given = (self.vertices, self.edges, self.features, self.classes)
+        names = ("--vertices", "--edges", "--features", "--classes")
+        missing = [name for name, count in zip(names, given, strict=True) if count is None]
+        if dataset is None and missing:
+            raise BadInput(
+                f"nothing to plan for: name a dataset or a store, or give {', '.join(names)} (missing: {', '.join(missing)})"
+            )
+        if dataset is not None and len(missing) < len(names):
+            raise BadInput(f"{dataset} has its own sizes: leave out {', '.join(names)}, or the name")
+        if dataset is not None:
+            return dataset
+        from siafu.virtual.graph_shape import GraphShape
+
+        vertices, edges, features, classes = (count or 0 for count in given)
+        return GraphShape(vertices, edges, features, classes, train=self.train_share, locality=self.locality)
 
 
 def plan(
-    dataset: Annotated[
-        str | None, typer.Argument(metavar="[NAME|PATH]", help="A dataset's name, or a store's path.")
-    ] = None,
-    vertices: Annotated[int | None, typer.Option(min=1, rich_help_panel=_SIZES, help="How many.")] = None,
-    edges: Annotated[
-        int | None,
-        typer.Option(min=0, rich_help_panel=_SIZES, help="How many; an undirected one counts twice."),
-    ] = None,
-    features: Annotated[
-        int | None, typer.Option(min=1, rich_help_panel=_SIZES, help="Of each vertex.")
-    ] = None,
-    classes: Annotated[int | None, typer.Option(min=1, rich_help_panel=_SIZES, help="How many.")] = None,
-    train_share: Annotated[
-        float, typer.Option(rich_help_panel=_SIZES, help="Share of the vertices that are trained on.")
-    ] = 0.66,
-    locality: Annotated[
-        float,
-        typer.Option(
-            rich_help_panel=_SIZES,
-            help="Share of the edges that a partition keeps on one server, beyond chance: 0 to 1.",
-        ),
-    ] = 0.0,
-    model: Annotated[str, flag(Recipe, "model")] = "gcn",
-    hidden: Annotated[int, flag(Recipe, "hidden")] = 64,
-    layers: Annotated[int, flag(Recipe, "layers")] = 2,
-    heads: Annotated[int | None, flag(Recipe, "heads")] = None,
-    epochs: Annotated[int, flag(Options, "epochs")] = 200,
-    evaluate_every: Annotated[int, flag(Options, "evaluate_every")] = 10,
-    deadline: Annotated[
-        str | None, typer.Option(metavar="TIME", rich_help_panel=_LIMITS, help="Such as 90s, 15m, 1h30m.")
-    ] = None,
-    budget: Annotated[
-        float | None, typer.Option(metavar="USD", rich_help_panel=_LIMITS, help="Dollars at most.")
-    ] = None,
-    spot: Annotated[
-        bool, typer.Option("--spot", rich_help_panel=_LIMITS, help="Rent machines that may be taken away.")
-    ] = False,
-    instance: Annotated[
-        list[str] | None,
-        typer.Option(
-            rich_help_panel=_LIMITS, help="A type to choose from; may be given several times. [default: all]"
-        ),
-    ] = None,
-    most_servers: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_LIMITS, help="Machines at most.")
-    ] = 100,
-    no_lambdas: Annotated[
-        bool, typer.Option("--no-lambdas", rich_help_panel=_LIMITS, help="Leave Lambdas out.")
-    ] = False,
-    prices: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Prices of your own. [default: $SIAFU_PRICES]")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="SVG", help="Draw time against dollars.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    sizes: Sizes,
+    dataset: str | None = argument("[NAME|PATH]", "A dataset's name, or a store's path.", None),
+    model: str = same_option(Recipe, "model"),
+    hidden: int = same_option(Recipe, "hidden"),
+    layers: int = same_option(Recipe, "layers"),
+    heads: int | None = same_option(Recipe, "heads"),
+    epochs: int = same_option(Options, "epochs"),
+    evaluate_every: int = same_option(Options, "evaluate_every", 10),
+    deadline: str | None = _limit(None, "Such as 90s, 15m, 1h30m.", metavar="TIME"),
+    budget: float | None = _limit(None, "Dollars at most.", metavar="USD"),
+    spot: bool = _limit(False, "Rent machines that may be taken away."),
+    instance: list[str] | None = _limit(
+        None, "A type to choose from; may be given several times.", unset="all"
+    ),
+    most_servers: int = _limit(100, "Machines at most.", least=1),
+    no_lambdas: bool = _limit(False, "Leave Lambdas out."),
+    prices: Path | None = same_option(Session, "prices"),
+    out: Path | None = out_file("Draw time against dollars.", metavar="SVG"),
+    as_json: bool = json_flag(),
 ) -> None:
     """Say which machines, how many, with or without Lambdas and in which mode, train a graph best for the money.
 
@@ -84,14 +80,13 @@ def plan(
     """
     if out is not None and out.suffix.lower() != ".svg":
         raise BadInput(f"cannot tell what to draw to {out}: name a file that ends in .svg")
-    sizes = {"--vertices": vertices, "--edges": edges, "--features": features, "--classes": classes}
-    _check(dataset, sizes)
+    graph = sizes.shape(dataset)
 
-    from siafu.base.files import replacing
+    from siafu.base.files import replace_text
     from siafu.planning.plan import plan as planned
 
     found = planned(
-        dataset or _shape(sizes, train_share, locality),
+        graph,
         model,
         hidden=hidden,
         layers=layers,
@@ -110,37 +105,16 @@ def plan(
     if out is not None:
         from siafu.planning.plot import plot
 
-        with replacing(out) as file:
-            file.write(plot(found).encode())
+        replace_text(out, plot(found))
     if as_json:
         print(json.dumps(_summary(found)))
         return
     _show(found)
     if out is not None:
-        print(f"drawn in {out}", file=sys.stderr)
-
-
-def _check(dataset: str | None, sizes: dict[str, int | None]) -> None:
-    missing = [name for name, count in sizes.items() if count is None]
-    if dataset is None and missing:
-        raise BadInput(
-            f"nothing to plan for: name a dataset or a store, or give {', '.join(sizes)} (missing: {', '.join(missing)})"
-        )
-    if dataset is not None and len(missing) < len(sizes):
-        raise BadInput(f"{dataset} has its own sizes: leave out {', '.join(sizes)}, or the name")
-
-
-def _shape(sizes: dict[str, int | None], train: float, locality: float) -> "GraphShape":
-    from siafu.virtual.graph_shape import GraphShape
-
-    vertices, edges, features, classes = (count or 0 for count in sizes.values())
-    return GraphShape(vertices, edges, features, classes, train=train, locality=locality)
+        say(f"drawn in {out}")
 
 
 def _show(found: "Plan") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from siafu.planning import words
 
     shape, model = found.request.shape, found.request.model
@@ -148,42 +122,14 @@ def _show(found: "Plan") -> None:
         f"{found.request.name}: {shape.vertices:,} vertices, {shape.edges:,} edges, {shape.features} features, {shape.classes} classes; "
         f"{model.name}, {model.layers} layers, {model.hidden} wide, {found.request.epochs} epochs"
     )
-    rows = [(_mark(each, found), *words.row(each)) for each in words.shown(found)]
-    if sys.stdout.isatty():
-        table = Table(box=None, pad_edge=False)
-        for number, header in enumerate(("", *words.HEADERS)):
-            table.add_column(header, justify="left" if number in (0, 1, 3) else "right", no_wrap=True)
-        for row in rows:
-            table.add_row(*row, style="bold green" if row[0] == "→" else None)
-        Console().print(table)
-    else:
-        for line in _plain([("", *words.HEADERS), *rows]):
-            print(line)
-    print()
-    print(f"choice: {words.reason(found)}")
-    if (said := words.about_lambdas(found)) is not None:
-        print(said)
-    if (here := words.on_this_machine(found)) is not None:
-        print(here)
-    print()
-    for command in words.commands(found):
-        print(f"  {command}")
-    print()
-    for line in words.basis(found):
-        print(line)
-
-
-def _mark(offer: Any, found: "Plan") -> str:
-    if offer == found.chosen:
-        return "→"
-    return "naive" if offer == found.naive else ""
-
-
-def _plain(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    marks = {id(found.naive): "naive", id(found.chosen): "→"}
+    rows = [(marks.get(id(each), ""), *words.row(each)) for each in words.shown(found)]
+    columns = {name: WORD if name in ("", "machines", "mode") else NUMBER for name in ("", *words.HEADERS)}
+    show_table(columns, rows, styles={"→": "bold green"})
+    said = [words.about_lambdas(found), words.on_this_machine(found)]
+    print("", f"choice: {words.reason(found)}", *filter(None, said), sep="\n")
+    print("", *(f"  {command}" for command in words.commands(found)), sep="\n")
+    print("", *words.basis(found), sep="\n")
 
 
 def _summary(found: "Plan") -> dict[str, Any]:

@@ -10,19 +10,13 @@ if TYPE_CHECKING:
     from torch import nn
 
     from siafu.graph import Graph
+    from siafu.objective.objective import Objective
 
 _ONLY_FOR = {"heads": "gat", "out_heads": "gat", "aggr": "sage"}
 _DEFAULTS: dict[str, dict[str, Any]] = {"gat": {"act": "elu", "heads": 8, "out_heads": 1}}
 # As models call them; what has its own default for some of them is passed only if it is given.
-_ARGUMENTS = {
-    "hidden_channels": "hidden",
-    "num_layers": "layers",
-    **{
-        name: name
-        for name in ("dropout", "input_dropout", "act", "heads", "out_heads", "aggr", "norm", "residual")
-    },
-    "precision": "precision",
-}
+_SAME = ("dropout", "input_dropout", "act", "heads", "out_heads", "aggr", "norm", "residual", "precision")
+_ARGUMENTS = {"hidden_channels": "hidden", "num_layers": "layers", **{name: name for name in _SAME}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +60,18 @@ class Recipe:
                 )
         self._build(1, 1)
 
-    def build(self, graph: "Graph", *, seed: int) -> "nn.Module":
-        """The model for `graph` with its first weights, which `seed` decides."""
+    def build(self, graph: "Graph", objective: "Objective | None" = None, *, seed: int) -> "nn.Module":
+        """The model for `graph` with its first weights, which `seed` decides.
+
+        objective: what it is to learn; None: what the graph's labels are for
+        """
         import torch
 
         if graph.x is None:
             raise BadInput(f"graph {graph.name!r} has no features: give it x, or import it with features")
         torch.manual_seed(seed)
-        return self._build(graph.num_features, graph.num_classes)
+        outputs = graph.num_classes if objective is None else objective.outputs(graph)
+        return self._build(graph.num_features, outputs)
 
     def _build(self, in_channels: int, out_channels: int) -> "nn.Module":
         from siafu.nn import build

@@ -1,29 +1,26 @@
 """`siafu report`: a run as one HTML file."""
 
-import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from siafu.base.option import argument, option
+from siafu.cli.common import say
+from siafu.cli.declared import out_file
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory.")],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="The file to write. [default: RUN/report.html]")
-    ] = None,
-    limits: Annotated[
-        bool,
-        typer.Option(
-            help="Measure what this machine does at best, to compare with, if it is of the run's kind."
-        ),
-    ] = True,
+    run: Path = argument("RUN", "The run's directory."),
+    out: Path | None = out_file("The file to write.", "--out", unset="RUN/report.html"),
+    limits: bool = option(
+        True,
+        "Measure what this machine does at best, to compare with, if it is of the run's kind.",
+        flags=("--limits/--no-limits",),
+    ),
 ) -> None:
     """Show all that is known of a run in one file that needs no network: curves, the pipeline, costs, settings.
 
     Also while it trains.
     """
-    from siafu.base.files import replacing
+    from siafu.base.files import replace_text
     from siafu.report.files.run_record import read_run
     from siafu.report.pages.run_report import run_report
 
@@ -35,6 +32,5 @@ def report(
         best = run_limits(found.facts)
     page = run_report(found, best)
     path = out or run / "report.html"
-    with replacing(path) as file:
-        file.write(page.encode())
-    print(f"{path}: {len(found.history):,} epochs, {len(page) / 1e6:.1f} MB", file=sys.stderr)
+    replace_text(path, page)
+    say(f"{path}: {len(found.history):,} epochs, {len(page) / 1e6:.1f} MB")

@@ -3,11 +3,12 @@
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from siafu.base.errors import BadInput
+from siafu.base.option import argument, option
+from siafu.cli.common import printable
+from siafu.cli.declared import json_flag
 
 if TYPE_CHECKING:
     from siafu.report.run_story import RunStory
@@ -16,25 +17,20 @@ _SERVER = re.compile(r"(?:(graph|weight)[- ](?:server )?)?([0-9]{1,6})")
 
 
 def story(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory.")],
-    interval: Annotated[
-        int | None, typer.Option(min=0, help="Only what is about this interval, counted from 0.")
-    ] = None,
-    epoch: Annotated[
-        int | None, typer.Option(min=1, help="Only what is about this epoch, counted from 1.")
-    ] = None,
-    server: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Only what this graph server did: 0, 1 …; or weight-0, run."),
-    ] = None,
-    lambda_: Annotated[
-        int | None,
-        typer.Option(
-            "--lambda", min=0, help="Only what this Lambda did: an invocation's number; in a trace, its slot."
-        ),
-    ] = None,
-    last: Annotated[int, typer.Option(min=0, help="How many lines to show: the last ones; 0: all.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    run: Path = argument("RUN", "The run's directory."),
+    interval: int | None = option(None, "Only what is about this interval, counted from 0.", least=0),
+    epoch: int | None = option(None, "Only what is about this epoch, counted from 1.", least=1),
+    server: str | None = option(
+        None, "Only what this graph server did: 0, 1 …; or weight-0, run.", metavar="N"
+    ),
+    lambda_: int | None = option(
+        None,
+        "Only what this Lambda did: an invocation's number; in a trace, its slot.",
+        least=0,
+        flags=("--lambda",),
+    ),
+    last: int = option(50, "How many lines to show: the last ones; 0: all.", least=0),
+    as_json: bool = json_flag(),
 ) -> None:
     """Say what happened in a run, in order, and what waits for what.
 
@@ -58,7 +54,7 @@ def story(
         print(json.dumps(told, ensure_ascii=False))
         return
     for line in _lines(found):
-        print(_printable(line))
+        print(printable(line))
 
 
 def _lines(found: "RunStory") -> list[str]:
@@ -77,8 +73,3 @@ def _server(text: str | None) -> str | None:
     if named is None:
         raise BadInput(f"--server is {text!r}: give a graph server's number, or graph-N, weight-N or run")
     return f"{named[1] or 'graph'} server {int(named[2])}"
-
-
-def _printable(text: str) -> str:
-    """File names may be any bytes."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)

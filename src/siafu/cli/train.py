@@ -5,19 +5,24 @@ import shlex
 import statistics
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.option import argument, option, options_of
+from siafu.cli.common import refuse_unknown_dataset, say
 from siafu.cli.outcome import refuse_other_summary, report_many, report_one, scores
 from siafu.cli.recipe import Recipe, describe_graph
-from siafu.cli.voice import Voice
 from siafu.options import LAMBDAS, Named, Options, Session
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from siafu.graph import Graph
+    from siafu.objective.metric import Metric
+    from siafu.report.progress import Progress
     from siafu.training.run import Run
 
 
@@ -44,6 +49,19 @@ class Train(Session, Options, Recipe):
     verbose: bool = option(False, "Say also why the model is run as it is.")
     quiet: bool = option(False, "Say nothing but what is wrong.")
     json: bool = option(False, "Print one JSON object as the last line of stdout.")
+
+    def say(self, text: str) -> None:
+        """Print a line on stderr, unless the command is quiet."""
+        if not self.quiet:
+            say(text)
+
+    def progress(self, metric: "Metric") -> "AbstractContextManager[Progress]":
+        """Shows the run on stderr while it lasts."""
+        from siafu.report.progress import Progress, ProgressLine
+
+        if self.quiet:
+            return nullcontext(Progress())
+        return ProgressLine(self.epochs, metric=metric, verbose=self.verbose)
 
     def keywords(self) -> dict[str, Any]:
         """Keywords that `siafu.train` is called with, whatever the seed and the directory."""
@@ -78,48 +96,49 @@ def train(asked: Train) -> None:
         raise BadInput("--resume needs --out: name the directory of the run to go on with")
     if asked.resume and asked.overwrite:
         raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
+    refuse_unknown_dataset(asked.dataset)
     asked.check()
 
     import siafu
+    from siafu.objective.registry import objective_named
 
+    if isinstance(asked.objective, str):
+        objective_named(asked.objective)
     graph = siafu.load(asked.dataset)
-    voice = Voice(asked.quiet, asked.verbose)
-    voice.say(describe_graph(graph))
-    directory = asked.out or _new_directory(Path("runs"), f"{graph.name}-{asked.model}")
+    asked.say(describe_graph(graph))
+    directory = asked.out or new_directory(Path("runs"), f"{graph.name}-{asked.model}")
     try:
         if asked.runs == 1:
-            run = _train_once(graph, asked, directory, asked.seed, resume=asked.resume, voice=voice)
+            run = _train_once(graph, asked, directory, asked.seed, resume=asked.resume)
             summary = run.summary()
-            report_one(summary, voice.say)
+            report_one(summary, asked.say)
         else:
-            summary = _train_often(graph, asked, directory, voice)
-            report_many(summary, directory, voice.say)
+            summary = _train_often(graph, asked, directory)
+            report_many(summary, directory, asked.say)
     except Interrupted as stopped:
-        raise Interrupted(f"{stopped}: {_command_to_resume(directory)}", stopped.signal) from None
+        raise Interrupted(f"{stopped}: {command_to_resume(directory)}", stopped.signal) from None
     if asked.json:
         print(json.dumps(summary), flush=True)
 
 
-def _train_once(
-    graph: "Graph", asked: Train, directory: Path, seed: int, *, resume: bool, voice: Voice
-) -> "Run":
+def _train_once(graph: "Graph", asked: Train, directory: Path, seed: int, *, resume: bool) -> "Run":
     import siafu
-    from siafu.report.score import Target
+    from siafu.objective.registry import objective_for
 
-    metric = Target.of(graph).metric
-    model = asked.build(graph, seed=seed)
+    objective = objective_for(graph, asked.objective)
+    model = asked.build(graph, objective, seed=seed)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    voice.say(
+    asked.say(
         f"{asked.model}: {asked.layers} layers, {asked.hidden} wide, "
         f"{parameters:,} parameters; up to {asked.epochs} epochs, lr {asked.lr:g}, seed {seed}"
     )
-    with voice.progress(asked.epochs, metric) as progress:
+    with asked.progress(objective.metric) as progress:
         return siafu.train(
             graph, model, seed=seed, out=directory, resume=resume, progress=progress, **asked.keywords()
         )
 
 
-def _train_often(graph: "Graph", asked: Train, directory: Path, voice: Voice) -> dict[str, Any]:
+def _train_often(graph: "Graph", asked: Train, directory: Path) -> dict[str, Any]:
     from siafu.report.files.run_directory import RunDirectory, write_json
 
     refuse_other_summary(directory / "summary.json")
@@ -128,17 +147,13 @@ def _train_often(graph: "Graph", asked: Train, directory: Path, voice: Voice) ->
     for seed in seeds:
         path = directory / f"seed-{seed}"
         begun = asked.resume and RunDirectory(path).exists
-        summary = _train_once(graph, asked, path, seed, resume=begun, voice=voice).summary()
-        voice.say(f"seed {seed}: {scores(summary)}")
+        summary = _train_once(graph, asked, path, seed, resume=begun).summary()
+        asked.say(f"seed {seed}: {scores(summary)}")
         summaries.append(summary)
     together = {
-        "dataset": summaries[0]["dataset"],
-        "model": summaries[0]["model"],
-        "metric": summaries[0]["metric"],
+        **{name: summaries[0][name] for name in ("dataset", "model", "metric", "objective")},
         "seeds": list(seeds),
-        **_mean_and_deviation(summaries, "train_accuracy"),
-        **_mean_and_deviation(summaries, "val_accuracy"),
-        **_mean_and_deviation(summaries, "test_accuracy"),
+        **_means_and_deviations(summaries),
         "seconds_total": sum(summary["seconds_total"] for summary in summaries),
         "seconds_per_epoch": statistics.median(summary["seconds_per_epoch"] for summary in summaries),
         "peak_rss_bytes": max(summary["peak_rss_bytes"] for summary in summaries),
@@ -150,14 +165,17 @@ def _train_often(graph: "Graph", asked: Train, directory: Path, voice: Voice) ->
     return together
 
 
-def _mean_and_deviation(summaries: list[dict[str, Any]], field: str) -> dict[str, float | None]:
-    values = [summary[field] for summary in summaries]
-    if None in values:
-        return {field: None, f"{field}_std": None}
-    return {field: statistics.mean(values), f"{field}_std": statistics.stdev(values)}
+def _means_and_deviations(summaries: list[dict[str, Any]]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for field in ("train_accuracy", "val_accuracy", "test_accuracy"):
+        values = [summary[field] for summary in summaries]
+        known = None not in values
+        found[field] = statistics.mean(values) if known else None
+        found[f"{field}_std"] = statistics.stdev(values) if known else None
+    return found
 
 
-def _new_directory(parent: Path, stem: str) -> Path:
+def new_directory(parent: Path, stem: str) -> Path:
     """A name that no run has yet."""
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in stem)
     name = f"{safe}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -168,7 +186,8 @@ def _new_directory(parent: Path, stem: str) -> Path:
     return path
 
 
-def _command_to_resume(directory: Path) -> str:
+def command_to_resume(directory: Path) -> str:
+    """The command line that was given, to go on with the run."""
     given = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
     if not any(word == "--out" or word.startswith("--out=") for word in given):
         given += ["--out", str(directory)]

@@ -1,4 +1,4 @@
-"""Crew: the servers of a run as processes somewhere. What the driver needs of whatever places and starts them."""
+"""Crew: the servers of a run as processes somewhere. The driver's interface to whatever places and starts them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from siafu.pipeline.setup import Setup
 class Loss:
     """A server's process has ended.
 
-    final: it ended by an error of its own, which another would meet again
-    given: it is what the user gave that is wrong
+    final: an error of its own ended it, which a replacement would meet again
+    given: the user's input is wrong
     """
 
     server: Address
@@ -27,14 +27,14 @@ class Loss:
 
 
 class Server(Protocol):
-    """One process. A call returns when it is done; one to a process that is gone raises `ServerLost`."""
+    """A server's process. A call returns when it is done; a call to a process that is gone raises `ServerLost`."""
 
     @property
     def member(self) -> Member: ...
 
     @property
     def where(self) -> str:
-        """For people: its machine and process."""
+        """Its machine and process, for people."""
 
     def share(self) -> Share: ...
 
@@ -47,11 +47,11 @@ class Server(Protocol):
         """End in good order."""
 
     def kill(self) -> None:
-        """End at once, or if it cannot be reached, do nothing."""
+        """End the process at once; do nothing if it cannot be reached."""
 
 
 class ServerLost(Exception):
-    """A process is gone that was just called."""
+    """The process that was called is gone."""
 
 
 class Crew(Protocol):
@@ -62,16 +62,16 @@ class Crew(Protocol):
         """The driver's machine, as servers reach it."""
 
     def employ(self, servers: Iterable[tuple[Address, int]]) -> dict[Address, Server]:
-        """Start servers: which, and which life of each."""
+        """Start servers, each with the number of its life."""
 
     def replace(self, server: Address, life: int, *, elsewhere: bool) -> Server:
-        """Start one in place of a lost one; one that is lost before it is there raises `ServerLost`.
+        """Start a server in place of a lost one; `ServerLost` if it is lost before it is ready.
 
-        elsewhere: on another machine than where it was, if there is one: that cannot be reached
+        elsewhere: use another machine, if there is one: the old machine cannot be reached
         """
 
     def losses(self) -> list[Loss]:
-        """Those that ended since the last call."""
+        """Servers that ended since the last call."""
 
     def close(self) -> None:
         """End all processes."""

@@ -1,15 +1,14 @@
 """GraphStation: a graph server as a process of its own: its part of the graph, a pool of threads, its Lambdas."""
 
-import os
 import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from siafu.base.activity import About
+from siafu.base.memory import own_bytes, refuse_more_than_budget
 from siafu.cluster.member import Member
 from siafu.cluster.station import Station
 from siafu.graph import Graph
@@ -18,7 +17,6 @@ from siafu.pipeline.events import Begin
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
-from siafu.runtime.doings import ServerDoings
 from siafu.runtime.executor import SOON, ThreadExecutor
 from siafu.runtime.graph_host import GraphHost
 from siafu.runtime.lambda_tasks import LambdaTasks
@@ -26,8 +24,11 @@ from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.letter import Letter
 from siafu.runtime.one_thread import use_one_thread
 from siafu.runtime.pool import Job, Pool
+from siafu.runtime.server_activity import ServerActivity
 from siafu.server.edges import ServerEdges
-from siafu.server.plan import Plan
+from siafu.server.memory.listing import server_memory_list
+from siafu.server.memory.server_part import ServerPart
+from siafu.server.plan import ServerPlan
 from siafu.server.share import constants_of_share, surroundings
 from siafu.server.worker import GraphWorker
 
@@ -41,9 +42,10 @@ class Share:
     bounds:           its intervals, as ranges of its vertices
     ghosts:           remote vertices whose rows it reads, forward and backward
     share_bytes:      its part of the graph: edges, features or what they were made to, as they lie in memory
-    activation_bytes: rows and gradients besides
-    program_bytes:    what the process took before it opened the graph: Python, PyTorch, Ray, kernels
-    threads:          that run its tasks
+    activation_bytes: memory for rows and gradients besides
+    program_bytes:    memory of the process before it opened the graph: Python, PyTorch, Ray, kernels
+    peak_bytes:       the most memory that its epochs take at once, as listed before they begin
+    threads:          number of threads that run its tasks
     """
 
     bounds: Bounds
@@ -54,12 +56,13 @@ class Share:
     activation_bytes: int
     program_bytes: int
     threads: int = 1
+    peak_bytes: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.vertices:,} vertices, {self.edges:,} edges, {self.ghosts:,} ghosts; "
             f"{self.share_bytes / 1e6:,.1f} MB of graph, {self.activation_bytes / 1e6:,.1f} MB of rows, "
-            f"{self.program_bytes / 1e6:,.0f} MB of program"
+            f"{self.program_bytes / 1e6:,.0f} MB of program; {self.peak_bytes / 1e6:,.0f} MB at the peak"
         )
 
 
@@ -74,7 +77,7 @@ class GraphStation(Station):
         address: Address,
         life: int,
         machine: str,
-        plan: Plan,
+        plan: ServerPlan,
         threads: int,
         lambdas: Lambdas | None = None,
         **options: float,
@@ -84,7 +87,7 @@ class GraphStation(Station):
         use_one_thread()
         _load_compiler()
         self._program_bytes = own_bytes()
-        blueprint = plan.blueprint()
+        blueprint = plan.blueprint(on_lambdas=lambdas is not None)
         self._edges: ServerEdges = blueprint.edges(address.index)
         self._bounds = blueprint.bounds(self._edges)
         vertices = self._edges.local.vertices
@@ -101,8 +104,15 @@ class GraphStation(Station):
         self._turn = threading.Lock()
 
     def share(self) -> Share:
-        """Sizes of its part."""
+        """Sizes of its part; one that its machine cannot hold is refused. Tables take no memory until rows come."""
         local = self._edges.local
+        peak = self._peak_bytes()
+        refuse_more_than_budget(
+            peak,
+            f"{self.address} on {self.post.member.machine}",
+            "ask for more servers, or for machines with more memory",
+            taken=min(peak, own_bytes()),
+        )
         tables = [local.forward] if local.backward is local.forward else [local.forward, local.backward]
         return Share(
             self._bounds,
@@ -113,10 +123,26 @@ class GraphStation(Station):
             self._worker.activation_bytes,
             self._program_bytes,
             self._threads,
+            peak,
         )
 
+    def _peak_bytes(self) -> int:
+        local, graph = self._edges.local, self._plan.graph
+        part = ServerPart(
+            len(local.vertices),
+            len(local.vertices) / graph.num_vertices,
+            len(local.forward.edges.indices),
+            len(local.backward.edges.indices),
+            len(local.forward.ghosts),
+            len(local.backward.ghosts),
+            alone=self._plan.partition.parts == 1,
+        )
+        on_lambdas = self._lambdas is not None
+        listed = server_memory_list(self._plan, part, self._program_bytes, on_lambdas=on_lambdas)
+        return listed.peak
+
     def reads(self, bounds: Sequence[Bounds]) -> Reads:
-        """Whose rows its intervals read.
+        """Intervals whose rows its own intervals read.
 
         bounds: the intervals of all graph servers
         """
@@ -127,12 +153,22 @@ class GraphStation(Station):
     def join(self, setup: Setup, members: list[Member]) -> None:
         machine = GraphServer(setup, self.address.index)
         executor = self.executor_kind(setup, self.address.index, self._worker, self._pool, self._lambdas)
-        doings = ServerDoings(self._pool.activity, self._lambdas)
+        activity = ServerActivity(self._pool.activity, self._lambdas)
         self._pool.start()
         if self._lambdas is not None:
             self._lambdas.start()
-        host = self.host_kind(machine, self.post, executor, doings, self._lambdas, self._story.note)
+        host = self.host_kind(machine, self.post, executor, activity, self._lambdas, self._story.note)
         self.start(host, members)
+
+    @property
+    def is_busy(self) -> bool:
+        host = self._host
+        if super().is_busy or self._aside is not None or (isinstance(host, GraphHost) and host.reporting):
+            return True
+        # Twice, since a task goes from the pool to the Lambdas and back.
+        on_lambdas = self._lambdas is not None and self._lambdas.are_out
+        busy = on_lambdas or not self._pool.is_idle
+        return busy or (self._lambdas is not None and self._lambdas.are_out)
 
     def close(self) -> None:
         self._pool.close()
@@ -170,15 +206,6 @@ class GraphStation(Station):
 
 
 def _load_compiler() -> None:
-    """Run a kernel on next to nothing: what comes into memory with the first one is of the program, not of the graph."""
+    """Run a small kernel, so that the memory of the compiler counts as the program's, not the graph's."""
     one = Graph(np.array([0, 1], np.int64), np.zeros(1, np.int32))
     surroundings(one, np.zeros(1, np.int64), 1)
-
-
-def own_bytes() -> int:
-    """Memory of this process that it shares with no other; 0 where the system does not tell."""
-    try:
-        _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
-    except (OSError, ValueError):
-        return 0
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")

@@ -8,12 +8,11 @@ import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from types import NoneType, UnionType
-from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from torch import Tensor
 
+from siafu.base.typed import typed
 from siafu.cluster import requests as membership
 from siafu.pipeline import events
 from siafu.pipeline.events import Event
@@ -26,7 +25,6 @@ from siafu.wire.tensors import MOST_TENSORS, Array, Buffer, Tensors, pack, unpac
 PROTOCOL = 2
 _MAGIC = b"siafu-letter" + bytes([PROTOCOL])
 _LONGEST_HEADER = 1 << 20
-_LONGEST_TEXT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ def _array(tensor: Any) -> Array:
 
 
 def decode(frames: Sequence[Buffer]) -> tuple[Stamp, Letter]:
-    """What `encode` made; tensors are read-only views of the frames. Anything else is a Refusal."""
+    """Read what `encode` made; tensors are read-only views of the frames. Anything else is a Refusal."""
     if not 1 <= len(frames) <= MOST_TENSORS + 1:
         raise Refusal("frames", f"a letter of {len(frames)} frames")
     form = _parse(frames[0])
@@ -88,47 +86,11 @@ def _parse(header: Buffer) -> dict[str, Any]:
 
 
 def _read(hint: Any, value: Any) -> Any:
-    """`value` as JSON has it, as the type that `hint` says, or a Refusal."""
-    if isinstance(hint, NewType):
-        return _read(hint.__supertype__, value)
-    if dataclasses.is_dataclass(hint):
-        return _read_dataclass(hint, value)
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        return _read_optional(hint, value)
-    if origin is Literal:
-        if value in get_args(hint):
-            return value
-    elif origin is tuple and isinstance(value, list) and len(value) <= _LONGEST_TEXT:
-        (each, _) = get_args(hint)
-        return tuple(_read(each, item) for item in value)
-    elif hint is float and type(value) in (int, float):
-        return float(value)
-    elif (
-        hint in (int, bool, str) and type(value) is hint and (hint is not str or len(value) <= _LONGEST_TEXT)
-    ):
-        return value
-    raise Refusal("field", f"a letter with a {type(value).__name__} where {hint} belongs")
-
-
-def _read_optional(hint: Any, value: Any) -> Any:
-    if value is None and NoneType in get_args(hint):
-        return None
-    (present,) = (each for each in get_args(hint) if each is not NoneType)
-    return _read(present, value)
-
-
-def _read_dataclass(hint: Any, value: Any) -> Any:
-    fields = _fields(hint)
-    if not isinstance(value, dict) or value.keys() != fields.keys():
-        raise Refusal("field", f"a {hint.__name__} with other fields than it has")
-    return hint(**{name: _read(kind, value[name]) for name, kind in fields.items()})
-
-
-@lru_cache
-def _fields(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+    """A value of JSON as the type `hint`, or a Refusal."""
+    try:
+        return typed(hint, value)
+    except ValueError as error:
+        raise Refusal("field", f"a letter with a field that cannot be: {error}") from error
 
 
 _KINDS: dict[str, type[Event]] = {

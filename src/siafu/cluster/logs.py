@@ -1,4 +1,4 @@
-"""Logs: what servers said, in the run's directory, a file a server."""
+"""Logs: lines of servers in the run's directory, one file a server."""
 
 import time
 from contextlib import suppress
@@ -8,16 +8,16 @@ from siafu.pipeline.ids import Address
 
 
 class Logs:
-    """A file a server, to which lines are added.
+    """One file a server, to which lines are added.
 
-    directory: None: they are not kept
+    directory: None: lines are dropped
     """
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
     def write(self, server: Address, text: str) -> None:
-        """Add a line, with the time. A full disk is told by what matters more: a checkpoint."""
+        """Add a line, with the time. A full disk is ignored here: the next checkpoint reports it."""
         if self._directory is None:
             return
         stamp = time.strftime("%H:%M:%S")

@@ -1,4 +1,4 @@
-"""Losses: which servers are gone, what was lost with them, and how long it took to go on."""
+"""Losses: servers that were lost, epochs lost with them, and the time until the run went on."""
 
 import time
 from collections import Counter
@@ -10,16 +10,16 @@ from siafu.pipeline.ids import Address, Epoch
 from siafu.runtime.happenings import Rewound
 
 MOST_LOSSES = 5
-"""Of one server, without an epoch in between."""
+"""The most losses of one server without an epoch in between."""
 
 _FIRST_LIFE = 1
 
 
 @dataclass(slots=True)
-class Gone:
+class LostServer:
     """A server that is being replaced.
 
-    again: why the one that takes its place was lost, too, while it was made known to the others
+    again: why its replacement was lost, too, before all others knew it; None: it was not
     """
 
     server: Address
@@ -33,64 +33,64 @@ class Gone:
 class Losses:
     """The lives of all servers. Not for several threads at once.
 
-    counters: what the summary says of losses
+    counters: losses, for the summary
     """
 
     def __init__(self) -> None:
         self.counters: dict[str, Any] = {}
         self._lives: dict[Address, int] = {}
-        self._gone: dict[Address, Gone] = {}
-        self._untold: list[Gone] = []
+        self._gone: dict[Address, LostServer] = {}
+        self._untold: list[LostServer] = []
         self._in_a_row: Counter[Address] = Counter()
         self._rewound: tuple[Epoch, Epoch] | None = None
 
     def employ(self, servers: Iterable[Address]) -> dict[Address, int]:
-        """These are there now, each in its first life."""
+        """Begin with these servers, each in its first life."""
         self._lives = dict.fromkeys(servers, _FIRST_LIFE)
         return dict(self._lives)
 
     def life(self, server: Address) -> int:
-        """The life of who is there, or is about to be."""
+        """Number of the current life of a server, or of its replacement that is being started."""
         return self._lives[server]
 
     def is_gone(self, server: Address) -> bool:
         return server in self._gone
 
     def lose(self, server: Address, life: int, why: str, *, elsewhere: bool) -> bool:
-        """Whether that is news: it has another life ahead then. One that is about to come back is noted."""
+        """Note a loss; returns whether it is new: then a replacement is due. The loss of a replacement is noted in `again`."""
         if life != self._lives[server]:
             return False
         if (gone := self._gone.get(server)) is not None:
             gone.again = why
             return False
         self._lives[server] = life + 1
-        self._gone[server] = Gone(server, life + 1, time.monotonic(), why, elsewhere)
+        self._gone[server] = LostServer(server, life + 1, time.monotonic(), why, elsewhere)
         self._untold.append(self._gone[server])
         self._in_a_row[server] += 1
         return True
 
-    def gone(self, server: Address) -> Gone:
+    def gone(self, server: Address) -> LostServer:
         return self._gone[server]
 
     def back(self, server: Address) -> str | None:
-        """It was replaced. Why it was lost again already; None: it was not."""
+        """Note that a server was replaced; returns why it was lost again already, or None."""
         gone = self._gone.pop(server, None)
         return None if gone is None else gone.again
 
     def too_many(self, server: Address) -> bool:
-        """Whether it is no use to go on."""
+        """Whether a server was lost too often to go on."""
         return self._in_a_row[server] > MOST_LOSSES
 
     def epoch_ended(self) -> None:
         self._in_a_row.clear()
 
     def rewind(self, recorded: Epoch, epochs: Epoch) -> None:
-        """The run goes back from `recorded` to `epochs`."""
+        """Note that the run goes back from `recorded` to `epochs`."""
         before = self._rewound[0] if self._rewound else recorded
         self._rewound = before, epochs
 
     def recovered(self) -> Rewound | None:
-        """All servers are there and go on: what was lost; None: nothing was."""
+        """All servers run again: returns what was lost, or None."""
         if self._rewound is None:
             return None
         before, epochs = self._rewound

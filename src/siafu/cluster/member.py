@@ -1,4 +1,4 @@
-"""Member: where a server listens, and which life of it that is."""
+"""Member: addresses and keys of a server in one of its lives."""
 
 from dataclasses import dataclass, field
 
@@ -7,11 +7,11 @@ from siafu.pipeline.ids import Address
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Where a server listens.
+    """Addresses and keys of a server in one of its lives.
 
-    life:    which of those that were at `address`, one after the other
+    life:    1 for the first process, 2 for its replacement, and so on
     machine: servers of one machine reach each other through `near`, others through `far` with `key`
-    word:    what it says of itself at `near`, where nothing is encrypted; only servers of the run know it
+    word:    its secret at `near`, where nothing is encrypted; only servers of the run know it
     """
 
     address: Address

@@ -4,10 +4,9 @@ Between machines letters go over TCP, encrypted, and only those who prove a key 
 they go through a socket in a directory that is the user's alone, and the sender says a secret. Every letter bears the *life* of its sender: when a
 server is replaced, the roster has a new life in its place, and what the old one says is refused, however late it comes.
 
-A letter is kept until it is acknowledged. Who gets letters takes them in the order of their numbers, and no number
-twice. When none was acknowledged for a while, the other is asked what it has: a question travels behind the letters, so
-the answer tells which of them were lost, and only then are they sent again. However slow a link is, nothing is sent
-twice for that.
+A letter is kept until it is acknowledged. The receiver takes letters in the order of their numbers, and no number twice.
+When none was acknowledged for a while, the sender asks which letters have come. The question travels behind the letters,
+so the answer tells which of them were lost, and only those are sent again. A slow link alone causes no resending.
 """
 
 import os
@@ -28,7 +27,7 @@ from siafu.cluster.member import Member
 from siafu.cluster.requests import Alive
 from siafu.pipeline.ids import Address, Incarnation
 from siafu.runtime.letter import Letter
-from siafu.wire.doorman import Doorman
+from siafu.wire.authenticator import Authenticator
 from siafu.wire.keys import Keys, make_keys
 from siafu.wire.near import NearDirectory
 from siafu.wire.refusal import Refusal, Refusals
@@ -37,6 +36,7 @@ LARGEST_FRAME = 1 << 31
 _ASK_SECONDS = 1.0  # without an answer until the other is asked what it has
 _STALL_SECONDS = 1.0  # a turn that took longer says nothing of others: this process was busy, or paused
 _RETRY_SECONDS = 0.2  # from being turned away to the next try
+_DEAF_SECONDS = 2.0  # without any answer until a new connection is tried; twice as long the next time
 _END_SECONDS = 10.0
 _TURN_MS = 200
 _READ_MARK = 64  # letters of one server that wait to be read
@@ -50,14 +50,15 @@ _QUESTION = Letter(Alive(Incarnation(-1)))
 
 @dataclass(slots=True)
 class _Line:
-    """To one server: letters that it has not acknowledged, and how to reach it.
+    """Letters to one server that it has not acknowledged, and its socket.
 
-    sent:  how many of `letters`, from the first, were sent through `socket`
+    sent:  number of `letters`, from the first, that were sent through `socket`
     next:  the next letter's number
-    moved: when it last got on
-    ask:   when to ask what the other has
+    moved: time of the last progress
+    ask:   time to ask which letters have come
     asked: the number of the last question; questions count down from -1
     until: the letters before this number were sent before it
+    deaf:  seconds without any answer through `socket` until another is tried
     """
 
     member: Member | None = None
@@ -69,15 +70,16 @@ class _Line:
     ask: float = 0.0
     asked: int = 0
     until: int = 0
+    deaf: float = _DEAF_SECONDS
 
 
 class WirePost:
     """One server's letters, over ZeroMQ. Any thread may call; `hear` is called in the post's own thread, one letter at a time.
 
     machine: the address that others reach this machine at
-    hear:    takes what comes
-    failed:  hears of an error in `hear`; the post has ended then
-    stuck:   hears of a server that has acknowledged nothing for so many seconds, once a second; one that was paused itself
+    hear:    called with every letter that comes
+    failed:  called with an error in `hear`; the post has ended then
+    stuck:   called once a second with a server that has acknowledged nothing for so many seconds; one that was paused itself
              does not complain of others
     """
 
@@ -96,7 +98,7 @@ class WirePost:
         self._hear, self._failed, self._stuck = hear, failed, stuck
         self._keys: Keys = make_keys()
         self._context: Any = zmq.Context()
-        self._doorman = Doorman(self._context, self.refusals)
+        self._authenticator = Authenticator(self._context, self.refusals)
         self._directory = NearDirectory()
         self._far = self._listener()
         self._far.setsockopt(zmq.CURVE_SERVER, 1)
@@ -128,7 +130,7 @@ class WirePost:
         os.set_blocking(writer, False)
         self._woken, self._waker = reader, writer
         self._poller = zmq.Poller()
-        for each in (self._far, self._near, self._doorman.socket, self._woken):
+        for each in (self._far, self._near, self._authenticator.socket, self._woken):
             self._poller.register(each, zmq.POLLIN)
         self._thread = threading.Thread(target=self._run, name=f"siafu-post-{me}", daemon=True)
 
@@ -136,7 +138,7 @@ class WirePost:
         self._thread.start()
 
     def stop(self, seconds: float = 0.0) -> None:
-        """End; before that, wait so long for letters to be acknowledged."""
+        """Wait at most so long for letters to be acknowledged, then end."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._thread.is_alive():
             with self._lock:
@@ -152,15 +154,15 @@ class WirePost:
         self._close()
 
     def meet(self, members: Iterable[Member]) -> None:
-        """From now on these are who they say. Letters that were meant for an earlier life go to the new one."""
+        """Add members, or replace those of an earlier life. Letters to an earlier life go to the new one."""
         with self._lock:
             for member in members:
                 known = self._roster.get(member.address)
                 if member.address == self._me or (known is not None and known.life >= member.life):
                     continue
                 if known is not None:
-                    self._doorman.dismiss(known.key)
-                self._doorman.admit(member.key, member.word)
+                    self._authenticator.dismiss(known.key)
+                self._authenticator.admit(member.key, member.word)
                 self._roster[member.address] = member
                 self._heard[member.address] = time.monotonic()
                 line = self._lines.setdefault(member.address, _Line())
@@ -168,8 +170,17 @@ class WirePost:
                 line.next, line.sent, line.until, line.member = len(line.letters), 0, 0, member
         self._wake()
 
+    def part(self, server: Address) -> None:
+        """A server is lost: hear it no more, and keep letters to it for its replacement.
+
+        It may live on for a while. A letter that it acknowledged would never come to the replacement.
+        """
+        with self._lock:
+            if (line := self._lines.get(server)) is not None:
+                line.member = None
+
     def send(self, to: Address, letter: Letter) -> None:
-        """Bring a letter; it is kept until the other has it, or another takes its place."""
+        """Send a letter; it is kept until the receiver, or its replacement, has it."""
         with self._lock:
             line = self._lines.setdefault(to, _Line())
             if not line.letters:
@@ -181,8 +192,13 @@ class WirePost:
     def flush(self) -> None:
         """Nothing waits: the thread has been woken."""
 
+    def has_unacknowledged(self, besides: Address) -> bool:
+        """Whether a letter to anyone else than `besides` is not acknowledged."""
+        with self._lock:
+            return any(line.letters for to, line in self._lines.items() if to != besides)
+
     def silence(self, server: Address) -> float:
-        """For how many seconds nothing was heard of a server, though this one listened."""
+        """Seconds without a letter from a server while this process listened."""
         with self._lock:
             return max(0.0, self._listened - self._heard.get(server, self._listened))
 
@@ -193,8 +209,8 @@ class WirePost:
             while not self._stopping:
                 ready = dict(self._poller.poll(_TURN_MS))
                 self._forgive_stall()
-                if self._doorman.socket in ready:
-                    self._doorman.answer()
+                if self._authenticator.socket in ready:
+                    self._authenticator.answer()
                 if self._woken in ready:
                     os.read(self._woken, 4096)
                 for listener in (self._far, self._near):
@@ -211,7 +227,7 @@ class WirePost:
                 self._failed(error)
 
     def _forgive_stall(self) -> None:
-        """While this process did not listen, nobody was silent."""
+        """Do not count the time in which this process did not listen as others' silence."""
         with self._lock:
             now = time.monotonic()
             stalled = now - self._listened
@@ -237,7 +253,7 @@ class WirePost:
     def _take(self, listener: Any, identity: Any, frames: list[Any]) -> None:
         stamp, letter = decode([frame.buffer for frame in frames])
         with self._lock:
-            known = self._roster.get(stamp.sender)
+            known = self._lines[stamp.sender].member if stamp.sender in self._lines else None
             if known is None or stamp.life != known.life:
                 raise Refusal("unexpected", f"a letter of {stamp.sender} in life {stamp.life}")
             if identity.get("User-Id") != known.key:
@@ -270,6 +286,11 @@ class WirePost:
             # The other would not have this one: it had not met it. A socket that was turned away does not try again.
             if time.monotonic() - line.socket.since > _RETRY_SECONDS:
                 self._connect(line)
+        # One that was turned away may also take letters for ever and bring them nowhere.
+        silent = time.monotonic() - max(line.moved, line.socket.since)
+        if line.letters and not line.socket.answered and silent > line.deaf:
+            line.deaf *= 2
+            self._connect(line)
 
     def _send_all(self, line: _Line) -> None:
         now = time.monotonic()
@@ -324,6 +345,7 @@ class WirePost:
                 continue
             now = time.monotonic()
             self._heard[address] = now
+            line.socket.answered, line.deaf = True, _DEAF_SECONDS
             while line.letters and line.letters[0][0] < taken:
                 line.letters.popleft()
                 line.sent = max(0, line.sent - 1)
@@ -332,7 +354,7 @@ class WirePost:
                 line.sent = line.until = 0  # they were lost on the way
 
     def _complain(self) -> None:
-        """Tell of servers that take nothing."""
+        """Report servers that acknowledge nothing."""
         now = time.monotonic()
         with self._lock:
             late = [
@@ -368,7 +390,7 @@ class WirePost:
             for line in self._lines.values():
                 if line.socket is not None:
                     line.socket.zmq.close(linger=0)
-            for each in (self._far, self._near, self._doorman.socket):
+            for each in (self._far, self._near, self._authenticator.socket):
                 each.close(linger=0)
             self._context.term()
             for pipe in (self._woken, self._waker):
@@ -376,15 +398,18 @@ class WirePost:
         self._directory.remove()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Socket:
+    """A connection; answered: whether anything has come back through it."""
+
     zmq: Any
     member: Member
     since: float
+    answered: bool = False
 
 
 def _endure(socket: Any) -> None:
-    """No mark at which letters to others are dropped: how many are under way is bounded by the run itself."""
+    """Set no high-water mark, which would drop letters: the run itself bounds their number."""
     socket.linger = 0
     socket.rcvhwm = socket.sndhwm = 0
     socket.setsockopt(zmq.MAXMSGSIZE, LARGEST_FRAME)

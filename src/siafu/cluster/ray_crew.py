@@ -14,8 +14,8 @@ from torch import nn
 
 from siafu.base.errors import BadInput, SiafuError
 from siafu.cluster.crew import Loss, Server, ServerLost
+from siafu.cluster.exit_message import ExitMessage
 from siafu.cluster.graph_station import Bounds, Share
-from siafu.cluster.last_words import LastWords
 from siafu.cluster.member import Member
 from siafu.cluster.ray_head import RayHead
 from siafu.graph.partition.reads import Reads
@@ -23,10 +23,12 @@ from siafu.launch.look import connect, import_ray
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.lambdas import Lambdas
-from siafu.server.plan import Plan, WeightPlan
+from siafu.server.plan import ServerPlan, WeightPlan
+
+ray: Any = import_ray()
 
 ROOM_SECONDS = 30.0
-"""How long a server may wait for a machine that has room for it."""
+"""Seconds that a server may wait for a machine with room for it."""
 
 _CALL_SECONDS = 300.0
 _LOST = (
@@ -36,55 +38,48 @@ _LOST = (
 
 
 class RayServer:
-    """A server in an actor; see `crew.Server`."""
+    """A server in an actor; see `crew.Server`.
+
+    serving: Ray's reference to its end; None: it has not joined
+    """
 
     def __init__(self, address: Address, life: int, actor: Any) -> None:
         self.address, self.life, self._actor = address, life, actor
-        self._serving: Any = None
+        self.serving: Any = None
         self._member: Member | None = None
-        self.node = self._where = ""
+        self.node = self.where = ""
 
     def hello(self, seconds: float) -> None:
         """Wait until it is there."""
-        self._member, self.node, self._where = self._call("hello", seconds=seconds)
+        self._member, self.node, self.where = self._get(self._actor.hello.remote(), seconds)
 
     @property
     def member(self) -> Member:
         assert self._member is not None, "it has said hello"
         return self._member
 
-    @property
-    def where(self) -> str:
-        return self._where
-
-    @property
-    def serving(self) -> Any:
-        """What Ray says of it when it has ended; None: it has not joined."""
-        return self._serving
-
     def share(self) -> Share:
-        return self._call("share")  # type: ignore[no-any-return]
+        return self._ask("share")  # type: ignore[no-any-return]
 
     def reads(self, bounds: Sequence[Bounds]) -> Reads:
-        return self._call("reads", bounds)  # type: ignore[no-any-return]
+        return self._ask("reads", bounds)  # type: ignore[no-any-return]
 
     def join(self, setup: Setup, members: Sequence[Member]) -> None:
-        self._call("join", setup, list(members))
-        self._serving = self._actor.serve.remote()
+        self._ask("join", setup, list(members))
+        self.serving = self._actor.wait.remote()
 
     def stop(self) -> None:
-        self._actor.stop.remote()
+        self._actor.ask.remote("stop")
 
     def kill(self) -> None:
-        import ray
-
         ray.kill(self._actor)
 
-    def _call(self, method: str, *arguments: Any, seconds: float = _CALL_SECONDS) -> Any:
-        import ray
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        return self._get(self._actor.ask.remote(method, *arguments), _CALL_SECONDS)
 
+    def _get(self, answer: Any, seconds: float) -> Any:
         try:
-            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=seconds)
+            return ray.get(answer, timeout=seconds)
         except ray.exceptions.RayTaskError as error:
             cause = error.as_instanceof_cause()
             if isinstance(cause, SiafuError):
@@ -108,18 +103,17 @@ class RayCrew:
     def __init__(
         self,
         address: str,
-        plan: Plan,
+        plan: ServerPlan,
         model: nn.Module,
         lambdas: Lambdas | None = None,
         *,
         threads: int | None = None,
     ) -> None:
-        _connect(address)
-        import ray
-
+        if not import_ray().is_initialized():
+            connect(address)
         self.machine: str = ray.util.get_node_ip_address()
         self._head = RayHead(ray.get_runtime_context().gcs_address)
-        self._last_words = LastWords(_LOST.format(ray.get_runtime_context().gcs_address))
+        self._exit_message = ExitMessage(_LOST.format(ray.get_runtime_context().gcs_address))
         self._plan, self._model, self._lambdas, self._threads = plan, model, lambdas, threads
         self._servers: dict[Address, RayServer] = {}
         self._group: Any = None
@@ -129,14 +123,14 @@ class RayCrew:
         self._common: Any = None
 
     def employ(self, servers: Iterable[tuple[Address, int]]) -> dict[Address, Server]:
-        import ray
-
         wanted = list(servers)
         source = self._plan.graph.source
         assert source is not None, "a store's path was checked"
         plan = self._plan
+        layout = plan.graph.renumbered is not None
+        counts = list(plan.interval_counts)
         self._common = ray.put(
-            (source, plan.partition, self._model, plan.options, list(plan.interval_counts), self._lambdas)
+            (source, layout, plan.partition, self._model, plan.options, counts, self._lambdas)
         )
         graph = [address for address, _ in wanted if address.role == "graph"]
         self._group = ray.util.placement_group([{"CPU": 1}] * len(graph), strategy="SPREAD")
@@ -151,18 +145,13 @@ class RayCrew:
             )
             self._servers[address] = self._start(address, life, strategy)
         for server in self._servers.values():
-            self._greet(server)
+            try:
+                server.hello(ROOM_SECONDS + _CALL_SECONDS)
+            except ServerLost as lost:
+                raise SiafuError(f"{server.address} did not start: {lost}") from lost
         return dict(self._servers)
 
-    def _greet(self, server: RayServer) -> None:
-        try:
-            server.hello(ROOM_SECONDS + _CALL_SECONDS)
-        except ServerLost as lost:
-            raise SiafuError(f"{server.address} did not start: {lost}") from lost
-
     def replace(self, server: Address, life: int, *, elsewhere: bool) -> Server:
-        import ray
-
         chosen = self._place_for(server, elsewhere=elsewhere)
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(chosen, soft=True)
         with self._lock:
@@ -174,8 +163,6 @@ class RayCrew:
 
     def _place_for(self, server: Address, *, elsewhere: bool) -> str:
         """The node with the fewest servers of this run; of equals the one where it was."""
-        import ray
-
         lost = self._servers[server].node
         crowd = Counter(each.node for address, each in self._servers.items() if address != server)
         deadline = time.monotonic() + ROOM_SECONDS
@@ -192,8 +179,6 @@ class RayCrew:
             time.sleep(0.5)
 
     def losses(self) -> list[Loss]:
-        import ray
-
         self._head.check()
         waiting = {each.serving: each for each in self._servers.values() if each.serving is not None}
         if not waiting:
@@ -202,17 +187,15 @@ class RayCrew:
         found = []
         for reference in ended:
             server = waiting[reference]
-            server._serving = None
+            server.serving = None
             found.append(_loss(server, reference))
         return found
 
     def close(self) -> None:
         self._close()
-        self._last_words.withdraw()
+        self._exit_message.withdraw()
 
     def _close(self) -> None:
-        import ray
-
         if self._head.is_gone:
             atexit.register(_end_before_ray)
             return
@@ -231,31 +214,25 @@ class RayCrew:
         self._group = None
 
     def _start(self, address: Address, life: int, strategy: Any, num_cpus: int | None = None) -> RayServer:
-        graph = address.role == "graph"
+        graph, plan = address.role == "graph", self._plan
+        store = None if graph else WeightPlan(plan.weights, plan.groups, plan.settings)
         cpus = num_cpus if num_cpus is not None else int(graph)
         settings = {"num_cpus": cpus, "max_concurrency": 8, "max_restarts": 0}
         actor = self._made.options(
             scheduling_strategy=strategy, name=f"siafu-{address}-{life}-{os.urandom(4).hex()}", **settings
-        ).remote(address, life, self._common, self._store_of(address), self._threads)
+        ).remote(address, life, self._common, store, self._threads)
         return RayServer(address, life, actor)
-
-    def _store_of(self, address: Address) -> Any:
-        """What a weight server makes its store by."""
-        plan = self._plan
-        return None if address.role == "graph" else WeightPlan(plan.weights, plan.groups, plan.settings)
 
 
 class _Actor:
-    """What runs in a server's process."""
+    """The actor in a server's process."""
 
     def __init__(self, address: Address, life: int, common: Any, weights: Any, threads: int | None) -> None:
-        import ray
-
         logging.getLogger("siafu").setLevel(logging.WARNING)
         context = ray.get_runtime_context()
         self._node = context.get_node_id()
         machine = ray.util.get_node_ip_address()
-        source, partition, model, options, counts, lambdas = common
+        source, layout, partition, model, options, counts, lambdas = common
         if address.role == "graph":
             from siafu.cluster.graph_station import GraphStation
             from siafu.graph.remote import open_store
@@ -263,7 +240,9 @@ class _Actor:
             threads = threads or _own_threads(self._node, partition.parts)
             os.environ["SIAFU_THREADS"] = str(threads)  # Ray sets OMP_NUM_THREADS to 1
             graph = open_store(source)
-            plan = Plan.of(graph, model, options, partition, interval_counts=counts)
+            if layout and graph.layout is not None:
+                graph = graph.layout
+            plan = ServerPlan.of(graph, model, options, partition, interval_counts=counts)
             self._station: Any = GraphStation(address, life, machine, plan, threads, lambdas)
         else:
             from siafu.cluster.station import WeightStation
@@ -274,26 +253,13 @@ class _Actor:
         member = self._station.post.member
         return member, self._node, f"{member.machine}, process {os.getpid()}"
 
-    def share(self) -> Share:
-        return self._station.share()  # type: ignore[no-any-return]
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the station, by name."""
+        return getattr(self._station, method)(*arguments)
 
-    def reads(self, bounds: Sequence[Bounds]) -> Reads:
-        return self._station.reads(bounds)  # type: ignore[no-any-return]
-
-    def join(self, setup: Setup, members: list[Member]) -> None:
-        self._station.join(setup, members)
-
-    def serve(self) -> None:
-        """Until it is over."""
+    def wait(self) -> None:
+        """Return when the server is over; another thread of the actor answers meanwhile."""
         self._station.wait()
-
-    def stop(self) -> None:
-        self._station.stop()
-
-
-def _connect(address: str) -> None:
-    if not import_ray().is_initialized():
-        connect(address)
 
 
 def _end_before_ray() -> None:
@@ -304,16 +270,12 @@ def _end_before_ray() -> None:
 
 
 def _own_threads(node: str, servers: int) -> int:
-    import ray
-
     nodes = [each for each in ray.nodes() if each["Alive"]]
     cores = next((each["Resources"].get("CPU", 1) for each in nodes if each["NodeID"] == node), 1)
     return max(1, int(cores) // -(-servers // len(nodes)))
 
 
 def _loss(server: RayServer, reference: Any) -> Loss:
-    import ray
-
     try:
         ray.get(reference)
     except ray.exceptions.RayTaskError as error:
@@ -325,8 +287,6 @@ def _loss(server: RayServer, reference: Any) -> Loss:
 
 
 def _no_room(servers: int) -> SiafuError:
-    import ray
-
     cores = ray.cluster_resources().get("CPU", 0)
     return SiafuError(
         f"the cluster has no room for {servers} graph servers, one core each, after {ROOM_SECONDS:.0f} s "
@@ -335,7 +295,7 @@ def _no_room(servers: int) -> SiafuError:
 
 
 def _one_line(error: BaseException | None, limit: int = 300) -> str:
-    """What happened: of a traceback in words its last line, where the error stands."""
+    """An error on one line: of a traceback in words its last line."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

@@ -1,4 +1,4 @@
-"""RayHead: whether the head of a Ray cluster is there. Ray itself would end this process, without a word to the user."""
+"""RayHead: checks that the head of a Ray cluster can be reached. Without it, Ray ends this process without a message."""
 
 import socket
 import time
@@ -13,10 +13,10 @@ _ANSWER_SECONDS = 1.0
 
 
 class RayHead:
-    """Knocks now and then.
+    """Connects to the head now and then.
 
     address: host and port
-    is_gone: nothing may be asked of Ray any more: it would wait
+    is_gone: the head cannot be reached: every call to Ray would wait
     """
 
     def __init__(self, address: str, gone_after: float = GONE_SECONDS) -> None:
@@ -25,7 +25,7 @@ class RayHead:
         self._seen = self._knocked = time.monotonic()
 
     def check(self) -> None:
-        """Raise an error that says so when it is gone."""
+        """Raise an error if the head is gone."""
         now = time.monotonic()
         if now - self._knocked < min(_KNOCK_SECONDS, self._gone_after):
             return

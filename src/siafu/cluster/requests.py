@@ -1,4 +1,4 @@
-"""What the processes of a cluster say to each other about themselves: who is there, who is not, and why."""
+"""Events between the processes of a cluster about the processes themselves: who is there, who is lost, and why."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,45 @@ from siafu.pipeline.ids import Address
 
 @dataclass(frozen=True, slots=True)
 class Alive(Event):
-    """Driver → server, and back by being acknowledged: I am there."""
+    """Driver → server: a sign of life; its acknowledgement is the server's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced(Event):
-    """Driver → server: from now on this is who is at its address."""
+    """Driver → server: this member replaces the one at its address."""
 
     member: Member
 
 
 @dataclass(frozen=True, slots=True)
-class Unreachable(Event):
-    """Server → driver: another, in that life, takes nothing from me."""
+class StateWanted(Event):
+    """Driver → server: a question whether anything is under way there.
+
+    number: of the question
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateTold(Event):
+    """The answer to StateWanted.
+
+    handled: events that its machine has handled
+    busy:    whether a task, a letter or a report is under way
+    waiting: pending work and its causes, in words
+    """
+
+    sender: Address
+    number: int
+    handled: int
+    busy: bool
+    waiting: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUnreachable(Event):
+    """Server → driver: another server, in that life, acknowledges nothing."""
 
     sender: Address
     server: Address
@@ -30,10 +56,10 @@ class Unreachable(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed(Event):
-    """Server → driver: I cannot go on.
+class ServerFailed(Event):
+    """Server → driver: the server cannot go on.
 
-    given: it is what the user gave that is wrong
+    given: the user's input is wrong
     """
 
     sender: Address
@@ -43,7 +69,7 @@ class Failed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Leaving(Event):
-    """Server → driver: my machine is about to be taken away.
+    """Server → driver: the server's machine is about to be taken away.
 
     why: in words, with the time where it is known
     """
@@ -54,7 +80,7 @@ class Leaving(Event):
 
 @dataclass(frozen=True, slots=True)
 class LogLine(Event):
-    """Server → driver: for the run's directory."""
+    """Server → driver: a line for the run's directory."""
 
     sender: Address
     text: str

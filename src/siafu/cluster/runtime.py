@@ -1,4 +1,4 @@
-"""ClusterRuntime: the driver of a run whose servers are other processes: who is there, who is lost, who takes its place."""
+"""ClusterRuntime: the driver of a run whose servers are other processes. It starts, watches and replaces them."""
 
 import queue
 import threading
@@ -17,7 +17,17 @@ from siafu.cluster.logs import Logs
 from siafu.cluster.losses import MOST_LOSSES, Losses
 from siafu.cluster.member import Member
 from siafu.cluster.post import WirePost
-from siafu.cluster.requests import Alive, Failed, Leaving, LogLine, Replaced, Unreachable
+from siafu.cluster.requests import (
+    Alive,
+    Leaving,
+    LogLine,
+    Replaced,
+    ServerFailed,
+    ServerUnreachable,
+    StateTold,
+    StateWanted,
+)
+from siafu.cluster.standstill import Standstill
 from siafu.graph.partition.reads import Reads
 from siafu.pipeline.events import CheckpointAsked, ServerGone
 from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, ServerId
@@ -26,13 +36,16 @@ from siafu.pipeline.setup import Setup
 from siafu.runtime.happenings import Happening, Outcome, Snapshot
 from siafu.runtime.letter import Letter
 from siafu.runtime.run_host import RunHost
-from siafu.runtime.story import Story
+from siafu.runtime.story import STANDS_STILL, Story, stuck
 from siafu.server.assembly import layout_of
-from siafu.server.plan import Plan
+from siafu.server.plan import ServerPlan
 from siafu.wire.refusal import Refusals
 
 LOST_AFTER_SECONDS = 10.0
 """A server that is not heard of for so long is lost. One whose process ends is noticed sooner."""
+
+LOOK_SECONDS = 5.0
+"""Seconds without news of a run until its servers are asked whether anything is under way."""
 
 _PULSE_SECONDS = 1.0
 _WATCH_SECONDS = 0.2
@@ -43,20 +56,20 @@ T = TypeVar("T")
 class ClusterRuntime:
     """Drives a run on a crew; `events` gives what happens, as it happens.
 
-    plan:      what every server is made by
+    plan:      parts that every server is made from
     crew:      starts and watches the processes
     machine:   makes the run's machine for a setup
     start:     the weights and the optimizer's state to start from
     log:       a directory for the servers' logs; None: they are not kept
-    checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
+    checkpoint_due: called after every epoch: whether to make a checkpoint
     traced:    whether records tell of every task of the graph servers
 
-    story:     what happened to the run's machine; servers tell their own in their logs
+    story:     events of the run's machine; servers write their own to their logs
     """
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ServerPlan,
         crew: Crew,
         machine: Callable[[Setup], RunMachine],
         start: Snapshot,
@@ -64,6 +77,7 @@ class ClusterRuntime:
         log: Path | None = None,
         checkpoint_due: Callable[[], bool] = lambda: False,
         lost_after: float = LOST_AFTER_SECONDS,
+        look_after: float = LOOK_SECONDS,
         traced: bool = False,
     ) -> None:
         self.servers: dict[Address, Server] = {}
@@ -74,12 +88,13 @@ class ClusterRuntime:
         self._lock = threading.RLock()
         self._over = False
         self._losses = Losses()
+        self._look_after, self._standstill = look_after, Standstill()
         self._leaving: dict[Address, str] = {}
         self._run: RunHost | None = None
         self._post = WirePost(RUN, _NO_LIFE, crew.machine, self._hear, self._happened.put)
 
     def prepare(self) -> list[str]:
-        """Start the servers and lay out the work; what each graph server has and needs, in words."""
+        """Start the servers and lay out the work; returns each graph server's part and memory, in words."""
         try:
             shares = self._prepare()
             return [f"{each} on {self.servers[each].where}: {share}" for each, share in shares.items()]
@@ -105,7 +120,7 @@ class ClusterRuntime:
             self._happened.put,
             threads=sum(share.threads for share in shares.values()),
             traced=self._traced,
-            guard=self,
+            recovery=self,
             checkpoint_due=self._checkpoint_due,
             watch=self.story.note,
         )
@@ -116,7 +131,7 @@ class ClusterRuntime:
         return shares
 
     def _surely(self, address: Address, call: Callable[[Server], T]) -> T:
-        """Have a server answer before the run begins; one that is lost is replaced."""
+        """Call a server before the run begins; a lost one is replaced."""
         while True:
             try:
                 return call(self.servers[address])
@@ -143,7 +158,11 @@ class ClusterRuntime:
             watch.start()
             self._run.begin()
             while True:
-                happened = self._happened.get()
+                try:
+                    happened = self._happened.get(timeout=self._look_after)
+                except queue.Empty:
+                    self._look()
+                    continue
                 if isinstance(happened, BaseException):
                     raise happened
                 if happened is None:
@@ -155,9 +174,23 @@ class ClusterRuntime:
         finally:
             self.close()
 
+    def _look(self) -> None:
+        """Refuse to wait for a run in which nothing is under way."""
+        assert self._run is not None
+        with self._lock:
+            if self._is_over or self._leaving or any(self._losses.is_gone(each) for each in self.servers):
+                self._standstill.forget()
+                return
+            waiting = self._standstill.ask(self.servers.keys(), self._run.events)
+            wanted = Letter(StateWanted(self._incarnation, self._standstill.number))
+        if waiting is not None:
+            raise SiafuError(stuck(STANDS_STILL, self.story, [*self.waiting(), *waiting]))
+        for server in self.servers:
+            self._post.send(server, wanted)
+
     @property
     def refusals(self) -> Refusals:
-        """Letters that were not taken: from those who were replaced, and from strangers."""
+        """Letters that were refused: from replaced servers, and from strangers."""
         return self._post.refusals
 
     def stop_soon(self) -> None:
@@ -167,11 +200,11 @@ class ClusterRuntime:
         self._happened.put(None)
 
     def counters(self) -> dict[str, Any]:
-        """What was counted in this session: in the run as of the last checkpoint or the end."""
+        """Counters of this session, as of the last checkpoint or the end."""
         return {} if self._run is None else self._run.counters()
 
     def waiting(self) -> list[str]:
-        """What waits for what in the run's machine, in words."""
+        """Events that the run's machine waits for, in words."""
         return [] if self._run is None else self._run.waiting()
 
     def close(self) -> None:
@@ -216,15 +249,18 @@ class ClusterRuntime:
 
     def _hear(self, sender: Address, letter: Letter) -> None:
         match letter.event:
+            case StateTold() as state:
+                with self._lock:
+                    self._standstill.take(state)
             case LogLine() as line:
                 self._logs.write(line.sender, line.text)
-            case Unreachable() as complaint:
+            case ServerUnreachable() as complaint:
                 if complaint.seconds > self._lost_after:
                     why = f"{complaint.sender} could not reach it for {complaint.seconds:.0f} s"
                     self._lose(complaint.server, complaint.life, why, elsewhere=True)
             case Leaving() as leaving:
                 self._expect_to_lose(leaving.sender, leaving.why)
-            case Failed() as failed:
+            case ServerFailed() as failed:
                 kind = BadInput if failed.given else SiafuError
                 told = failed.why if failed.given else f"{failed.sender} failed: {failed.why}"
                 self._happened.put(kind(told))
@@ -235,7 +271,7 @@ class ClusterRuntime:
     # Servers that are lost
 
     def _watch(self) -> None:
-        """See to it that the servers are there; in a thread of its own."""
+        """Watch the servers; in a thread of its own."""
         pulse = 0.0
         try:
             while not self._is_over:
@@ -273,10 +309,11 @@ class ClusterRuntime:
             self._lose(loss.server, loss.life, loss.why, elsewhere=False)
 
     def _lose(self, server: Address, life: int, why: str, *, elsewhere: bool) -> None:
-        """A server is gone, or as good as gone: go back to what was saved, and have another in its place."""
+        """A server is lost: go back to the last checkpoint, and replace it."""
         with self._lock:
             if self._is_over or not self._losses.lose(server, life, why, elsewhere=elsewhere):
                 return
+            self._post.part(server)
             self._logs.write(server, f"lost: {why}")
             if self._losses.too_many(server):
                 self._happened.put(self._hopeless(server, why))
@@ -293,7 +330,7 @@ class ClusterRuntime:
         )
 
     def _expect_to_lose(self, server: Address, why: str) -> None:
-        """A server will be taken away soon: save, and then replace it, so that nothing is lost."""
+        """A server will be taken away soon: save a checkpoint, then replace it, so that nothing is lost."""
         with self._lock:
             if self._is_over or self._losses.is_gone(server):
                 return
@@ -303,7 +340,7 @@ class ClusterRuntime:
             self._run.deliver(CheckpointAsked(self._incarnation))
 
     def _replace(self, server: Address) -> None:
-        """Start another; the rest of the run waits for it. In a thread of its own."""
+        """Start a replacement; the rest of the run waits for it. In a thread of its own."""
         with self._lock:
             gone, old = self._losses.gone(server), self.servers[server]
         try:
@@ -318,7 +355,7 @@ class ClusterRuntime:
             self._happened.put(error)
 
     def _introduce(self, server: Address, fresh: Server) -> None:
-        """Make it and the others known to each other; the others first, so that none turns it away."""
+        """Make the replacement and the others known to each other; the others first, so that none refuses it."""
         if server.role == "graph" and fresh.share().bounds != self._bounds[server.index]:
             raise SiafuError(f"{server} was lost, and the store is another by now: go on with --resume")
         with self._lock:
@@ -331,7 +368,7 @@ class ClusterRuntime:
             raise ServerLost(again)
 
     def _announce(self, member: Member) -> None:
-        """Tell all the others. Who is being replaced itself finds the letter when it begins."""
+        """Tell all others. A server that is being replaced gets the letter when it begins."""
         self._post.meet([member])
         replaced = Letter(Replaced(Incarnation(-1), member))
         for address in self.servers:

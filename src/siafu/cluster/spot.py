@@ -1,7 +1,7 @@
-"""SpotWatch: hears that AWS is about to take a spot machine back, about two minutes before it does.
+"""SpotWatch: notices that AWS will take a spot machine back, about two minutes before.
 
 Asks the machine's metadata service (IMDSv2) every few seconds. Elsewhere than on AWS the service does not answer, and
-the watch ends at once. AWS's own variables are minded: `AWS_EC2_METADATA_SERVICE_ENDPOINT` is where the service is, and
+the watch ends at once. AWS's own variables count: `AWS_EC2_METADATA_SERVICE_ENDPOINT` is where the service is, and
 `AWS_EC2_METADATA_DISABLED` says that there is none.
 """
 
@@ -37,9 +37,9 @@ class SpotNotice:
 
 
 class SpotWatch:
-    """Calls `noticed` once, in a thread of its own, when a notice is there.
+    """Calls `noticed` once, in a thread of its own, when there is a notice.
 
-    every: seconds from one look to the next
+    every: seconds between requests
     """
 
     def __init__(self, noticed: Callable[[SpotNotice], None], *, every: float = EVERY_SECONDS) -> None:
@@ -49,7 +49,7 @@ class SpotWatch:
         self._thread = threading.Thread(target=self._run, name="siafu-spot", daemon=True)
 
     def start(self) -> None:
-        """Watch, where there is something to watch. Returns at once."""
+        """Begin to watch, where there is a service. Returns at once."""
         if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true":
             self._thread.start()
 
@@ -74,7 +74,7 @@ class SpotWatch:
             self._stopping.wait(self._every)
 
     def _look(self) -> SpotNotice | None:
-        """A notice, if there is one; a service that does not answer this time is asked again the next."""
+        """The notice, if there is one; a service that does not answer is asked again later."""
         try:
             return self._metadata.notice()
         except _UNREACHABLE:
@@ -82,7 +82,7 @@ class SpotWatch:
 
 
 class _Metadata:
-    """What a machine on AWS is told about itself, over HTTP."""
+    """The metadata service of a machine on AWS, over HTTP."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint.rstrip("/")

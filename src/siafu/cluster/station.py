@@ -1,13 +1,21 @@
 """Station: one server of a cluster as a process of its own: its post, its host, and its end."""
 
-import logging
 import queue
 from collections.abc import Callable, Iterable
 
 from siafu.base.errors import BadInput
 from siafu.cluster.member import Member
 from siafu.cluster.post import WirePost
-from siafu.cluster.requests import Alive, Failed, Leaving, LogLine, Replaced, Unreachable
+from siafu.cluster.requests import (
+    Alive,
+    Leaving,
+    LogLine,
+    Replaced,
+    ServerFailed,
+    ServerUnreachable,
+    StateTold,
+    StateWanted,
+)
 from siafu.cluster.spot import SpotNotice, SpotWatch
 from siafu.pipeline.events import Begin, Event
 from siafu.pipeline.ids import RUN, Address, Incarnation
@@ -28,9 +36,9 @@ _MOST_WAITING = 50
 
 
 class Station:
-    """A server that lives until it is told to stop, fails, or is left alone by the driver.
+    """A server that runs until it is told to stop, fails, or hears nothing from the driver.
 
-    alone_after: seconds without a word from the driver until it ends
+    alone_after: seconds without a letter from the driver until it ends
     """
 
     def __init__(
@@ -43,14 +51,13 @@ class Station:
         self._failing = False
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._spot = SpotWatch(self._leave)
-        self._log = logging.getLogger(f"siafu.{address.role}-{address.index}")
 
     @property
     def _incarnation(self) -> Incarnation:
         return Incarnation(-1) if self._host is None else self._host.incarnation
 
     def start(self, host: Host, members: Iterable[Member]) -> None:
-        """Be a server: from now on letters are heard."""
+        """Begin to receive letters."""
         self._host = host
         self.post.meet(members)
         self.post.start()
@@ -58,7 +65,7 @@ class Station:
         self.say(f"started, life {self.post.member.life}, {self.post.member.far}")
 
     def wait(self) -> None:
-        """Until it is over: told to stop, or failed, or alone."""
+        """Wait until the server was told to stop, has failed, or is alone."""
         while True:
             try:
                 ended = self._ended.get(timeout=1.0)
@@ -72,7 +79,7 @@ class Station:
             return
 
     def stop(self) -> None:
-        """End, once what was said is heard."""
+        """End, once all letters are acknowledged."""
         self._ended.put(None)
 
     def close(self) -> None:
@@ -80,7 +87,7 @@ class Station:
         self.post.stop(1.0)
 
     def fail(self, error: BaseException) -> None:
-        """It cannot go on: tell the driver, once: what fails after that follows from it."""
+        """Tell the driver that the server cannot go on, once: later failures follow from the first."""
         if self._failing:
             return
         self._failing = True
@@ -88,19 +95,30 @@ class Station:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:2000]
         if not given:
             self._tell_story()
-        self._tell(Failed(self._incarnation, self.address, str(error) if given else why, given))
+        self._tell(ServerFailed(self._incarnation, self.address, str(error) if given else why, given))
         self._ended.put(error)
 
     def say(self, text: str) -> None:
-        """A line for the run's directory."""
+        """Write a line to the run's directory."""
         self._tell(LogLine(self._incarnation, self.address, text))
 
     def _tell_story(self) -> None:
-        """The last that happened, and what waits, for the run's directory."""
+        """Write the last events and what waits to the run's directory."""
         waiting = [] if self._host is None else self._host.waiting()
         told = [*self._story.lines(_LAST_LINES), *(f"waits: {each}" for each in waiting[:_MOST_WAITING])]
         for line in told:
             self.say(fit(line))
+
+    def _state(self, number: int) -> StateTold:
+        busy = self.is_busy  # first: what it leads to would be counted below
+        handled, waiting = (0, []) if self._host is None else (self._host.events, self._host.waiting())
+        told = tuple(fit(each) for each in waiting[:_MOST_WAITING])
+        return StateTold(self._incarnation, self.address, number, handled, busy, told)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way that will lead to an event here or at another server."""
+        return self._host is None or self._failing or self.post.has_unacknowledged(besides=RUN)
 
     def _tell(self, event: Event) -> None:
         self.post.send(RUN, Letter(event))
@@ -111,13 +129,15 @@ class Station:
                 pass
             case Replaced() as replaced:
                 self.post.meet([replaced.member])
+            case StateWanted() as wanted:
+                self._tell(self._state(wanted.number))
             case event:
                 if isinstance(event, Begin):
                     self.say(f"incarnation {event.incarnation} begins after epoch {event.start.epoch}")
                 self._hear_surely(sender, letter)
 
     def _hear_surely(self, sender: Address, letter: Letter) -> None:
-        """The post must go on when the host fails: it carries the reason."""
+        """Give a letter to the host. The post goes on when the host fails: it carries the reason."""
         if self._failing:
             return
         try:
@@ -137,7 +157,9 @@ class Station:
 
     def _stuck(self, member: Member, seconds: float) -> None:
         if member.address != RUN:
-            self._tell(Unreachable(self._incarnation, self.address, member.address, member.life, seconds))
+            self._tell(
+                ServerUnreachable(self._incarnation, self.address, member.address, member.life, seconds)
+            )
 
 
 class WeightStation(Station):

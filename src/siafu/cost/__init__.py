@@ -1,1 +1,1 @@
-"""What a run costs: prices, and a meter of what was used."""
+"""Costs of a run: prices, and a meter of Lambdas."""

@@ -1,4 +1,4 @@
-"""The same run elsewhere: what it would have taken and cost on a few other machines, and with Lambdas. By arithmetic alone.
+"""The same run elsewhere: its time and cost on a few other machines, and with Lambdas. By arithmetic alone.
 
 What threads spent on gathers goes by memory bandwidth, on tensors by vector units or clock, whichever gains less, and is
 divided by the number of threads; while they were idle something else was in the way, which goes by clock alone. Networks
@@ -21,7 +21,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a run took.
+    """Time and memory of a run.
 
     seconds: from start to end; threads: of all its machines
     gathers, tensors: seconds of all threads, all that is no gather being tensors
@@ -89,7 +89,7 @@ def _on(rental: Rental, spent: Spent, here: Processor | None, book: PriceBook) -
 
 
 def _seconds(instance: Instance, spent: Spent, here: Processor | None) -> float:
-    """What it would take there."""
+    """Time of the run there."""
     ratio = ratios(instance.processor, here)
     idle = max(0.0, spent.seconds - (spent.gathers + spent.tensors) / spent.threads)
     busy = spent.gathers / ratio.memory + spent.tensors / min(ratio.products, ratio.pace)

@@ -21,10 +21,10 @@ class Fleet:
 
     @property
     def usd_h(self) -> float:
-        """Of all of them together."""
+        """Dollars an hour of all machines together."""
         head = Rental(self.rental.instance) if self.servers > 1 else self.rental
         return head.usd_h + (self.servers - 1) * self.rental.usd_h
 
     def usd(self, seconds: float, billing: Billing) -> float:
-        """For so long, each charged for its least time."""
+        """Dollars for so many seconds, each machine charged for its least time."""
         return billing.usd(self.usd_h, seconds)

@@ -12,7 +12,7 @@ _BYTES_PER_TRANSFER = 8  # a memory channel is 64 bits wide
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """What public specifications say of one socket.
+    """Public specifications of one socket.
 
     clock_ghz:       that all cores can hold
     flops_per_cycle: fp32 operations that a core can begin in a cycle: its vector units × their width × 2
@@ -88,7 +88,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """How time becomes money.
+    """Rules by which time is charged.
 
     minimum_seconds:   what a machine costs at least
     increment_seconds: time is rounded up to a multiple of this
@@ -98,7 +98,7 @@ class Billing:
     increment_seconds: float
 
     def usd(self, usd_h: float, seconds: float) -> float:
-        """What one machine costs for so long."""
+        """Dollars of one machine for so many seconds."""
         if seconds < 0:
             raise ValueError(f"{seconds} seconds cannot be")
         whole = math.ceil(seconds / self.increment_seconds) * self.increment_seconds
@@ -123,6 +123,6 @@ class Rental:
 
     @property
     def usd_h(self) -> float:
-        """Of a spot instance the upper end of its range: a plan should not promise less than is charged."""
+        """Dollars an hour. Of a spot instance, the upper end of its range: a plan should not promise less than is charged."""
         high = self.instance.spot_high_usd_h
         return high if self.spot and high is not None else self.instance.on_demand_usd_h

@@ -15,7 +15,7 @@ Architecture = Literal["x86_64", "arm64"]
 
 @dataclass(frozen=True, slots=True)
 class Discount:
-    """What a GB-second costs once a month has had so many."""
+    """Price of a GB-second once a month has had so many."""
 
     above_gb_seconds: float
     usd_per_gb_second: float
@@ -57,7 +57,7 @@ class LambdaPrices:
             )
 
     def usd(self, gb_seconds: float, requests: int, *, before: float = 0.0) -> float:
-        """What so much costs.
+        """Dollars of this use.
 
         before: GB-seconds that the month has had already; they decide which discounts hold
         """

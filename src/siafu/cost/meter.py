@@ -1,17 +1,18 @@
 """Meter: what the Lambdas of a run used, and what that costs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from siafu.cost.lambda_prices import LambdaPrices
 
 _MB_MS_PER_GB_SECOND = 1024 * 1000
+_OF_PRICES = ("region", "architecture", "as_of", "source")
 
 
 @dataclass(slots=True)
 class KindUsage:
-    """What the tasks of one kind took, as far as their results counted: what was done in vain is in the bill alone.
+    """Tasks of one kind whose results counted; the others are in the bill alone.
 
     bytes_received: by Lambdas, all inputs but the weights, of which a Lambda asks for a version once
     bytes_sent:     by Lambdas, rows and gradients
@@ -20,6 +21,11 @@ class KindUsage:
     tasks: int = 0
     bytes_received: int = 0
     bytes_sent: int = 0
+
+    def add(self, other: "KindUsage") -> None:
+        self.tasks += other.tasks
+        self.bytes_received += other.bytes_received
+        self.bytes_sent += other.bytes_sent
 
 
 class Meter:
@@ -56,22 +62,16 @@ class Meter:
         """A Lambda brought a result that counts."""
         if bytes_received < 0 or bytes_sent < 0:
             raise ValueError(f"a task that received {bytes_received} bytes and sent {bytes_sent} cannot be")
-        usage = self.kinds.setdefault(kind, KindUsage())
-        usage.tasks += 1
-        usage.bytes_received += bytes_received
-        usage.bytes_sent += bytes_sent
+        self.kinds.setdefault(kind, KindUsage()).add(KindUsage(1, bytes_received, bytes_sent))
 
     def add(self, other: "Meter") -> None:
-        """What another graph server's Lambdas used."""
+        """Add the use of another graph server's Lambdas."""
         self.requests += other.requests
         self.refused += other.refused
         self.billed_ms += other.billed_ms
         self._mb_ms += other._mb_ms
         for kind, usage in other.kinds.items():
-            mine = self.kinds.setdefault(kind, KindUsage())
-            mine.tasks += usage.tasks
-            mine.bytes_received += usage.bytes_received
-            mine.bytes_sent += usage.bytes_sent
+            self.kinds.setdefault(kind, KindUsage()).add(usage)
 
     @property
     def gb_seconds(self) -> float:
@@ -79,29 +79,17 @@ class Meter:
 
     @property
     def usd(self) -> float:
-        """What the Lambdas cost; servers, storage and traffic between zones are not in it."""
+        """Dollars of the Lambdas; servers, storage and traffic between zones are not in it."""
         return self._prices.usd(self.gb_seconds, self.requests)
 
     def summary(self) -> Mapping[str, Any]:
-        """For the run's summary, as JSON has it."""
+        """The use of Lambdas, as JSON has it, for the run's summary."""
         return {
             "requests": self.requests,
             "refused": self.refused,
             "billed_ms": self.billed_ms,
             "billed_gb_seconds": self.gb_seconds,
             "usd": self.usd,
-            "prices": {
-                "region": self._prices.region,
-                "architecture": self._prices.architecture,
-                "as_of": self._prices.as_of,
-                "source": self._prices.source,
-            },
-            "kinds": {
-                kind: {
-                    "tasks": usage.tasks,
-                    "bytes_received": usage.bytes_received,
-                    "bytes_sent": usage.bytes_sent,
-                }
-                for kind, usage in sorted(dict(self.kinds).items())
-            },
+            "prices": {name: getattr(self._prices, name) for name in _OF_PRICES},
+            "kinds": {kind: asdict(usage) for kind, usage in sorted(dict(self.kinds).items())},
         }

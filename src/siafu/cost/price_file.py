@@ -3,61 +3,33 @@
 import difflib
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from siafu.base.documents import one_line, parse_json
+from siafu.base.documents import one_line, read_object
 from siafu.base.errors import BadInput
-from siafu.cost.instances import Accelerator, Instance, Processor
-from siafu.cost.lambda_prices import Architecture
+from siafu.cost.instances import Accelerator, Billing, Instance, Processor
+from siafu.cost.lambda_prices import Architecture, Discount, LambdaPrices
 
 FORMAT, VERSION = "siafu prices", 1
 T = TypeVar("T")
-_ARCHITECTURES = ("x86_64", "arm64")
 
-# What each part may hold. A part that is a list of named entries gives what one entry may hold.
+
+def _fields(kind: type, *others: str) -> tuple[str, ...]:
+    """Fields that an entry of a file may have: those of a dataclass, but for what the file says elsewhere."""
+    return tuple(each.name for each in fields(kind) if each.name not in others)
+
+
 _TOP = ("format", "version", "edition", "region", "currency", "sources", "billing")
 _ENTRIES = {
-    "instances": (
-        "processor",
-        "vcpu",
-        "memory_gib",
-        "network_gbps",
-        "network_burst_gbps",
-        "accelerator",
-        "on_demand_usd_h",
-        "spot_low_usd_h",
-        "spot_high_usd_h",
-        "as_of",
-    ),
-    "processors": (
-        "architecture",
-        "cores",
-        "threads_per_core",
-        "clock_ghz",
-        "flops_per_cycle",
-        "memory_channels",
-        "memory_mts",
-        "l2_kib",
-        "source",
-        "cpu_ids",
-    ),
-    "accelerators": ("memory_gib", "tflops", "memory_gbs", "source"),
-    "lambdas": (
-        "region",
-        "architecture",
-        "usd_per_gb_second",
-        "usd_per_million_requests",
-        "discounts",
-        "as_of",
-    ),
+    "instances": _fields(Instance, "name"),
+    "processors": _fields(Processor, "name"),
+    "accelerators": _fields(Accelerator, "name"),
+    "lambdas": _fields(LambdaPrices, "source"),
 }
-_PARTS: dict[str, tuple[str, ...] | None] = {
-    "sources": None,
-    "billing": ("minimum_seconds", "increment_seconds"),
-}
+_PARTS = {"sources": None, "billing": _fields(Billing)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,94 +61,77 @@ class Fields:
         return {name: self.text(name) for name in self.values}
 
     def number(self, name: str) -> float:
+        """A number above 0; what is paid may be nothing."""
         value: Any = self.values.get(name)
         if not _is_amount(value):
             raise self.wrong(name, "a number of at least 0")
+        if value == 0 and "usd" not in name and not name.startswith("minimum"):
+            raise self.wrong(name, "a number above 0")
         return float(value)
 
-    def positive(self, name: str, *, zero: bool = False) -> float:
-        value = self.number(name)
-        if value == 0 and not zero:
-            raise self.wrong(name, "a number above 0")
-        return value
-
     def whole(self, name: str) -> int:
-        value = self.positive(name)
+        value = self.number(name)
         if value != int(value) or value >= 2**53:  # from where float no longer tells whole numbers apart
             raise self.wrong(name, "a whole number above 0")
         return int(value)
 
-    def pairs(self, name: str) -> list[tuple[float, float]]:
+    def discounts(self, name: str) -> tuple[Discount, ...]:
         value = self.values.get(name, [])
         if not isinstance(value, list) or not all(_is_pair(each) for each in value):
             raise self.wrong(name, "a list of pairs [GB-seconds a month, USD a GB-second]")
-        return [(float(volume), float(price)) for volume, price in value]
+        return tuple(Discount(float(volume), float(price)) for volume, price in value)
 
-    def architecture(self) -> Architecture:
-        value = self.values.get("architecture")
-        if value not in _ARCHITECTURES:
-            raise self.wrong("architecture", f"one of {', '.join(_ARCHITECTURES)}")
+    def architecture(self, name: str) -> Architecture:
+        value = self.values.get(name)
+        if value not in get_args(Architecture):
+            raise self.wrong(name, f"one of {', '.join(get_args(Architecture))}")
         return cast(Architecture, value)
 
-    def processor(self, name: str) -> Processor:
-        ids = self.values.get("cpu_ids", [])
-        if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
-            raise self.wrong("cpu_ids", "a list of texts")
-        return Processor(
-            name,
-            self.architecture(),
-            self.whole("cores"),
-            self.whole("threads_per_core"),
-            self.positive("clock_ghz"),
-            self.whole("flops_per_cycle"),
-            self.whole("memory_channels"),
-            self.positive("memory_mts"),
-            self.whole("l2_kib"),
-            self.text("source"),
-            tuple(ids),
-        )
+    def words(self, name: str) -> tuple[str, ...]:
+        value = self.values.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise self.wrong(name, "a list of texts")
+        return tuple(value)
 
-    def accelerator(self, name: str) -> Accelerator:
-        return Accelerator(
-            name,
-            self.positive("memory_gib"),
-            self.positive("tflops"),
-            self.positive("memory_gbs"),
-            self.text("source"),
-        )
+    def optional(self, name: str) -> float | None:
+        return None if self.values.get(name) is None else self.number(name)
+
+    def made(self, kind: type[T], **known: Any) -> T:
+        """A dataclass of these fields, each read as its type says; known: those that stand elsewhere."""
+        readers: dict[Any, Callable[[str], Any]] = {
+            str: self.text,
+            int: self.whole,
+            float: self.number,
+            float | None: self.optional,
+            Architecture: self.architecture,
+            tuple[str, ...]: self.words,
+            tuple[Discount, ...]: self.discounts,
+        }
+        hints = get_type_hints(kind)
+        return kind(**known, **{name: readers[hints[name]](name) for name in hints if name not in known})
 
     def instance(
         self, name: str, processors: Mapping[str, Processor], accelerators: Mapping[str, Accelerator]
     ) -> Instance:
-        low, high = self._optional("spot_low_usd_h"), self._optional("spot_high_usd_h")
+        low, high = self.optional("spot_low_usd_h"), self.optional("spot_high_usd_h")
         if (low is None) != (high is None) or (low is not None and high is not None and low > high):
             raise BadInput(
                 f"{self.path}: the spot prices of {self.where} are {low} and {high}: give the lower one as "
                 "spot_low_usd_h and the higher one as spot_high_usd_h, or neither"
             )
         gpu = self.values.get("accelerator")
-        return Instance(
-            name,
-            self._named("processor", processors),
-            self.whole("vcpu"),
-            self.positive("memory_gib"),
-            self.positive("network_gbps"),
-            self.positive("network_burst_gbps"),
-            None if gpu is None else self._named("accelerator", accelerators),
-            self.number("on_demand_usd_h"),
-            low,
-            high,
-            self.text("as_of"),
+        return self.made(
+            Instance,
+            name=name,
+            processor=self._named("processor", processors),
+            accelerator=None if gpu is None else self._named("accelerator", accelerators),
         )
 
     def wrong(self, name: str, wanted: str) -> BadInput:
-        """What to raise about a field."""
+        """The error about a field."""
         field = f"{self.where}.{name}" if self.where else name
         found = f"is {one_line(json.dumps(self.values[name]))}" if name in self.values else "is missing"
         return BadInput(f"{self.path}: {one_line(field)} {found}: give {wanted}")
-
-    def _optional(self, name: str) -> float | None:
-        return None if self.values.get(name) is None else self.number(name)
 
     def _named(self, name: str, known: Mapping[str, T]) -> T:
         value = self.values.get(name)
@@ -198,15 +153,8 @@ def read_fields(path: Path, *, over: Fields | None = None) -> Fields:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        values = parse_json(path.read_bytes())
-    except OSError as error:
-        raise BadInput(
-            f"cannot read prices from {path} ({error.strerror}): give a file as docs/cost.md describes it"
-        ) from error
-    except ValueError as error:
-        raise BadInput(f"{path} is not JSON ({error}): give a file as docs/cost.md describes it") from error
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
+    values = read_object(path, "give a file of prices as docs/cost.md describes it")
+    if values.get("format") != FORMAT:
         raise BadInput(f'{path} is no price file: it must be a JSON object with "format": "{FORMAT}"')
     if values.get("version") != VERSION:
         raise BadInput(
@@ -227,13 +175,13 @@ def _check_names(values: dict[str, Any], path: Path) -> None:
             raise BadInput(f"{path}: {part} is {one_line(json.dumps(entry))}: give an object")
         if known is not None:
             _refuse_strangers(entry, known, path, part)
-    for part, fields in _ENTRIES.items():
+    for part, known_fields in _ENTRIES.items():
         entries = values.get(part, {})
         if not isinstance(entries, dict) or not all(isinstance(each, dict) for each in entries.values()):
             kind = "a list of objects" if part == "lambdas" else "an object of objects, by name"
             raise BadInput(f"{path}: {part} is not {kind}: write it as docs/cost.md shows")
         for name, entry in entries.items():
-            _refuse_strangers(entry, fields, path, f"{part}.{name}")
+            _refuse_strangers(entry, known_fields, path, f"{part}.{name}")
 
 
 def _refuse_strangers(found: Mapping[str, Any], known: tuple[str, ...], path: Path, where: str) -> None:

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from siafu.base.errors import BadInput
-from siafu.cost.instances import Billing, Instance, Processor, Rental
-from siafu.cost.lambda_prices import Architecture, Discount, LambdaPrices
+from siafu.cost.instances import Accelerator, Billing, Instance, Processor, Rental
+from siafu.cost.lambda_prices import Architecture, LambdaPrices
 from siafu.cost.price_file import Fields, read_fields
 
 __all__ = ["Architecture", "LambdaPrices", "PriceBook", "lambda_prices", "price_book"]
@@ -22,7 +22,7 @@ _NEAREST = 3
 
 @dataclass(frozen=True, slots=True)
 class PriceBook:
-    """What machines and Lambdas cost in one region.
+    """Prices of machines and Lambdas in one region.
 
     edition:   the month that the file is of; a single price may be older and says so
     path:      the file that was laid over the built-in one; None: there is none
@@ -40,7 +40,7 @@ class PriceBook:
 
     @property
     def name(self) -> str:
-        """For tables and summaries."""
+        """The book's name in tables and summaries."""
         own = "" if self.path is None else f", with {self.path.name}"
         return f"list prices, {self.region}, {self.edition}{own}"
 
@@ -56,7 +56,7 @@ class PriceBook:
         return found
 
     def rental(self, text: str) -> Rental:
-        """What `c5.2xlarge` or `c5.2xlarge:spot` stands for."""
+        """The rental that `c5.2xlarge` or `c5.2xlarge:spot` stands for."""
         name, colon, kind = text.partition(":")
         if colon and kind not in ("spot", "on-demand"):
             raise BadInput(
@@ -65,7 +65,7 @@ class PriceBook:
         return Rental(self.instance(name), spot=kind == "spot")
 
     def processor(self, cpu_id: str) -> Processor | None:
-        """What is known of a processor that names itself so; None: nothing."""
+        """The processor that names itself so; None: it is not known."""
         return next((each for each in self.processors.values() if cpu_id in each.cpu_ids), None)
 
     def nearest(self, vcpu: int, memory_bytes: int | None, architecture: Architecture) -> Instance:
@@ -73,7 +73,8 @@ class PriceBook:
         alike = [each for each in self.instances.values() if each.accelerator is None]
         alike = [each for each in alike if each.architecture == architecture] or alike
         if not alike:
-            raise BadInput(f"the price book{self._where} has no instance without a GPU: add one")
+            where = "" if self.path is None else f" with {self.path}"
+            raise BadInput(f"the price book{where} has no instance without a GPU: add one")
 
         def distance(each: Instance) -> tuple[float, float]:
             memory = 0.0 if memory_bytes is None else math.log(each.memory_bytes / memory_bytes)
@@ -82,7 +83,7 @@ class PriceBook:
         return min(alike, key=distance)
 
     def lambda_prices(self, region: str, architecture: Architecture) -> LambdaPrices:
-        """Those we know. Of another region, say the prices yourself."""
+        """Prices of Lambdas in a region; those of an unknown one must be given in a file."""
         for each in self.lambdas:
             if (each.region, each.architecture) == (region, architecture):
                 return each
@@ -91,10 +92,6 @@ class PriceBook:
             f"no Lambda prices for {region} {architecture} (known: {known}): give them in a file (--prices, or "
             f"${VARIABLE}), or `LambdaPrices` of your own"
         )
-
-    @property
-    def _where(self) -> str:
-        return "" if self.path is None else f" with {self.path}"
 
 
 def price_book(path: str | Path | None = None) -> PriceBook:
@@ -107,7 +104,7 @@ def price_book(path: str | Path | None = None) -> PriceBook:
 
 
 def lambda_prices(region: str, architecture: Architecture) -> LambdaPrices:
-    """What Lambdas cost, by the user's price book."""
+    """Prices of Lambdas, by the user's price book."""
     return price_book().lambda_prices(region, architecture)
 
 
@@ -118,33 +115,29 @@ def _built_in() -> Fields:
 
 def _read(path: Path | None) -> PriceBook:
     fields = _built_in() if path is None else read_fields(path, over=_built_in())
-    processors = {name: each.processor(name) for name, each in fields.entries("processors").items()}
-    accelerators = {name: each.accelerator(name) for name, each in fields.entries("accelerators").items()}
+    processors = {
+        name: each.made(Processor, name=name) for name, each in fields.entries("processors").items()
+    }
+    accelerators = {
+        name: each.made(Accelerator, name=name) for name, each in fields.entries("accelerators").items()
+    }
     instances = {
         name: each.instance(name, processors, accelerators)
         for name, each in fields.entries("instances").items()
     }
     region = fields.text("region")
+    source = fields.entry("sources").text("prices")
     lambdas = tuple(
-        LambdaPrices(
-            each.text("region", region),
-            each.architecture(),
-            each.number("usd_per_gb_second"),
-            each.number("usd_per_million_requests"),
-            each.text("as_of"),
-            fields.entry("sources").text("prices"),
-            tuple(Discount(*pair) for pair in each.pairs("discounts")),
-        )
+        each.made(LambdaPrices, region=each.text("region", region), source=source)
         for each in fields.entries("lambdas").values()
     )
-    billing = fields.entry("billing")
     return PriceBook(
         fields.text("edition"),
         region,
         instances,
         processors,
         lambdas,
-        Billing(billing.positive("minimum_seconds", zero=True), billing.positive("increment_seconds")),
+        fields.entry("billing").made(Billing),
         fields.entry("sources").texts(),
         path,
     )

@@ -10,34 +10,31 @@ from dataclasses import dataclass
 
 from siafu.cost.instances import Processor
 
-_SHARED_CORE = (
-    0.65  # what each of two threads has of a core: together 1.3 times one, Intel's figure for hyper-threading
-)
+# What each of two threads has of a core: together 1.3 times one, Intel's figure for hyper-threading.
+_SHARED_CORE = 0.65
 
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """How many times as fast a thread is as one of the machine that was measured.
+    """Speed of a thread, relative to one of the measured machine.
 
-    known: whether the price book knows that machine's processor; if not, a thread there is taken to be one of the
-           machine in question, and all ratios are 1
+    Where the price book does not know that machine's processor, a thread there is taken to be one of the machine in
+    question, and all ratios are 1.
     """
 
     products: float
     memory: float
     pace: float
-    known: bool
 
 
 def ratios(there: Processor, here: Processor | None) -> Ratios:
-    """From public specifications."""
+    """Ratios from public specifications."""
     if here is None:
-        return Ratios(1.0, 1.0, 1.0, known=False)
+        return Ratios(1.0, 1.0, 1.0)
     return Ratios(
         there.flops_per_thread / here.flops_per_thread,
         there.memory_bytes_per_thread / here.memory_bytes_per_thread,
         _pace(there) / _pace(here),
-        known=True,
     )
 
 

@@ -12,7 +12,7 @@ from siafu.cost.prices import PriceBook
 
 @dataclass(frozen=True, slots=True)
 class RunPrices:
-    """What a run is charged by.
+    """Prices that a run is charged by.
 
     assumed: nobody said what it runs on: the fleet is of the type most like this machine, and what it would cost there
     lambdas: what its Lambdas cost; None: nothing, they are processes of machines that are paid for anyway
@@ -33,7 +33,7 @@ class RunPrices:
         like: tuple[int, int | None, Architecture],
         lambdas: LambdaPrices | None = None,
     ) -> "RunPrices":
-        """What `instance` names, so many times.
+        """Prices of so many machines of the type that `instance` names.
 
         like: threads, memory in bytes and architecture of this machine, to find the type most like it where
               `instance` is None
@@ -45,11 +45,11 @@ class RunPrices:
         return cls(Fleet(book.rental(nearest.name), machines), book, assumed=True, lambdas=lambdas)
 
     def usd(self, seconds: float, gb_seconds: float = 0.0, requests: int = 0) -> float:
-        """What so long costs, with so much of Lambdas."""
+        """Dollars of so many seconds, with this use of Lambdas."""
         return self.fleet.usd(seconds, self.book.billing) + self._lambda_usd(gb_seconds, requests)
 
     def bill(self, seconds: float, used: Mapping[str, Any]) -> dict[str, Any]:
-        """Of a run of so long, by what the money goes to; as JSON has it.
+        """The bill of a run of so many seconds, by what the money goes to; as JSON has it.
 
         used: what its summary says under "lambda"
         """
@@ -88,3 +88,18 @@ def told(bill: Mapping[str, Any], seconds: str) -> str:
         )
     value = "" if bill["value"] is None else f", value {bill['value']:.3g}"
     return f"cost: {seconds} on {kind}: {dollars(bill['usd'])}{parts}{value} ({bill['prices']})"
+
+
+def told_lambdas(used: Mapping[str, Any], *, paid: bool) -> str:
+    """The use and cost of Lambdas in a line for people.
+
+    used: what a run's summary says under "lambda"
+    paid: whether they ran where they cost something
+    """
+    prices, again = used["prices"], used["relaunched"] + used["retried"]
+    return (
+        f"Lambdas: {used['invocations']:,} invocations, {used['billed_gb_seconds']:,.1f} GB-seconds"
+        + (f", {again:,} tasks done again" if again else "")
+        + f"; {'they cost' if paid else 'on AWS they would cost'} ${used['usd']:,.6f} "
+        f"(list prices, {prices['region']} {prices['architecture']}, {prices['as_of']})"
+    )

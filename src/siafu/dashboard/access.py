@@ -10,7 +10,6 @@ Three dangers, and what stands against each:
 
 import hashlib
 import hmac
-import ipaddress
 import secrets
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
+from siafu.base.addresses import is_address
 from siafu.base.errors import BadInput
 
 SESSION_HEADER = "x-siafu-session"
@@ -26,7 +26,7 @@ SHORTEST_TOKEN = 16
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What this dashboard lets in.
+    """Rules of access to this dashboard.
 
     token:   what one must know to see anything; None: who reaches it may see it
     names:   host names that it answers to, in lower case, besides addresses and localhost
@@ -44,9 +44,11 @@ class Access:
             )
 
     def knows_host(self, headers: Headers) -> bool:
-        """Whether the request was meant for us, and for no name that somebody else points here."""
+        """Whether the Host header names this dashboard, and not a name that somebody else points here."""
         given = headers.getlist("host")
-        return len(given) == 1 and self._is_ours(_host_name(given[0]))
+        name = _host_name(given[0]) if len(given) == 1 else ""
+        # No page elsewhere can have an address for its name: an address is never looked up.
+        return name == "localhost" or name in self.names or is_address(name)
 
     def is_signed_in(self, headers: Headers, port: int) -> bool:
         """Whether the request knows the token: from its cookie, or as `Authorization: Bearer TOKEN`."""
@@ -76,7 +78,7 @@ class Access:
 
     @property
     def cookie_value(self) -> str:
-        """What a signed-in browser keeps in place of the token; worth nothing to another process."""
+        """Cookie of a signed-in browser, in place of the token; worth nothing to another process."""
         return hmac.new(self.session.encode(), (self.token or "").encode(), hashlib.sha256).hexdigest()
 
     @staticmethod
@@ -84,33 +86,13 @@ class Access:
         # Cookies do not know ports: two dashboards on one machine must not sign each other out.
         return f"siafu-{port}"
 
-    def _is_ours(self, name: str) -> bool:
-        return name == "localhost" or name in self.names or _is_address(name)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
 
 def _host_name(header: str) -> str:
-    """The name in a Host header, without its port; empty for what is no Host header."""
+    """The name in a Host header, without its port; empty if the header is malformed."""
     try:
         return (urlsplit(f"//{header}").hostname or "") if "@" not in header and "/" not in header else ""
     except ValueError:
         return ""
-
-
-def _is_address(name: str) -> bool:
-    # No page elsewhere can have an address for its name: an address is never looked up.
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _same(given: str, wanted: str) -> bool:

@@ -18,7 +18,7 @@ from siafu.base.errors import BadInput
 from siafu.dashboard import prometheus
 from siafu.dashboard.access import Access
 from siafu.dashboard.connections import HEADER_SECONDS
-from siafu.dashboard.event_stream import Event, EventStream, Streams
+from siafu.dashboard.event_stream import EventStream, PageEvent, Streams
 from siafu.dashboard.guard import Guard
 from siafu.dashboard.pages import assets, page
 from siafu.dashboard.rows import EpochFeed
@@ -35,7 +35,7 @@ _WRONG_TOKEN_SECONDS = 1.0
 
 
 class Dashboard:
-    """What its routes share: the runs, who may see them, and how many watch."""
+    """State that the routes share: the runs, the rules of access, and the open streams."""
 
     def __init__(self, directory: Path, access: Access, *, look_seconds: float = _LOOK_SECONDS) -> None:
         self.shelf = Shelf(directory, look_seconds / 2)
@@ -116,7 +116,7 @@ class Dashboard:
         return Response(drawn, media_type="application/json")
 
     async def _report(self, request: Request) -> Response:
-        """The run's report, to keep: a file of its own, whose scripts never run as a page of ours."""
+        """The run's report as a download: its scripts never run as a page of ours."""
         path = self._path(await self._known(request))
         try:
             async with self._heavy:
@@ -147,13 +147,13 @@ class Dashboard:
     async def _epoch_events(self, request: Request) -> Any:
         return self._stream(self._epochs(request.path_params["id"]))
 
-    def _stream(self, events: AsyncGenerator[Event | None]) -> EventStream:
+    def _stream(self, events: AsyncGenerator[PageEvent | None]) -> EventStream:
         if self.streams.full:
             raise HTTPException(503, "too many pages are open: close some")
         return EventStream(events, self.streams)
 
-    async def _changes(self) -> AsyncGenerator[Event | None]:
-        """The runs, then only what has changed about them."""
+    async def _changes(self) -> AsyncGenerator[PageEvent | None]:
+        """All runs, then only those that have changed."""
         told: dict[str, RunState] | None = None
         async for _ in self._looks():
             view = await self.shelf.view()
@@ -166,8 +166,8 @@ class Dashboard:
                 yield None
             told = dict(view.runs)
 
-    async def _epochs(self, run_id: str) -> AsyncGenerator[Event | None]:
-        """How one run stands, and its epochs; it may vanish, and come again."""
+    async def _epochs(self, run_id: str) -> AsyncGenerator[PageEvent | None]:
+        """State and epochs of one run, which may vanish and come again."""
         told: RunState | None = None
         feed: EpochFeed | None = None
         async for _ in self._looks():

@@ -1,4 +1,4 @@
-"""Connections: how many there may be, and for how long one may say nothing. Nobody can take all of them.
+"""Connections: limits on their number and on how long a header may take, so that nobody can take all of them.
 
 A connection is a *stranger's* until a request on it was let in. When there are too many of either kind the oldest of that kind
 goes, so that who comes next is always heard: a browser asks at once, and is no stranger any more when others crowd in.
@@ -21,7 +21,7 @@ HEADER_SECONDS = 10.0
 
 
 class Connections:
-    """All that are open, the oldest first."""
+    """All open connections, the oldest first."""
 
     def __init__(
         self, strangers: int = STRANGERS, known: int = KNOWN, seconds: float = HEADER_SECONDS
@@ -52,7 +52,7 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """uvicorn's own, that ends when a header takes too long, or when it is told to."""
+    """uvicorn's protocol for a connection that ends when a header takes too long."""
 
     crowd: Connections
 
@@ -85,7 +85,7 @@ class Connection(H11Protocol):
             self._header_is_there()
 
     def drop(self) -> None:
-        """End it at once, whatever it is at."""
+        """End the connection at once."""
         self.transport.abort()
 
     def _wait_for_header(self) -> None:

@@ -1,4 +1,4 @@
-"""EventStream: server-sent events to one browser, at the speed at which it reads them."""
+"""EventStream: server-sent events to one browser, no faster than it reads them."""
 
 import asyncio
 import json
@@ -11,11 +11,11 @@ from starlette.types import Receive, Scope, Send
 _STALLED_SECONDS = 60.0
 _STREAMS = 64
 
-Event = tuple[str, Any]
+PageEvent = tuple[str, Any]
 
 
 class Streams:
-    """All that are open: a page that opens too many is told to wait.
+    """All open streams. When there are too many, the next page is told to wait.
 
     over: set when the server ends, so that nobody waits for the next event
     """
@@ -32,13 +32,13 @@ class Streams:
 
 
 class EventStream:
-    """An ASGI response that sends what `events` gives: pairs of a name and a value for JSON; None keeps the line alive.
+    """An ASGI response that sends `events`: pairs of a name and a value for JSON; None keeps the connection alive.
 
     The next event is asked for only when the one before is on its way: for a browser that does not read, nothing
     piles up, and after a minute it is let go.
     """
 
-    def __init__(self, events: AsyncGenerator[Event | None], streams: Streams) -> None:
+    def __init__(self, events: AsyncGenerator[PageEvent | None], streams: Streams) -> None:
         self._events = events
         self._streams = streams
 
@@ -75,7 +75,7 @@ class EventStream:
             await send(message)
 
 
-def encode(event: Event) -> bytes:
+def encode(event: PageEvent) -> bytes:
     """An event on the wire. JSON has no line feed in it, which would end the event."""
     name, value = event
     return f"event: {name}\ndata: {json.dumps(value, allow_nan=False)}\n\n".encode()

@@ -1,4 +1,4 @@
-"""Guard: what stands before every route: who is let in, and the headers that keep a browser on our side."""
+"""Guard: middleware before every route, which checks access and adds security headers."""
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -25,7 +25,7 @@ _HEADERS = {
 
 
 class Guard:
-    """ASGI middleware that refuses what `access` does not allow."""
+    """ASGI middleware that refuses requests that `access` does not allow."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -58,20 +58,13 @@ class Guard:
         if path == "/login":
             return None if self._access.is_from_our_page(headers) else _forbidden()
         if not self._access.is_signed_in(headers, _port(headers)):
-            return None if _brings_token(scope) else _sign_in_first(path)
-        _let_in(scope)
+            brings_token = path == "/" and scope["method"] == "GET" and b"token=" in scope["query_string"]
+            return None if brings_token else _sign_in_first(path)
+        # Tell the server that this connection is no stranger's.
+        scope.get("extensions", {}).get(LET_IN, lambda: None)()
         if scope["method"] not in _READING and not self._access.may_change(headers):
             return _forbidden()
         return None
-
-
-def _let_in(scope: Scope) -> None:
-    """Tell the server that this connection is no stranger's."""
-    scope.get("extensions", {}).get(LET_IN, lambda: None)()
-
-
-def _brings_token(scope: Scope) -> bool:
-    return scope["path"] == "/" and scope["method"] == "GET" and b"token=" in scope["query_string"]
 
 
 def _sign_in_first(path: str) -> Response:

@@ -1,4 +1,4 @@
-"""Pages: the files that a browser gets, with what differs from one request to the next put in as text, never as HTML."""
+"""Pages: the files for browsers. Values of a request are inserted as text, never as HTML."""
 
 import html
 import mimetypes
@@ -16,7 +16,7 @@ _SERVED = re.compile(r".*\.(js|css|svg)")
 
 @cache
 def assets() -> dict[str, tuple[bytes, str]]:
-    """What pages load, by name: its bytes and its type. Nothing else on the disk can be asked for."""
+    """Bytes and type of the files that pages load, by name. No other file can be requested."""
     found = {}
     for home in (_SHARED, _OWN):
         for path in sorted(home.rglob("*")):
@@ -27,7 +27,7 @@ def assets() -> dict[str, tuple[bytes, str]]:
 
 
 def page(name: str, /, **texts: str) -> str:
-    """A page with texts in its places, escaped."""
+    """A page with the texts inserted, escaped."""
     return _template(name).substitute({place: html.escape(text) for place, text in texts.items()})
 
 

@@ -22,10 +22,14 @@ _GAUGES: tuple[tuple[str, str, Callable[[RunState], Any]], ...] = (
     ("siafu_run_epochs", "Epochs that there may be.", lambda run: run.epochs),
     ("siafu_run_updated_timestamp_seconds", "When the run last wrote of an epoch.", lambda run: run.updated),
     ("siafu_run_train_loss", "Training loss of the last epoch.", _last("train_loss")),
-    ("siafu_run_val_accuracy", "Validation accuracy of the last epoch.", _last("val_accuracy")),
+    (
+        "siafu_run_val_accuracy",
+        "Validation accuracy, or the objective's other metric, of the last epoch.",
+        _last("val_accuracy"),
+    ),
     (
         "siafu_run_best_val_accuracy",
-        "The highest validation accuracy so far.",
+        "The best of these so far.",
         lambda run: run.best_val_accuracy,
     ),
     ("siafu_run_epoch_seconds", "How long the last epoch took.", _last("seconds")),

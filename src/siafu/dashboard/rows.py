@@ -1,4 +1,4 @@
-"""Rows: lines of metrics as a browser can take them, few enough of them to draw."""
+"""Rows: lines of metrics for a browser's charts, thinned out if there are many."""
 
 import json
 import math
@@ -12,7 +12,7 @@ MOST_ROWS = 4000  # that a chart of a run from its beginning is made of
 
 
 def parse_row(line: bytes) -> Row | None:
-    """One epoch; None for what is no epoch: a line that was cut off, or that somebody else wrote."""
+    """Parse one epoch; None: the line is cut off, or is no epoch."""
     try:
         row = json.loads(line, parse_constant=lambda name: None)  # NaN and its kind are no JSON
     except (ValueError, RecursionError):

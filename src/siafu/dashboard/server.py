@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import uvicorn
 
+from siafu.base.addresses import is_loopback
 from siafu.base.errors import BadInput
-from siafu.dashboard.access import Access, is_loopback
+from siafu.dashboard.access import Access
 from siafu.dashboard.app import Dashboard
 from siafu.dashboard.connections import Connection, Connections
 
@@ -40,7 +41,8 @@ def serve(
             f"anyone who reaches {host} could see and stop your runs: give --token TOKEN, or --token auto to have one "
             "made; or leave --host out and come through an SSH tunnel"
         )
-    access = Access(token, frozenset(name.lower() for name in (*_own_names(), host, *names)))
+    own = (socket.gethostname(), socket.getfqdn(), host)
+    access = Access(token, frozenset(name.lower() for name in (*own, *names)))
     with listen(host, port) as listening:
         server = DashboardServer(Dashboard(directory, access))
         ready(_address(host, listening.getsockname()[1], token))
@@ -48,7 +50,7 @@ def serve(
 
 
 class DashboardServer(uvicorn.Server):
-    """A server that is bounded, quiet about addresses, which may hold the token, and quick to end."""
+    """A server with limits on connections. It logs no addresses, which may hold the token, and ends quickly."""
 
     def __init__(self, dashboard: Dashboard, crowd: Connections | None = None) -> None:
         self.crowd = crowd or Connections()
@@ -71,21 +73,15 @@ class DashboardServer(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound, or one line that says why not."""
+    """Bind a socket; an error is one line that says why not."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise BadInput(
-                f"port {port} of {host} is taken: choose another with --port, or 0 for any"
-            ) from error
+            raise BadInput(f"port {port} of {host} is taken: choose another --port, or 0 for any") from error
         raise BadInput(f"cannot listen at {host}, port {port} ({error.strerror}): choose others") from error
     return listening
-
-
-def _own_names() -> set[str]:
-    return {socket.gethostname(), socket.getfqdn()}
 
 
 def _address(host: str, port: int, token: str | None) -> str:

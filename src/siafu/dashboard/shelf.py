@@ -1,10 +1,11 @@
-"""Shelf: the runs in a directory, as they come and go."""
+"""Shelf: the current runs in a directory."""
 
 import asyncio
 import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ _MOST_DIRECTORIES = 50_000
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one look found.
+    """Runs found by one look.
 
     runs: by id
     all:  whether these are all; there may be more than we show
@@ -51,11 +52,11 @@ class Shelf:
             return self._view
 
     def forget_view(self) -> None:
-        """Something was changed: the next who asks gets a new look."""
+        """Make the next `view` look again, because something was changed."""
         self._looked = -1.0
 
     def path(self, run_id: str) -> Path | None:
-        """Where a run is that was there at the last look; ids are looked up, never made into paths."""
+        """Path of a run that was there at the last look. Ids are looked up, never made into paths."""
         watch = self._watches.get(run_id)
         return None if watch is None else watch.path
 
@@ -92,26 +93,15 @@ def _find(directory: Path) -> Iterator[_Found]:
         except OSError:
             continue  # gone, or not for us to read
         for entry in inner:
-            if entry.name == "config.json" and entry.is_file(follow_symlinks=False):
-                if (run := _found(directory, path, entry)) is not None:
-                    yield run
-            elif depth < _DEPTH and not entry.name.startswith(".") and _is_directory(entry):
-                todo.append((Path(entry.path), depth + 1))
+            with suppress(OSError):  # gone meanwhile
+                if entry.name == "config.json" and entry.is_file(follow_symlinks=False):
+                    yield _found(directory, path, entry.stat(follow_symlinks=False).st_mtime)
+                elif depth < _DEPTH and entry.name[0] != "." and entry.is_dir(follow_symlinks=False):
+                    todo.append((Path(entry.path), depth + 1))
 
 
-def _found(directory: Path, path: Path, config: os.DirEntry[str]) -> _Found | None:
-    try:
-        started = config.stat(follow_symlinks=False).st_mtime
-    except OSError:
-        return None
+def _found(directory: Path, path: Path, started: float) -> _Found:
     relative = os.fsencode(path.relative_to(directory))
     name = os.fsencode(directory.resolve().name) if path == directory else relative
     run_id = hashlib.blake2b(relative, digest_size=8).hexdigest()
     return _Found(run_id, name.decode("utf-8", "backslashreplace"), path, started)
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False

@@ -1,7 +1,9 @@
-"""Tail: what was added to a file of lines since one last looked, though others cut and replace it meanwhile."""
+"""Tail: lines added to a file since the last look, even if the file was cut or replaced meanwhile."""
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +12,22 @@ _LINE_BYTES = 1 << 16  # a longer line is none of ours, and is passed over
 _REMEMBERED_BYTES = 1 << 10  # by which a file that was cut back and written on is known to be another
 
 
+@contextmanager
+def open_plain(path: Path) -> Iterator[tuple[int, os.stat_result]]:
+    """Open a file to read; gives its descriptor and status. A pipe, which could block, and a link are an OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(f"{path} is not a file")
+        yield file, found
+    finally:
+        os.close(file)
+
+
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What a look at the file found.
+    """Lines that were added to a file.
 
     restarted: the file is not the one that was read before: forget its lines, these begin anew
     lines:     whole ones, without their line feeds
@@ -36,23 +51,13 @@ class Tail:
 
     def read(self) -> Added:
         """The next whole lines; none while the last is being written, or while there is no file."""
-        # A pipe or a link that somebody put there must neither hold us up nor lead us elsewhere.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            file = os.open(self._path, flags)
+            with open_plain(self._path) as (file, found):
+                return self._read(file, found)
         except OSError:
             return self._absent()
-        try:
-            return self._read(file)
-        except OSError:
-            return self._absent()
-        finally:
-            os.close(file)
 
-    def _read(self, file: int) -> Added:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
-            return self._absent()
+    def _read(self, file: int, found: os.stat_result) -> Added:
         identity = (found.st_dev, found.st_ino)
         restarted = identity != self._identity or found.st_size < self._offset or not self._goes_on(file)
         if restarted:
@@ -78,7 +83,7 @@ class Tail:
             self._end = data[-_REMEMBERED_BYTES:]
 
     def _goes_on(self, file: int) -> bool:
-        """Whether what was read last is still there: a file cut back and written on may be as long as before."""
+        """Whether the last bytes read are still there: a file that was cut and written again may be as long as before."""
         return os.pread(file, len(self._end), self._offset - len(self._end)) == self._end
 
     def _absent(self) -> Added:

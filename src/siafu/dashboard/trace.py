@@ -1,4 +1,4 @@
-"""A run's trace, as a browser can draw it."""
+"""A run's trace, for a browser."""
 
 import json
 import stat
@@ -10,7 +10,7 @@ _MOST_BYTES = 64 << 20  # of a sampled trace, and a little more; `siafu report` 
 
 
 def drawn_trace(path: Path) -> str | None:
-    """Some epochs of the trace at `path`, as JSON; None: there is none, or none that we could show."""
+    """Some epochs of the trace at `path`, as JSON; None: there is no trace, or it is too large or damaged."""
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:

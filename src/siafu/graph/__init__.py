@@ -5,13 +5,4 @@ from siafu.graph.graph import Graph
 from siafu.graph.remote import is_address, open_store
 from siafu.graph.store import StoreWriter, is_store, read_store, write_store
 
-__all__ = [
-    "Csr",
-    "Graph",
-    "StoreWriter",
-    "is_address",
-    "is_store",
-    "open_store",
-    "read_store",
-    "write_store",
-]
+__all__ = ["Csr", "Graph", "StoreWriter", "is_address", "is_store", "open_store", "read_store", "write_store"]

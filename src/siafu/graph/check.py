@@ -1,6 +1,6 @@
-"""What a graph's parts must be like, checked where they come in; the errors say what to mend."""
+"""Checks of a graph's parts where they come in; the errors say what to mend."""
 
-import os
+from collections.abc import Mapping
 from operator import index
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
+from siafu.base.memory import machine_bytes
 from siafu.graph.classes import count_classes
 from siafu.graph.csr import IntArray, id_dtype
 
@@ -44,13 +45,6 @@ def _is_bfloat16(values: Any) -> bool:
     return str(getattr(values, "dtype", "")) == "torch.bfloat16"
 
 
-def _bfloat16_bits(tensor: Any) -> NDArray[np.uint16]:
-    import torch
-
-    bits: NDArray[np.uint16] = tensor.detach().cpu().contiguous().view(torch.uint16).numpy()
-    return bits
-
-
 def float32(values: NDArray[Any]) -> NDArray[np.float32]:
     """The values as float32; one that is too large for it becomes infinite."""
     with np.errstate(over="ignore"):
@@ -68,7 +62,7 @@ def _whole(value: Any, what: str, most: int) -> int:
 
 
 def num_vertices(given: Any, sources: NDArray[Any], targets: NDArray[Any]) -> int:
-    """How many vertices there are: as given, or one more than the highest id that an edge names."""
+    """Count the vertices: as given, or one more than the highest id of an edge."""
     if given is not None:
         count = _whole(given, "num_vertices", MAX_VERTICES)
         if 8 * count > machine_bytes():
@@ -98,7 +92,7 @@ def text(value: Any, what: str) -> str:
 
 
 def plausible_vertices(count: int, num_bytes: int, what: str, advice: str) -> None:
-    """Refuse a count of vertices that the input says but has not the bytes for: it is damaged, or no graph.
+    """Refuse a count of vertices that is far too high for the size of the input: the input is damaged, or no graph.
 
     num_bytes: of the input that says so
     """
@@ -109,13 +103,13 @@ def plausible_vertices(count: int, num_bytes: int, what: str, advice: str) -> No
 
 
 def plausible_width(width: int, entries: int, what: str) -> None:
-    """Refuse a width of sparse rows that their entries use next to nothing of."""
+    """Refuse a width of sparse rows that is far too high for the number of entries."""
     if width > max(_FEW_COLUMNS, _COLUMNS_PER_ENTRY * entries):
         raise BadInput(f"{what} is {width:,}, far more columns than the {entries:,} entries use: mend it")
 
 
 def empty_rows(rows: int, width: int) -> NDArray[np.float32]:
-    """Rows of zeros, if this machine has the memory for them."""
+    """Rows of zeros; refused if they exceed this machine's memory."""
     needed = 4 * rows * width
     if needed > machine_bytes():
         raise BadInput(
@@ -123,10 +117,6 @@ def empty_rows(rows: int, width: int) -> NDArray[np.float32]:
             "turn them into a store with 'siafu import'"
         )
     return np.zeros((rows, width), np.float32)
-
-
-def machine_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def indptr(values: Any) -> NDArray[np.int64]:
@@ -148,9 +138,7 @@ def vertex_ids(values: NDArray[Any], num_vertices: int, what: str) -> IntArray:
     if values.ndim != 1 or values.dtype.kind not in "iu":
         if values.size == 0:
             return np.empty(0, id_dtype(num_vertices))
-        raise BadInput(
-            f"{what} has shape {values.shape} and type {values.dtype}: give a list of whole numbers"
-        )
+        raise BadInput(f"{what} has shape {values.shape}, type {values.dtype}: give a list of whole numbers")
     if values.size and (int(values.min()) < 0 or int(values.max()) >= num_vertices):
         position = int(np.argmax((values < 0) | (values >= num_vertices)))
         raise BadInput(
@@ -165,12 +153,11 @@ def edge_weight(values: Any, num_edges: int) -> NDArray[np.float32] | None:
     weights = float32(array(values, "edge_weight"))
     if weights.shape != (num_edges,):
         raise BadInput(
-            f"edge_weight has shape {weights.shape}: give one number for each of the {num_edges} edges"
+            f"edge_weight has shape {weights.shape}: give one number for each of {num_edges} edges"
         )
-    if not np.isfinite(weights).all():
-        raise BadInput(
-            f"edge_weight[{int(np.argmin(np.isfinite(weights)))}] is not finite: mend or drop that edge"
-        )
+    finite = np.isfinite(weights)
+    if not finite.all():
+        raise BadInput(f"edge_weight[{finite.argmin()}] is not finite: mend or drop that edge")
     return weights
 
 
@@ -178,7 +165,12 @@ def features(values: Any, num_vertices: int) -> NDArray[Any] | None:
     """Rows of float32, or of a bfloat16 tensor's bits in uint16; every value finite."""
     if values is None:
         return None
-    rows = _bfloat16_bits(values) if _is_bfloat16(values) else float32(array(values, "x"))
+    if _is_bfloat16(values):
+        import torch
+
+        rows: NDArray[Any] = values.detach().cpu().contiguous().view(torch.uint16).numpy()
+    else:
+        rows = float32(array(values, "x"))
     if rows.ndim != 2 or len(rows) != num_vertices:
         raise BadInput(
             f"x has shape {rows.shape}: give one row of features for each of the {num_vertices} vertices"
@@ -194,8 +186,9 @@ def finite_rows(rows: NDArray[Any], first: int) -> None:
         finite = (block & 0x7F80) != 0x7F80 if block.dtype == np.uint16 else np.isfinite(block)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
+            vertex = first + start + row
             raise BadInput(
-                f"feature {column} of vertex {first + start + row} is NaN or infinite: replace it with a number"
+                f"feature {column} of vertex {vertex} is NaN or infinite: replace it with a number"
             )
 
 
@@ -215,14 +208,11 @@ def label_values(values: Any, num_vertices: int) -> NDArray[Any]:
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
     if found.ndim not in (1, 2) or len(found) != num_vertices:
-        raise BadInput(
-            f"y has {len(found) if found.ndim else 1} labels: give one for each of the {num_vertices} vertices"
-        )
+        count = len(found) if found.ndim else 1
+        raise BadInput(f"y has {count} labels: give one for each of the {num_vertices} vertices")
     if found.ndim == 2:
         if not np.isin(found, (0, 1)).all():
-            raise BadInput(
-                "y has two dimensions, so it must hold only zeros and ones: a column for each label"
-            )
+            raise BadInput("y has two dimensions: it must hold zeros and ones, a column for each label")
         return np.ascontiguousarray(found, dtype=np.uint8)
     if found.dtype.kind == "f":
         # OGB marks unlabelled vertices with NaN.
@@ -230,25 +220,32 @@ def label_values(values: Any, num_vertices: int) -> NDArray[Any]:
         if np.any(found != np.floor(found)):
             raise BadInput("y holds fractions: classes are whole numbers from 0 up, -1 where unknown")
         if found.dtype == np.float32 and found.max(initial=0) >= _EXACT_FLOATS:
+            highest = int(found.max())
             raise BadInput(
-                f"y has class {int(found.max())}, where float32 is no longer exact: number the classes from 0 up"
+                f"y has class {highest}, where float32 is no longer exact: number classes from 0 up"
             )
     if found.size and not (found.min() >= -1 and found.max() < MAX_CLASSES):
         wrong = found.min() if found.min() < -1 else found.max()
-        raise BadInput(
-            f"y has class {wrong}: classes are whole numbers from 0 up, below {MAX_CLASSES:,}, -1 where unknown"
-        )
+        raise BadInput(f"y has class {wrong}: classes go from 0 up, below {MAX_CLASSES:,}, -1 where unknown")
     return np.ascontiguousarray(found, dtype=np.int64)
 
 
-def splits(num_vertices: int, y: NDArray[Any] | None, **parts: Any) -> dict[str, NDArray[np.int64] | None]:
+def splits(num_vertices: int, y: NDArray[Any] | None, **parts: Any) -> dict[str, Any]:
     """Each part as ascending ids; parts are disjoint, and not empty where given."""
-    found: dict[str, NDArray[np.int64] | None] = {
-        name: _part(name, ids, num_vertices) for name, ids in parts.items()
-    }
+    found = {name: _part(name, ids, num_vertices) for name, ids in parts.items()}
+    disjoint(found, num_vertices)
+    for name, ids in found.items():
+        if ids is not None and y is not None and y.ndim == 1 and (y[ids] < 0).any():
+            vertex = int(ids[np.argmax(y[ids] < 0)])
+            raise BadInput(f"vertex {vertex} is in {name} but has no label: take it out or label it")
+    return found
+
+
+def disjoint(parts: Mapping[str, IntArray | None], num_vertices: int) -> None:
+    """Refuse a vertex that is in two parts of a split."""
     owner = np.zeros(num_vertices, np.int8)
-    names = list(found)
-    for number, (name, ids) in enumerate(found.items(), start=1):
+    names = list(parts)
+    for number, (name, ids) in enumerate(parts.items(), start=1):
         if ids is None:
             continue
         taken = owner[ids]
@@ -258,10 +255,6 @@ def splits(num_vertices: int, y: NDArray[Any] | None, **parts: Any) -> dict[str,
                 f"vertex {vertex} is in both {names[owner[vertex] - 1]} and {name}: a vertex may be in one split only"
             )
         owner[ids] = number
-        if y is not None and y.ndim == 1 and (y[ids] < 0).any():
-            vertex = int(ids[np.argmax(y[ids] < 0)])
-            raise BadInput(f"vertex {vertex} is in {name} but has no label: take it out or label it")
-    return found
 
 
 def _part(name: str, values: Any, num_vertices: int) -> NDArray[np.int64] | None:
@@ -294,14 +287,11 @@ def original_ids(values: Any, num_vertices: int) -> NDArray[Any] | None:
         )
     if names.dtype.kind != "S":
         if names.size and int(names.max()) > np.iinfo(np.int64).max:
-            raise BadInput(
-                f"ids[{int(names.argmax())}] is {names.max()}: integers go up to 2**63 - 1; give names"
-            )
+            raise BadInput(f"ids[{names.argmax()}] is {names.max()}: integers go up to 2**63 - 1; give names")
         names = names.astype(np.int64, copy=False)
     ordered = np.sort(names)
     alike = ordered[1:] == ordered[:-1]
     if alike.any():
-        raise BadInput(
-            f"ids has {ordered[int(np.argmax(alike))].item()!r} twice: give each vertex a name of its own"
-        )
+        name = ordered[int(alike.argmax())].item()
+        raise BadInput(f"ids has {name!r} twice: give each vertex a name of its own")
     return names

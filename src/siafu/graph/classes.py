@@ -1,4 +1,4 @@
-"""How many classes labels tell apart, and whether they are classes at all."""
+"""Number of classes among labels, and a check that the labels are classes."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class ClassCount:
         self._seen[labels[labels >= 0]] = True
 
     def total(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         if self._told is not None:
             return self._told
         used = int(np.count_nonzero(self._seen))
@@ -62,7 +62,7 @@ class ClassCount:
 
 
 def count_classes(labels: NDArray[Any], num_classes: int | None) -> int:
-    """How many classes there are in `Graph.y`."""
+    """Number of classes in `Graph.y`."""
     if labels.ndim == 2:
         return int(labels.shape[1])
     counted = ClassCount(num_classes, len(labels))

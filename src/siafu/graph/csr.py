@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from siafu.base.jit import kernel
 
 IntArray = NDArray[Any]  # int32 or int64
-Weights = NDArray[np.float32] | None
+EdgeWeights = NDArray[np.float32] | None
 
 MAX_INT32_VERTICES = 2**31 - 1
 
@@ -23,7 +23,7 @@ class Csr(NamedTuple):
 
     indptr: NDArray[np.int64]
     indices: IntArray
-    weights: Weights
+    weights: EdgeWeights
 
 
 def id_dtype(num_vertices: int) -> type[np.int32] | type[np.int64]:
@@ -31,7 +31,7 @@ def id_dtype(num_vertices: int) -> type[np.int32] | type[np.int64]:
     return np.int32 if num_vertices <= MAX_INT32_VERTICES else np.int64
 
 
-def from_coo(src: IntArray, dst: IntArray, weights: Weights, num_vertices: int) -> Csr:
+def from_coo(src: IntArray, dst: IntArray, weights: EdgeWeights, num_vertices: int) -> Csr:
     """Counting sort by destination, then each row by source; parallel edges keep the order they came in."""
     indptr = np.zeros(num_vertices + 1, np.int64)
     _count(dst, indptr)
@@ -42,8 +42,8 @@ def from_coo(src: IntArray, dst: IntArray, weights: Weights, num_vertices: int) 
 
 
 def sorted_rows(csr: Csr) -> Csr:
-    """The same edges with every row ascending by source; the very same arrays if they are so already."""
-    if _rows_ascend(csr.indptr, csr.indices):
+    """Sort every row by source. Rows that ascend already are returned as they are, not copied."""
+    if first_bad_row(csr.indptr, csr.indices, 0, len(csr.indptr) - 1) < 0:
         return csr
     indices = csr.indices.copy()
     weights = None if csr.weights is None else csr.weights.copy()
@@ -57,13 +57,13 @@ def transpose(csr: Csr) -> Csr:
     _count(csr.indices, indptr)
     indices = np.empty_like(csr.indices)
     weights = None if csr.weights is None else np.empty_like(csr.weights)
-    _turn(csr.indptr, csr.indices, csr.weights, indptr.copy(), indices, weights)
+    _turn(*csr, indptr.copy(), indices, weights)
     return Csr(indptr, indices, weights)
 
 
 def is_symmetric(csr: Csr) -> bool:
-    """Whether the transpose is this very CSR, weights included. Needs V integers of memory, not E."""
-    return bool(_mirrors(csr.indptr, csr.indices, csr.weights, csr.indptr[:-1].copy()))
+    """Whether the CSR equals its transpose, weights included. Takes V integers of memory, not E."""
+    return bool(_mirrors(*csr, csr.indptr[:-1].copy()))
 
 
 def merge_parallel(csr: Csr) -> Csr:
@@ -71,13 +71,8 @@ def merge_parallel(csr: Csr) -> Csr:
     indptr = np.zeros_like(csr.indptr)
     indices = np.empty_like(csr.indices)
     weights = None if csr.weights is None else np.empty_like(csr.weights)
-    count = _merge(csr.indptr, csr.indices, csr.weights, indptr, indices, weights)
+    count = _merge(*csr, indptr, indices, weights)
     return Csr(indptr, indices[:count].copy(), None if weights is None else weights[:count].copy())
-
-
-def count_self_loops(csr: Csr) -> int:
-    """How many edges lead from a vertex to itself."""
-    return int(_count_self_loops(csr.indptr, csr.indices))
 
 
 @kernel
@@ -90,7 +85,7 @@ def _count(rows: IntArray, indptr: IntArray) -> None:
 
 @kernel
 def _fill(
-    src: IntArray, dst: IntArray, weights: Weights, cursor: IntArray, indices: IntArray, out: Any
+    src: IntArray, dst: IntArray, weights: EdgeWeights, cursor: IntArray, indices: IntArray, out: Any
 ) -> None:
     for e in range(len(src)):
         at = cursor[dst[e]]
@@ -101,16 +96,26 @@ def _fill(
 
 
 @kernel
-def _rows_ascend(indptr: IntArray, indices: IntArray) -> bool:
-    for i in range(len(indptr) - 1):
-        for e in range(indptr[i] + 1, indptr[i + 1]):
-            if indices[e - 1] > indices[e]:
-                return False
-    return True
+def first_bad_row(indptr: IntArray, indices: IntArray, first: int, last: int) -> int:
+    """The first vertex whose row is not within `indices`, or is not ascending from 0 up and below V; else -1."""
+    num_vertices = len(indptr) - 1
+    for i in range(first, last):
+        begin, end = indptr[i], indptr[i + 1]
+        if begin < 0 or end < begin or end > len(indices):
+            return i
+        if begin == end:
+            continue
+        # Of a row that ascends the ends tell the rest; counting falls instead of leaving is what vectorises.
+        falls = 0
+        for e in range(begin + 1, end):
+            falls += indices[e - 1] > indices[e]
+        if falls > 0 or indices[begin] < 0 or indices[end - 1] >= num_vertices:
+            return i
+    return -1
 
 
 @kernel
-def _sort_rows(indptr: IntArray, indices: IntArray, weights: Weights) -> None:
+def _sort_rows(indptr: IntArray, indices: IntArray, weights: EdgeWeights) -> None:
     for i in range(len(indptr) - 1):
         lo, hi = indptr[i], indptr[i + 1]
         if weights is None:
@@ -125,7 +130,7 @@ def _sort_rows(indptr: IntArray, indices: IntArray, weights: Weights) -> None:
 def _turn(
     indptr: IntArray,
     indices: IntArray,
-    weights: Weights,
+    weights: EdgeWeights,
     cursor: IntArray,
     out: IntArray,
     out_weights: Any,
@@ -140,7 +145,7 @@ def _turn(
 
 
 @kernel
-def _mirrors(indptr: IntArray, indices: IntArray, weights: Weights, cursor: IntArray) -> bool:
+def _mirrors(indptr: IntArray, indices: IntArray, weights: EdgeWeights, cursor: IntArray) -> bool:
     """Walks rows in order: the next unread entry of row j must be i, whenever row i has j."""
     for i in range(len(indptr) - 1):
         for e in range(indptr[i], indptr[i + 1]):
@@ -156,7 +161,7 @@ def _mirrors(indptr: IntArray, indices: IntArray, weights: Weights, cursor: IntA
 
 @kernel
 def _merge(
-    indptr: IntArray, indices: IntArray, weights: Weights, new_indptr: IntArray, kept: IntArray, sums: Any
+    indptr: IntArray, indices: IntArray, weights: EdgeWeights, new_indptr: IntArray, kept: IntArray, sums: Any
 ) -> int:
     at = 0
     for i in range(len(indptr) - 1):
@@ -173,10 +178,10 @@ def _merge(
 
 
 @kernel
-def _count_self_loops(indptr: IntArray, indices: IntArray) -> int:
+def count_self_loops(indptr: IntArray, indices: IntArray) -> int:
+    """Number of edges from a vertex to itself."""
     found = 0
     for i in range(len(indptr) - 1):
         for e in range(indptr[i], indptr[i + 1]):
-            if indices[e] == i:
-                found += 1
+            found += indices[e] == i
     return found

@@ -9,6 +9,17 @@ from siafu.graph import check
 from siafu.graph.graph import Graph
 
 
+def graph_of(given: Any, what: str) -> Graph:
+    """A Graph as it is, or that of PyG's `Data`; what: who takes it, for a refusal."""
+    if isinstance(given, Graph):
+        return given
+    if hasattr(given, "edge_index") and hasattr(given, "num_nodes"):
+        return from_pyg(given)
+    raise BadInput(
+        f"{what} takes a siafu.Graph or PyG's Data, not {type(given).__name__}: make one with Graph.from_pyg, from_dgl or from_edges"
+    )
+
+
 def from_pyg(data: Any) -> Graph:
     edges = getattr(data, "edge_index", None)
     if edges is None or check.array(edges, "edge_index").ndim != 2 or len(edges) != 2:

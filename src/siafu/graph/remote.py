@@ -8,30 +8,28 @@ A store that changes at its address has another manifest, and is fetched anew.
 
 import fcntl
 import hashlib
-import os
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from siafu.base.documents import parse_json
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput, SiafuError, StoreError
-from siafu.base.files import cache_directory, disk_errors
+from siafu.base.files import cache_directory, disk_errors, write_at
 from siafu.base.new_directory import NewDirectory
 from siafu.base.threads import run_all
 from siafu.graph.graph import Graph
-from siafu.graph.partition.saved import PARTITION
+from siafu.graph.partition import saved
 from siafu.graph.store import (
     BLOCK,
     HEADER,
     MANIFEST,
+    MANIFEST_FORM,
     STORE,
     StoredArray,
     arrays_of,
-    check_manifest,
     is_store,
     npy_header,
     read_store,
@@ -40,7 +38,6 @@ from siafu.graph.store import (
 _ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
 _ON_THIS_MACHINE = re.compile(r"(?:file|local)://", re.IGNORECASE)
 _PARTITION = re.compile(r"[a-z]+-\d+-\d+")
-_PARTITION_FILES = ("partition.json", "owner.npy")
 
 
 def is_address(source: str | Path) -> bool:
@@ -57,35 +54,38 @@ def open_store(source: str, *, verify: bool = False) -> Graph:
 
 
 def store_directory(source: str) -> Path:
-    """Where this machine has the files of the store at a path or an address; fetched if they are not there."""
+    """Local directory of the store at a path or an address; a store elsewhere is fetched first."""
     if not is_address(source):
         return Path(source)
-    if _ON_THIS_MACHINE.match(source):
-        return Path(_Place(source).path)
-    return _fetched(_Place(source))
+    place = _Place(source)
+    return _fetched(place) if _is_elsewhere(source) else Path(place.path)
+
+
+def _is_elsewhere(source: str) -> bool:
+    return is_address(source) and not _ON_THIS_MACHINE.match(source)
 
 
 def partitions_directory(source: str) -> Path:
-    """Where this machine has the partitions that the store at a path or an address holds, as they are there now."""
+    """Local directory with the current partitions of the store at a path or an address."""
     store = store_directory(source)
-    if is_address(source) and not _ON_THIS_MACHINE.match(source):
+    if _is_elsewhere(source):
         with _alone(store):
             _update_partitions(_Place(source), store / "partitions")
     return store / "partitions"
 
 
-def publish_partition(source: str, saved: Path) -> None:
-    """Have the store at an address hold a partition that was saved in the store as it is on this machine."""
-    if not is_address(source) or _ON_THIS_MACHINE.match(source):
+def publish_partition(source: str, partition: Path) -> None:
+    """Copy a partition from this machine's copy of a store to the store at its address."""
+    if not _is_elsewhere(source):
         return  # it is there already
     place = _Place(source)
     # What names it comes last: until then there is no such partition.
-    for name in reversed(_PARTITION_FILES):
-        place.write(f"partitions/{saved.name}/{name}", (saved / name).read_bytes())
+    for name in (saved.OWNER, saved.MANIFEST):
+        place.write(f"partitions/{partition.name}/{name}", (partition / name).read_bytes())
 
 
 class _Place:
-    """A directory in one of fsspec's file systems; what goes wrong there is one clear line."""
+    """A directory in one of fsspec's file systems; every error there is one clear line."""
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
@@ -112,7 +112,7 @@ class _Place:
             return int(self._files.size(f"{self.path}/{name}"))
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory of it; nothing if there is none."""
+        """Names in one of its directories; none if there is no such directory."""
         with self._errors("listed", directory):
             try:
                 found = self._files.ls(f"{self.path}/{directory}", detail=False)
@@ -133,24 +133,11 @@ class _Place:
                 "'siafu import' or 'siafu generate' wrote, copied whole"
             ) from error
         except ImportError as error:
-            raise BadInput(f"{where} cannot be {done}: {_one_line(error)}") from error
+            raise BadInput(f"{where} cannot be {done}: {one_line(error)}") from error
         except Exception as error:  # each file system has errors of its own
             raise BadInput(
-                f"{where} cannot be {done} ({_one_line(error)}): check the address, the network and who may read it"
+                f"{where} cannot be {done} ({one_line(error)}): check the address, the network and who may read it"
             ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A block of an array: where it stands in its file, and its checksum."""
-
-    array: StoredArray
-    number: int
-
-    @property
-    def span(self) -> tuple[int, int]:
-        start = self.number * BLOCK
-        return HEADER + start, HEADER + min(start + BLOCK, self.array.form.size)
 
 
 def _fetched(place: _Place) -> Path:
@@ -159,121 +146,80 @@ def _fetched(place: _Place) -> Path:
     store = cache_directory() / "stores" / key
     if is_store(store):
         return store
-    manifest = check_manifest(_parsed(data, place), place.address)
+    manifest = MANIFEST_FORM.parsed(data, place.address)
     try:
         arrays = list(arrays_of(manifest, place.address))
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise StoreError(f"{place.address}/{MANIFEST} lacks or misnames a field ({error})") from error
+        raise MANIFEST_FORM.misnamed(place.address, one_line(error)) from error
     with _alone(store):
         if not is_store(store):  # another process may have fetched it while this one waited
             _fetch(place, arrays, data, store)
     return store
 
 
-def _parsed(data: bytes, place: _Place) -> Any:
-    try:
-        return parse_json(data)
-    except ValueError as error:
-        raise StoreError(f"{place.address}/{MANIFEST} is not readable JSON ({error})") from error
-
-
 def _fetch(place: _Place, arrays: list[StoredArray], manifest: bytes, store: Path) -> None:
     # Where files cannot be locked another process may have been faster: its store and ours are the same.
-    directory = NewDirectory(store, kind=STORE, overwrite=True)
-    try:
+    with NewDirectory(store, kind=STORE, overwrite=True) as directory, disk_errors(store):
         files: dict[str, IO[bytes]] = {}
         for array in arrays:
             _check_start(place, array)
             files[array.name] = directory.open(array.file)
-            _write(files[array.name], npy_header(array.form.dtype, array.form.shape), 0, store)
-        pieces = [_Piece(array, number) for array in arrays for number in range(-(-array.form.size // BLOCK))]
-        run_all(lambda piece: _fetch_piece(place, piece, files[piece.array.name], store), pieces)
-        with disk_errors(store):
-            directory.open(MANIFEST).write(manifest)
+            write_at(files[array.name], npy_header(array.dtype, array.shape), 0)
+        pieces = [(array, start) for array in arrays for start in range(0, array.size, BLOCK)]
+        run_all(lambda piece: _fetch_piece(place, *piece, files[piece[0].name]), pieces)
+        directory.open(MANIFEST).write(manifest)
         directory.publish()
-    finally:
-        directory.discard()
 
 
 def _check_start(place: _Place, array: StoredArray) -> None:
     """Refuse a file that is not what the manifest describes before any of it is fetched."""
     if not STORE.owns(array.file):
-        raise StoreError(
-            f"{place.address}/{MANIFEST} names {array.file!r}, which no store has: copy it again"
-        )
-    wanted = HEADER + array.form.size
+        raise StoreError(f"{place.address}/{MANIFEST} names {array.file!r}, which no store has")
+    wanted = HEADER + array.size
     if (found := place.size(array.file)) != wanted:
         raise StoreError(
             f"{place.address}/{array.file} has {found} bytes instead of {wanted}: it is truncated; copy it again"
         )
-    if place.read(array.file, 0, HEADER) != npy_header(array.form.dtype, array.form.shape):
+    if place.read(array.file, 0, HEADER) != npy_header(array.dtype, array.shape):
         raise StoreError(
             f"{place.address}/{array.file} is corrupted: its header is not what {MANIFEST} says; copy it again"
         )
 
 
-def _fetch_piece(place: _Place, piece: _Piece, file: IO[bytes], store: Path) -> None:
-    start, end = piece.span
-    data = place.read(piece.array.file, start, end)
-    known = piece.array.checksums
-    if len(data) != end - start or piece.number >= len(known) or zlib.crc32(data) != known[piece.number]:
+def _fetch_piece(place: _Place, array: StoredArray, start: int, file: IO[bytes]) -> None:
+    """Fetch the block of an array's data that begins at `start`, and compare its checksum."""
+    count, number = min(BLOCK, array.size - start), start // BLOCK
+    data = place.read(array.file, HEADER + start, HEADER + start + count)
+    if len(data) != count or array.checksums[number : number + 1] != [zlib.crc32(data)]:
         raise StoreError(
-            f"{place.address}/{piece.array.file} is corrupted: the checksum of its {BLOCK >> 20} MB block "
-            f"{piece.number} is wrong; copy it again"
+            f"{place.address}/{array.file} is corrupted: the checksum of its {BLOCK >> 20} MB block {number} is wrong; copy it again"
         )
-    _write(file, data, start, store)
-
-
-def _write(file: IO[bytes], data: bytes, offset: int, where: Path) -> None:
-    left = memoryview(data)
-    with disk_errors(where):
-        while left:
-            written = os.pwrite(file.fileno(), left, offset)
-            left, offset = left[written:], offset + written
+    write_at(file, data, HEADER + start)
 
 
 def _update_partitions(place: _Place, here: Path) -> None:
-    """Make the partitions here those that are there. Each is checked when it is read."""
+    """Copy the partitions of the store to this machine, and remove others. Each is checked when it is read."""
     there = [name for name in place.names("partitions") if _PARTITION.fullmatch(name)]
     for name in {path.name for path in here.glob("*")} - set(there):
-        for file in _PARTITION_FILES:
-            with suppress(FileNotFoundError):
-                (here / name / file).unlink()
-        with suppress(OSError):
-            (here / name).rmdir()
+        saved.PARTITION.remove(here / name)
     for name in there:
-        told = place.read(f"partitions/{name}/{_PARTITION_FILES[0]}")
-        known = here / name / _PARTITION_FILES[0]
-        if not known.is_file() or known.read_bytes() != told:
-            _fetch_partition(place, name, told, here / name)
-
-
-def _fetch_partition(place: _Place, name: str, manifest: bytes, path: Path) -> None:
-    mark, owner = _PARTITION_FILES
-    directory = NewDirectory(path, kind=PARTITION, overwrite=True)
-    try:
-        with disk_errors(path):
-            directory.open(owner).write(place.read(f"partitions/{name}/{owner}"))
-            directory.open(mark).write(manifest)
-        directory.publish()
-    finally:
-        directory.discard()
+        manifest = place.read(f"partitions/{name}/{saved.MANIFEST}")
+        known = here / name / saved.MANIFEST
+        if not known.is_file() or known.read_bytes() != manifest:
+            owner = place.read(f"partitions/{name}/{saved.OWNER}")
+            files = {saved.OWNER: [owner], saved.MANIFEST: [manifest]}
+            saved.write_partition(here / name, files, overwrite=True)
 
 
 @contextmanager
 def _alone(store: Path) -> Iterator[None]:
-    """One process of this machine at a time: servers that start together fetch a store once."""
+    """Lock a store against other processes of this machine: servers that start together fetch it once."""
     lock = store.with_name(f".{store.name}.lock")
     with disk_errors(lock):
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")
     with file:
-        with suppress(
-            OSError
-        ):  # a file system without locks: then it may be fetched twice, and one of them wins
+        # On a file system without locks it may be fetched twice, and one of them wins.
+        with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -2,17 +2,16 @@
 
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from siafu.base.files import disk_errors, scratch_file
+from siafu.base.files import disk_errors, scratch_file, write_at
 
 
 class Scratch:
-    """A nameless file that arrays are appended to and read back from; the system frees it however we end.
+    """A file without a name for arrays, which are appended and read back; the system frees it when the process ends.
 
     One thread appends; any number may read what was appended before.
     """
@@ -28,10 +27,8 @@ class Scratch:
         begin = self.size
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
         with disk_errors(self._directory):
-            while len(data):
-                written = os.pwrite(self._file.fileno(), data, self.size)
-                self.size += written
-                data = data[written:]
+            write_at(self._file, data, begin)
+        self.size += len(data)
         return begin
 
     def read_into(self, out: NDArray[Any], begin: int) -> None:
@@ -57,7 +54,5 @@ class Scratch:
     def __enter__(self) -> "Scratch":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from siafu.base.errors import BadInput
 from siafu.base.hashing import GOLDEN, mix
 from siafu.base.jit import kernel
-from siafu.graph.csr import IntArray, Weights, id_dtype
-from siafu.graph.progress import Progress, silent
+from siafu.graph.csr import EdgeWeights, IntArray, id_dtype
+from siafu.graph.progress import ProgressCallback, silent
 from siafu.graph.spill import Leaf, Spill, leaves, run_leaves
 from siafu.graph.store import ArrayWriter, StoreWriter
 
@@ -21,7 +21,7 @@ _LEAST_MEMORY = 16 << 20
 
 
 class SortedEdges(NamedTuple):
-    """What `EdgeSorter.write` wrote."""
+    """Result of `EdgeSorter.write`."""
 
     num_edges: int
     symmetric: bool  # every edge stands both ways, as often and with the same weight
@@ -52,7 +52,7 @@ class EdgeSorter:
         columns = [np.float32] if weighted else []
         self._spill = Spill(scratch, 2 * self._bits, columns, memory=self._memory // 2)
 
-    def add(self, src: IntArray, dst: IntArray, weights: Weights = None) -> None:
+    def add(self, src: IntArray, dst: IntArray, weights: EdgeWeights = None) -> None:
         """Add a block of edges, src[e] to dst[e]; `weights` if, and only if, the sorter is weighted."""
         if (weights is not None) != self.weighted:
             raise ValueError("weights must come with every block of a weighted sorter, and with no other")
@@ -70,7 +70,7 @@ class EdgeSorter:
         self._spill.stage(len(src), fill)
 
     def write(
-        self, store: StoreWriter, *, merge_parallel: bool = False, progress: Progress = silent
+        self, store: StoreWriter, *, merge_parallel: bool = False, progress: ProgressCallback = silent
     ) -> SortedEdges:
         """Append `indptr`, `indices` and, if weighted, `edge_weight` to the store. Ends the sorter."""
         rows = _RowWriter(store, self.num_vertices, self.weighted)
@@ -111,44 +111,31 @@ class EdgeSorter:
         if merge_parallel:
             kept = _merge(keys, weights)
             keys, weights = keys[:kept], None if weights is None else weights[:kept]
-        part = _Part(
-            first_row=leaf.first_key >> self._bits,
-            counts=np.zeros(self._rows_of(leaf), np.int64),
-            indices=np.empty(len(keys), id_dtype(self.num_vertices)),
-            weights=weights,
-            sums=np.zeros(4, np.uint64),
-            taken=taken,
-        )
-        _unpack(keys, np.uint64(leaf.first_key), self._bits, weights, part.counts, part.indices, part.sums)
-        return part
+        return self._part(leaf.first_key, keys, weights, self._rows_of(leaf), taken)
 
     def _one_edge_many_times(self, leaf: Leaf, merge_parallel: bool) -> Iterator["_Part"]:
         """A leaf that does not fit memory and cannot be split: copies of one edge, streamed."""
-        source = leaf.first_key & ((1 << self._bits) - 1)
-        row = leaf.first_key >> self._bits
         total = 0.0
         for keys, *columns in leaf.spill.pieces(leaf.bucket, max(1, self._memory // 64)):
             weights = columns[0] if columns else None
             if not merge_parallel:
-                yield self._copies(row, source, len(keys), weights)
+                yield self._part(leaf.first_key, keys, weights, 1, len(keys))
             elif weights is not None:
                 total += float(weights.sum(dtype=np.float64))
         if merge_parallel:
-            yield self._copies(row, source, 1, np.array([total], np.float32) if self.weighted else None)
+            merged = np.array([total], np.float32) if self.weighted else None
+            yield self._part(leaf.first_key, np.zeros(1, np.uint32), merged, 1, 1)
 
-    def _copies(self, row: int, source: int, count: int, weights: Weights) -> "_Part":
-        indices = np.full(count, source, id_dtype(self.num_vertices))
-        part = _Part(row, np.zeros(1, np.int64), indices, weights, np.zeros(4, np.uint64), count)
-        keys = np.zeros(count, np.uint64)
-        _unpack(
-            keys,
-            np.uint64((row << self._bits) + source),
-            self._bits,
+    def _part(self, first_key: int, keys: Any, weights: EdgeWeights, rows: int, taken: int) -> "_Part":
+        part = _Part(
+            first_key >> self._bits,
+            np.zeros(rows, np.int64),
+            np.empty(len(keys), id_dtype(self.num_vertices)),
             weights,
-            part.counts,
-            part.indices,
-            part.sums,
+            np.zeros(4, np.uint64),
+            taken,
         )
+        _unpack(keys, np.uint64(first_key), self._bits, weights, part.counts, part.indices, part.sums)
         return part
 
 
@@ -163,7 +150,7 @@ class _Part(NamedTuple):
     first_row: int
     counts: NDArray[np.int64]
     indices: IntArray
-    weights: Weights
+    weights: EdgeWeights
     sums: NDArray[np.uint64]
     taken: int
 
@@ -216,7 +203,7 @@ def _pack(src: IntArray, dst: IntArray, bits: int, num_vertices: int, keys: NDAr
 
 
 @kernel
-def _merge(keys: Any, weights: Weights) -> int:
+def _merge(keys: Any, weights: EdgeWeights) -> int:
     """Keep one of each key, in place, its weight the sum; how many there are then."""
     kept = 0
     for i in range(len(keys)):
@@ -236,7 +223,7 @@ def _unpack(
     keys: Any,
     first_key: np.uint64,
     bits: int,
-    weights: Weights,
+    weights: EdgeWeights,
     counts: NDArray[np.int64],
     indices: IntArray,
     sums: NDArray[np.uint64],

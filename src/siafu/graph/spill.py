@@ -13,7 +13,7 @@ from siafu.base.threads import run_all, thread_count
 from siafu.graph.scratch import Scratch
 
 R = TypeVar("R")
-Keys = NDArray[Any]  # uint64, or uint32 where the bits that are left fit
+SortKeys = NDArray[Any]  # uint64, or uint32 where the bits that are left fit
 Columns = list[NDArray[Any]]
 
 _BUCKET_BITS = 8
@@ -55,24 +55,20 @@ class Spill:
         self._stage: Columns = []
 
     def __len__(self) -> int:
-        """How many records were added."""
+        """Number of records."""
         return int(self.sizes.sum()) + self._staged
 
-    def add(self, keys: Keys, *columns: NDArray[Any]) -> None:
+    def add(self, keys: SortKeys, *columns: NDArray[Any]) -> None:
         """Add records, any number at a time."""
-        for start, stop in self._room(len(keys)):
-            for into, values in zip(self._stage, (keys, *columns), strict=True):
-                into[self._staged : self._staged + stop - start] = values[start:stop]
-            self._staged += stop - start
+
+        def fill(start: int, stop: int, *staged: NDArray[Any]) -> None:
+            for into, values in zip(staged, (keys, *columns), strict=True):
+                into[:] = values[start:stop]
+
+        self.stage(len(keys), fill)
 
     def stage(self, count: int, fill: Callable[..., None]) -> None:
         """Add `count` records that `fill(first, last, keys, *columns)` puts into the arrays it is given."""
-        for start, stop in self._room(count):
-            fill(start, stop, *(into[self._staged : self._staged + stop - start] for into in self._stage))
-            self._staged += stop - start
-
-    def _room(self, count: int) -> Iterator[tuple[int, int]]:
-        """Ranges of the records to come, each of which fits the staging arrays as they are then."""
         if not self._stage:
             staged = [np.dtype(np.uint64), *self.dtypes[1:]]
             self._stage = [np.empty(self._capacity, dtype) for dtype in staged]
@@ -81,8 +77,9 @@ class Spill:
             if self._staged == self._capacity:
                 self._write_run()
             stop = min(count, start + self._capacity - self._staged)
-            yield start, stop
-            start = stop
+            end = self._staged + stop - start
+            fill(start, stop, *(into[self._staged : end] for into in self._stage))
+            start, self._staged = stop, end
 
     def flush(self) -> None:
         """Write what is staged and give its memory back; the buckets can be read after this."""
@@ -94,12 +91,12 @@ class Spill:
             return
         keys, *columns = (values[: self._staged] for values in self._stage)
         bounds = np.zeros(len(self.sizes) + 1, np.int64)
-        _count_buckets(keys, self.low_bits, bounds)
+        _count_digits(keys, self.low_bits, bounds)
         begins = []
         for number, (values, dtype) in enumerate(zip((keys, *columns), self.dtypes, strict=True)):
             out = np.empty(len(keys), dtype)
-            mask = np.uint64((1 << self.low_bits) - 1) if number == 0 else None
-            _scatter(keys, self.low_bits, bounds.copy(), values, mask, out)
+            low = np.uint64((1 << self.low_bits) - 1) if number == 0 else None
+            _scatter(keys, self.low_bits, bounds.copy(), values, low, out)
             begins.append(self._scratch.append(out))
         self.sizes += np.diff(bounds)
         self._runs.append((bounds, begins))
@@ -194,16 +191,16 @@ def sort_records(columns: Columns, bits: int) -> Columns:
     spare = [np.empty_like(values) for values in columns]
     for shift in range(0, bits, max(1, width)):
         starts = np.zeros((1 << width) + 1, np.int64)
-        if _count_digit(columns[0], shift, width, starts):
+        if _count_digits(columns[0], shift, starts):
             continue
         for values, into in zip(columns, spare, strict=True):
-            _scatter_digit(columns[0], shift, width, starts.copy(), values, into)
+            _scatter(columns[0], shift, starts.copy(), values, None, into)
         columns, spare = spare, columns
     return columns
 
 
 def _bucket_bits(key_bits: int) -> int:
-    """As many as make the low bits fit 32, where a few more do; else the usual number."""
+    """Number of bits that choose the bucket: as many as leave 32 for the rest, if a few more suffice; else the default."""
     for bits in range(_BUCKET_BITS, _MOST_BUCKET_BITS + 1):
         if key_bits - bits == 32:
             return bits
@@ -211,28 +208,12 @@ def _bucket_bits(key_bits: int) -> int:
 
 
 @kernel
-def _count_buckets(keys: Keys, low_bits: int, bounds: NDArray[np.int64]) -> None:
-    for i in range(len(keys)):
-        bounds[(keys[i] >> np.uint64(low_bits)) + np.uint64(1)] += 1
-    for b in range(len(bounds) - 1):
-        bounds[b + 1] += bounds[b]
+def _count_digits(keys: SortKeys, shift: int, starts: NDArray[np.int64]) -> bool:
+    """Count records by digit, the bits from `shift` up, into where each digit starts. True: all have one digit.
 
-
-@kernel
-def _scatter(
-    keys: Keys, low_bits: int, cursor: NDArray[np.int64], values: NDArray[Any], mask: Any, out: NDArray[Any]
-) -> None:
-    for i in range(len(keys)):
-        bucket = keys[i] >> np.uint64(low_bits)
-        at = cursor[bucket]
-        cursor[bucket] = at + 1
-        out[at] = values[i] if mask is None else values[i] & mask
-
-
-@kernel
-def _count_digit(keys: Keys, shift: int, width: int, starts: NDArray[np.int64]) -> bool:
-    """Where each digit's records start; whether there is but one digit, and so nothing to move."""
-    mask = np.uint64((1 << width) - 1)
+    starts: [a power of two, and 1 more] zeros
+    """
+    mask = np.uint64(len(starts) - 2)
     for i in range(len(keys)):
         starts[((np.uint64(keys[i]) >> np.uint64(shift)) & mask) + np.uint64(1)] += 1
     alone = False
@@ -243,12 +224,18 @@ def _count_digit(keys: Keys, shift: int, width: int, starts: NDArray[np.int64]) 
 
 
 @kernel
-def _scatter_digit(
-    keys: Keys, shift: int, width: int, cursor: NDArray[np.int64], values: NDArray[Any], out: NDArray[Any]
+def _scatter(
+    keys: SortKeys,
+    shift: int,
+    cursor: NDArray[np.int64],
+    values: NDArray[Any],
+    kept_bits: Any,
+    out: NDArray[Any],
 ) -> None:
-    mask = np.uint64((1 << width) - 1)
+    """Put each record's value where its digit's records go; of the values only `kept_bits`, unless None."""
+    mask = np.uint64(len(cursor) - 2)
     for i in range(len(keys)):
         digit = (np.uint64(keys[i]) >> np.uint64(shift)) & mask
         at = cursor[digit]
         cursor[digit] = at + 1
-        out[at] = values[i]
+        out[at] = values[i] if kept_bits is None else values[i] & kept_bits

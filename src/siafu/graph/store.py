@@ -2,58 +2,67 @@
 
     STORE/graph.json    format version, counts, and for each array its file, type, shape and checksums
     STORE/indptr.npy …  the arrays of `Graph`, one file each
+    STORE/layout/       the same in another order of the vertices, if `siafu reorder` made one: `graph.reorder.layout`
 
 A store is written under another name and renamed, so that it is whole or absent.
 """
 
+import math
 import re
-import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
-from siafu.base.documents import one_line, parse_json
+from siafu.base.absent import STORE_MANIFEST, no_store
+from siafu.base.documents import one_line
 from siafu.base.errors import StoreError
 from siafu.base.files import disk_errors
-from siafu.base.new_directory import Kind, NewDirectory, recover
-from siafu.base.threads import run_all
+from siafu.base.new_directory import DirectoryKind, NewDirectory, recover
 from siafu.graph import check, content
 from siafu.graph.graph import Graph
-from siafu.graph.manifest import is_intact, sealed
+from siafu.graph.manifest import ManifestForm, block_checksums, reading, regular_size, sealed
 
 VERSION = 1
-MANIFEST = "graph.json"
+MANIFEST = STORE_MANIFEST
+TRIPLES_MANIFEST = "triples.json"
+"""The manifest of the other kind of store: see `siafu.graph.triples`."""
 REQUIRED = ("indptr", "indices")
 OPTIONAL = ("edge_weight", "x", "y", "train", "val", "test", "ids")
+LAYOUT = "layout"
+ORDER = "order"  # the array that only a layout has
 
 _FORMAT = "siafu graph"
 _PARTITION_FILE = re.compile(r"partitions/[^/]+/(partition\.json|owner\.npy)")
 
 
 def _owns(name: str) -> bool:
-    arrays = (f"{array}.npy" for array in (*REQUIRED, *OPTIONAL))
-    return name == MANIFEST or name in arrays or _PARTITION_FILE.fullmatch(name) is not None
+    arrays = (f"{array}.npy" for array in (*REQUIRED, *OPTIONAL, ORDER))
+    inner = name.removeprefix(f"{LAYOUT}/")
+    return inner == MANIFEST or inner in arrays or _PARTITION_FILE.fullmatch(name) is not None
 
 
-STORE = Kind("store", MANIFEST, _FORMAT, VERSION, _owns)
+STORE = DirectoryKind("store", MANIFEST, _FORMAT, VERSION, _owns)
 
-_FIELDS: dict[str, Callable[[Any], bool]] = {
-    "name": lambda value: isinstance(value, str),
-    "num_vertices": content.is_count,
-    "num_edges": content.is_count,
-    "num_classes": lambda value: content.is_count(value) and value <= check.MAX_CLASSES,
-    "symmetric": lambda value: isinstance(value, bool),
-    "arrays": lambda value: isinstance(value, dict),
-}
+MANIFEST_FORM = ManifestForm(
+    STORE,
+    {
+        "name": lambda value: isinstance(value, str),
+        "num_vertices": content.is_count,
+        "num_edges": content.is_count,
+        "num_classes": lambda value: content.is_count(value) and value <= check.MAX_CLASSES,
+        "symmetric": lambda value: isinstance(value, bool),
+        "arrays": lambda value: isinstance(value, dict),
+    },
+    again="copy or import the store again",
+    anew="copy or import the store again",
+)
 BLOCK = 64 << 20  # bytes under one checksum: blocks are verified in parallel
-_MOST_MANIFEST_BYTES = 64 << 20  # a checksum for each 64 MB of 100 TB takes less
 HEADER = 128  # bytes before an array's data: rows stay aligned to cache lines when mapped
 
 
@@ -67,12 +76,18 @@ class StoredArray:
 
     name: str
     file: str
-    form: content.Described
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
     checksums: list[int]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its data."""
+        return self.dtype.itemsize * math.prod(self.shape)
 
 
 class ArrayWriter:
-    """One array of a store, appended to; how many rows it has is known when it is closed."""
+    """Writer of one array of a store, by appending rows; their number is known when it is closed."""
 
     def __init__(self, file: IO[bytes], dtype: DTypeLike, row_shape: tuple[int, ...], where: Path) -> None:
         self.dtype = np.dtype(dtype)
@@ -81,8 +96,7 @@ class ArrayWriter:
         self._file = file
         self._where = where
         self._checksums: list[int] = []
-        self._crc = 0
-        self._in_block = 0
+        self._bytes = 0
         with disk_errors(where):
             self._file.write(b"\0" * HEADER)
 
@@ -96,28 +110,22 @@ class ArrayWriter:
         with disk_errors(self._where):
             self._file.write(data)
         while len(data):
-            part = data[: BLOCK - self._in_block]
-            self._crc = zlib.crc32(part, self._crc)
-            self._in_block += len(part)
+            in_block = self._bytes % BLOCK
+            if in_block == 0:
+                self._checksums.append(0)
+            part = data[: BLOCK - in_block]
+            self._checksums[-1] = zlib.crc32(part, self._checksums[-1])
+            self._bytes += len(part)
             data = data[len(part) :]
-            if self._in_block == BLOCK:
-                self._end_block()
 
     def close(self) -> dict[str, Any]:
         """Finish the file; what the manifest says of it."""
-        if self._in_block:
-            self._end_block()
         shape = (self.rows, *self.row_shape)
         with disk_errors(self._where):
             self._file.seek(0)
             self._file.write(npy_header(self.dtype, shape))
             self._file.flush()
         return {"dtype": self.dtype.str, "shape": list(shape), "crc32": self._checksums}
-
-    def _end_block(self) -> None:
-        self._checksums.append(self._crc)
-        self._crc = 0
-        self._in_block = 0
 
 
 class StoreWriter:
@@ -136,15 +144,15 @@ class StoreWriter:
         self._arrays: dict[str, ArrayWriter] = {}
 
     def array(self, name: str, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> ArrayWriter:
-        """Start the array `name`, a field of `Graph`."""
-        if name not in (*REQUIRED, *OPTIONAL) or name in self._arrays:
+        """Start the array `name`, a field of `Graph`, or the order of a layout."""
+        if name not in (*REQUIRED, *OPTIONAL, ORDER) or name in self._arrays:
             raise ValueError(f"array {name!r} is unknown, or was started already")
         writer = ArrayWriter(self._directory.open(f"{name}.npy"), dtype, row_shape, self.path)
         self._arrays[name] = writer
         return writer
 
-    def commit(self, *, name: str, num_classes: int, symmetric: bool) -> None:
-        """Finish: the store appears, whole."""
+    def commit(self, *, name: str, num_classes: int, symmetric: bool, **more: Any) -> None:
+        """Finish: the store appears, whole. more: other fields of its manifest."""
         arrays = {key: {"file": f"{key}.npy", **writer.close()} for key, writer in self._arrays.items()}
         manifest = {
             "format": _FORMAT,
@@ -155,6 +163,7 @@ class StoreWriter:
             "num_classes": num_classes,
             "symmetric": symmetric,
             "arrays": arrays,
+            **more,
         }
         with disk_errors(self.path):
             self._directory.open(MANIFEST).write(sealed(manifest))
@@ -163,9 +172,7 @@ class StoreWriter:
     def __enter__(self) -> "StoreWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._directory.discard()
 
 
@@ -196,47 +203,49 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
     verify: compare every checksum and look at every edge, label and split first, which reads the store once.
             Sizes and types are always compared.
     """
+    from siafu.graph.reorder.layout import read_layout  # which reads and writes stores itself
+
+    arrays, manifest = read_arrays(path, verify=verify)
+    arrays.pop(ORDER, None)
+    graph = Graph(**arrays, num_classes=manifest["num_classes"], name=manifest["name"])
+    # Known since the store was written; finding it out again would read every edge.
+    graph.__dict__["is_symmetric"] = manifest["symmetric"]
+    layout = read_layout(path, graph, verify=verify)
+    return graph if layout is None else graph.replace(layout=layout)
+
+
+def read_arrays(path: Path, *, verify: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays of a store, mapped, and its manifest; verify: as for `read_store`."""
     recover(path, STORE)
-    manifest = check_manifest(_parse_manifest(path), path)
+    refuse_triples(path)
+    manifest = MANIFEST_FORM.read(path, str(no_store(path)))
     try:
         arrays = _map_all(path, manifest, verify=verify)
-        graph = Graph(**arrays, num_classes=manifest["num_classes"], name=manifest["name"])
+        graph = Graph(
+            **{name: values for name, values in arrays.items() if name != ORDER},
+            num_classes=manifest["num_classes"],
+            name=manifest["name"],
+        )
         if verify:
             content.check_values(graph)
     except StoreError as error:
         where = "" if str(path) in str(error) else f"{path}: "
         raise StoreError(f"{where}{error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _misnamed(path, one_line(error)) from error
-    # Known since the store was written; finding it out again would read every edge.
-    graph.__dict__["is_symmetric"] = manifest["symmetric"]
-    return graph
+        raise MANIFEST_FORM.misnamed(path, one_line(error)) from error
+    return arrays, manifest
 
 
-def check_manifest(manifest: Any, where: Path | str) -> dict[str, Any]:
-    """What a store's manifest says, if it is one that this Siafu reads.
-
-    where: the store it was read from
-    """
-    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-        raise StoreError(f"{where}/{MANIFEST} does not describe a siafu graph")
-    version = manifest.get("version")
-    if type(version) is not int or not 1 <= version <= VERSION:
+def refuse_triples(path: Path) -> None:
+    """Refuse a store of triples where a graph's is wanted."""
+    if (path / TRIPLES_MANIFEST).is_file() and not (path / MANIFEST).exists():
         raise StoreError(
-            f"{where} is a store of version {one_line(version)}, this siafu reads up to {VERSION}: upgrade with pip install -U siafu"
+            f"{path} is a store of triples, not of a graph: learn embeddings of it with 'siafu embed {path}'"
         )
-    for field, fits in _FIELDS.items():
-        if not fits(manifest.get(field)):
-            raise _misnamed(where, repr(field))
-    if not is_intact(manifest):
-        raise StoreError(
-            f"{where}/{MANIFEST} is corrupted: its checksum is wrong; copy or import the store again"
-        )
-    return manifest
 
 
 def arrays_of(manifest: dict[str, Any], where: Path | str) -> Iterator[StoredArray]:
-    """The arrays that a manifest describes, if the graph it counts may have them so."""
+    """The arrays that a manifest describes, checked against its counts of vertices and edges."""
     for name, entry in manifest["arrays"].items():
         if Path(entry["file"]).name != entry["file"]:
             raise StoreError(
@@ -244,91 +253,52 @@ def arrays_of(manifest: dict[str, Any], where: Path | str) -> Iterator[StoredArr
             )
         counts = (manifest["num_vertices"], manifest["num_edges"])
         form = content.described(name, entry["dtype"], entry["shape"], *counts)
-        yield StoredArray(name, entry["file"], form, entry["crc32"])
-
-
-def _parse_manifest(path: Path) -> Any:
-    file = path / MANIFEST
-    try:
-        if not path.is_dir():
-            raise StoreError(
-                f"no store at {path}: give the directory that 'siafu import' or 'siafu generate' wrote"
-            )
-        if (size := regular_size(file)) > _MOST_MANIFEST_BYTES:
-            raise StoreError(f"{file} has {size:,} bytes, which no manifest has: import the graph again")
-        return parse_json(file.read_bytes())
-    except FileNotFoundError as error:
-        raise StoreError(
-            f"{path} has no {MANIFEST}: it is not a store, or not all of it was copied"
-        ) from error
-    except OSError as error:
-        raise StoreError(
-            f"{file} cannot be read ({error.strerror}): copy or import the store again"
-        ) from error
-    except ValueError as error:
-        raise StoreError(f"{file} is not readable JSON ({error}): import the graph again") from error
-
-
-def _misnamed(where: Path | str, what: str) -> StoreError:
-    return StoreError(f"{where}/{MANIFEST} lacks or misnames a field ({what}): import the graph again")
-
-
-def regular_size(file: Path) -> int:
-    """How many bytes a file has. What is no file is refused: opening a pipe would wait forever."""
-    status = file.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise StoreError(f"{file} is not a file: copy or import the store again")
-    return status.st_size
+        yield StoredArray(name, entry["file"], *form, entry["crc32"])
 
 
 def _map_all(path: Path, manifest: dict[str, Any], *, verify: bool) -> dict[str, Any]:
     arrays: dict[str, Any] = {
-        each.name: _map(path / each.file, each.form, each.checksums if verify else None)
-        for each in arrays_of(manifest, path)
+        each.name: map_array(path / each.file, each, verify=verify) for each in arrays_of(manifest, path)
     }
     labels = arrays.get("y")
     if labels is not None and labels.ndim == 2 and labels.shape[1] != manifest["num_classes"]:
-        raise _misnamed(path, "'num_classes'")
+        raise MANIFEST_FORM.misnamed(path, "'num_classes'")
     return arrays
 
 
-def _map(file: Path, array: content.Described, checksums: list[int] | None) -> NDArray[Any]:
-    try:
-        actual = regular_size(file)
-        if actual != HEADER + array.size:
-            raise StoreError(
-                f"{file} has {actual} bytes instead of {HEADER + array.size}: it is truncated; copy or import it again"
-            )
-        with file.open("rb") as opened:
-            header = opened.read(HEADER)
-        if header != npy_header(array.dtype, array.shape):
-            raise StoreError(
-                f"{file} is corrupted: its header is not what {MANIFEST} says; copy or import it again"
-            )
+def map_array(file: Path, array: StoredArray, *, verify: bool) -> NDArray[Any]:
+    """Map one array of a store into memory."""
+    with reading(file, MANIFEST_FORM.again):
+        check_array_file(file, array.dtype, array.shape, MANIFEST_FORM.again)
         if array.size == 0:
             return np.empty(array.shape, array.dtype)
         # Copy-on-write: the arrays count as writable, so kernels have one form, and the file never changes.
         mapped = np.memmap(file, array.dtype, mode="c", offset=HEADER, shape=array.shape).view(np.ndarray)
-    except FileNotFoundError as error:
-        raise StoreError(
-            f"{file} is missing: the store was not copied whole; copy or import it again"
-        ) from error
-    except OSError as error:
-        raise StoreError(
-            f"{file} cannot be read ({error.strerror}): copy or import the store again"
-        ) from error
-    if checksums is not None:
-        _verify(file, mapped, checksums)
+    if verify:
+        _verify(file, mapped, array.checksums)
     return mapped
 
 
+def check_array_file(file: Path, dtype: np.dtype[Any], shape: tuple[int, ...], again: str) -> None:
+    """Refuse a file that does not hold such an array. Its header is compared, never parsed: it can do no harm."""
+    found, wanted = regular_size(file), HEADER + dtype.itemsize * math.prod(shape)
+    if found != wanted:
+        raise StoreError(
+            f"{file} has {found} bytes instead of {wanted} for {shape[0]:,} rows: it is truncated, or of another graph; {again}"
+        )
+    with file.open("rb") as opened:
+        if opened.read(HEADER) != npy_header(dtype, shape):
+            raise StoreError(
+                f"{file} is corrupted: its header is not that of an array of shape {shape}; {again}"
+            )
+
+
 def _verify(file: Path, mapped: NDArray[Any], expected: list[int]) -> None:
-    data = mapped.reshape(-1).view(np.uint8)
-    found = run_all(lambda start: zlib.crc32(data[start : start + BLOCK].data), range(0, len(data), BLOCK))
+    found = block_checksums(mapped, BLOCK)
     if found != expected:
         wrong = next((k for k, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(found))
         raise StoreError(
-            f"{file} is corrupted: the checksum of its {BLOCK >> 20} MB block {wrong} is wrong; copy or import it again"
+            f"{file} is corrupted: the checksum of its {BLOCK >> 20} MB block {wrong} is wrong; {MANIFEST_FORM.again}"
         )
 
 

@@ -12,8 +12,25 @@ from siafu.kernels.attention import (
     gather_attention,
     gather_attention_adjoint,
 )
+from siafu.kernels.attention_buckets import (
+    AdjointState,
+    AttentionState,
+    attend_adjoint_bucket,
+    attend_bucket,
+    finish_attention,
+)
 from siafu.kernels.attention_rows import attention_gradient_range
 from siafu.kernels.blocking import Blocks, block_edges, block_size, near_cache_bytes
+from siafu.kernels.buckets import (
+    add_bucket,
+    finish_sums,
+    first_edges,
+    maximise_bucket,
+    pick_bucket,
+    share_out_bucket,
+    start_maxima,
+    start_sums,
+)
 from siafu.kernels.chunks import equal_chunks, over_rows, row_at
 from siafu.kernels.emit import LANES, MAX_TILE
 from siafu.kernels.maxima import (
@@ -35,11 +52,14 @@ from siafu.kernels.rows import (
     Table,
     copy_range,
     empty_table,
+    is_table,
     pack,
     pack_heads,
     pack_heads_range,
     pack_range,
     padded,
+    table_row_bytes,
+    window,
     zero_table,
 )
 from siafu.kernels.sums import gather_sum, sum_blocks_range, sum_dtype, sum_range
@@ -47,13 +67,18 @@ from siafu.kernels.sums import gather_sum, sum_blocks_range, sum_dtype, sum_rang
 __all__ = [
     "LANES",
     "MAX_TILE",
+    "AdjointState",
     "Attended",
     "Attention",
+    "AttentionState",
     "Blocks",
     "Table",
+    "add_bucket",
     "add_messages",
     "add_to_rows",
+    "attend_adjoint_bucket",
     "attend_adjoint_range",
+    "attend_bucket",
     "attend_range",
     "attention_gradient_range",
     "block_edges",
@@ -62,15 +87,20 @@ __all__ = [
     "edge_ends",
     "empty_table",
     "equal_chunks",
+    "finish_attention",
+    "finish_sums",
+    "first_edges",
     "gather_attention",
     "gather_attention_adjoint",
     "gather_max",
     "gather_max_adjoint",
     "gather_sum",
     "greatest_messages",
+    "is_table",
     "max_adjoint_range",
     "max_gradient_range",
     "max_range",
+    "maximise_bucket",
     "near_cache_bytes",
     "over_rows",
     "pack",
@@ -78,11 +108,17 @@ __all__ = [
     "pack_heads_range",
     "pack_range",
     "padded",
+    "pick_bucket",
     "row_at",
     "rows_within",
     "share_out",
+    "share_out_bucket",
+    "start_maxima",
+    "start_sums",
     "sum_blocks_range",
     "sum_dtype",
     "sum_range",
+    "table_row_bytes",
+    "window",
     "zero_table",
 ]

@@ -23,11 +23,11 @@ from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.sums import sum_dtype
 from siafu.kernels.tiles import accumulate, ask_for
 
-_BLOCK = 64  # edges whose weights are made together: their rows stay in the first-level cache
+EDGE_BLOCK = 64  # edges whose weights are made together: their rows stay in the first-level cache
 
 
 class Attention(NamedTuple):
-    """What an attention gather does, besides the numbers.
+    """Settings of an attention gather.
 
     heads:         independent softmaxes; each has `head_columns` columns of a row
     head_columns:  a multiple of `LANES` (rows.pack_heads pads to it)
@@ -157,10 +157,10 @@ def attend_range(
     ids: what dropout calls the vertices, so that it is the same for every numbering; None: their rows' numbers
     """
     kind = out.dtype.type
-    near = np.empty(_BLOCK, np.int64)
-    logits = np.empty(heads * _BLOCK, out.dtype)
-    weights = np.empty(heads * _BLOCK, out.dtype)
-    above = np.empty(heads * _BLOCK, out.dtype)
+    near = np.empty(EDGE_BLOCK, np.int64)
+    logits = np.empty(heads * EDGE_BLOCK, out.dtype)
+    weights = np.empty(heads * EDGE_BLOCK, out.dtype)
+    above = np.empty(heads * EDGE_BLOCK, out.dtype)
     highest = np.empty(heads, out.dtype)
     total = np.empty(heads, out.dtype)
     per_head = head_columns // LANES
@@ -172,48 +172,50 @@ def attend_range(
         if positive is not None:
             positive[i, :] = 0
             positive_share[i, :] = 0
-        at, count = _next_edges(indices, indptr[i], indptr[i + 1], i, self_loops, near, self_loops)
+        at, count = next_edges(indices, indptr[i], indptr[i + 1], i, self_loops, near, self_loops)
         while count > 0:
             for k in range(count):
                 ask_for(rows, near[k], heads * head_columns)
-            _by_head(source, near, count, heads, 0, -np.inf, logits)
+            by_head(source, near, count, heads, 0, -np.inf, logits)
             vectors = -(-count // LANES)
             for h in range(heads):
-                best = soften(logits, h * _BLOCK, vectors, target[i, h], kind(slope))
+                best = soften(logits, h * EDGE_BLOCK, vectors, target[i, h], kind(slope))
                 if best > highest[h]:
                     shrink = kind(math.exp(highest[h] - best))
                     highest[h] = best
                     total[h] *= shrink
-                    _scale_head(out, i, h, head_columns, shrink)
+                    scale_head(out, i, h, head_columns, shrink)
                     if positive is not None:
                         positive_share[i, h] *= shrink
-                        _scale_head(positive, i, h, head_columns, shrink)
+                        scale_head(positive, i, h, head_columns, shrink)
                 # If all logits so far are -inf, no edge counts yet; any finite shift gives weights of 0.
                 shift = highest[h] if highest[h] > -np.inf else kind(0)
-                whole, part = weigh(logits, weights, above, h * _BLOCK, vectors, shift)
+                whole, part = weigh(logits, weights, above, h * EDGE_BLOCK, vectors, shift)
                 total[h] += whole
                 if positive is not None:
                     positive_share[i, h] += part
             if dropout > 0:
                 for h in range(heads):
                     for k in range(count):
-                        keep = kind(_keep(seed, row_at(ids, i), row_at(ids, near[k]), h, dropout))
-                        weights[h * _BLOCK + k] *= keep
-                        above[h * _BLOCK + k] *= keep
+                        keep = kind(keep_factor(seed, row_at(ids, i), row_at(ids, near[k]), h, dropout))
+                        weights[h * EDGE_BLOCK + k] *= keep
+                        above[h * EDGE_BLOCK + k] *= keep
             for c in range(0, out.shape[1], MAX_TILE):
                 tile = min(out.shape[1] - c, MAX_TILE)
-                accumulate(out, i, rows, near, 0, -1, -1, count, c, tile, weights, _BLOCK, per_head)
+                accumulate(out, i, rows, near, 0, -1, -1, count, c, tile, weights, EDGE_BLOCK, per_head)
                 if positive is not None:
-                    accumulate(positive, i, rows, near, 0, -1, -1, count, c, tile, above, _BLOCK, per_head)
-            at, count = _next_edges(indices, at, indptr[i + 1], i, self_loops, near, False)
+                    accumulate(
+                        positive, i, rows, near, 0, -1, -1, count, c, tile, above, EDGE_BLOCK, per_head
+                    )
+            at, count = next_edges(indices, at, indptr[i + 1], i, self_loops, near, False)
         for h in range(heads):
             # Written so that a sum that is not a number stays one: a divergence must be seen.
             share = kind(0) if total[h] == 0 else kind(1) / total[h]
             log_sum[i, h] = kind(0) if total[h] == 0 else highest[h] + math.log(total[h])
-            _scale_head(out, i, h, head_columns, share)
+            scale_head(out, i, h, head_columns, share)
             if positive is not None:
                 positive_share[i, h] *= share
-                _scale_head(positive, i, h, head_columns, share)
+                scale_head(positive, i, h, head_columns, share)
 
 
 @kernel
@@ -238,31 +240,31 @@ def attend_adjoint_range(
 ) -> None:
     """`gather_attention_adjoint` for the rows from `first` up to `last`, in this thread; ids: as in `attend_range`."""
     kind = out.dtype.type
-    near = np.empty(_BLOCK, np.int64)
-    weights = np.empty(heads * _BLOCK, out.dtype)
-    log_sums = np.empty(heads * _BLOCK, out.dtype)
-    means = np.empty(heads * _BLOCK, out.dtype)
-    matches = np.empty(heads * _BLOCK, out.dtype)
-    keeps = np.empty(heads * _BLOCK, out.dtype)
+    near = np.empty(EDGE_BLOCK, np.int64)
+    weights = np.empty(heads * EDGE_BLOCK, out.dtype)
+    log_sums = np.empty(heads * EDGE_BLOCK, out.dtype)
+    means = np.empty(heads * EDGE_BLOCK, out.dtype)
+    matches = np.empty(heads * EDGE_BLOCK, out.dtype)
+    keeps = np.empty(heads * EDGE_BLOCK, out.dtype)
     per_head = head_columns // LANES
     for j in range(first, last):
         out[j, :] = 0
         of_source[j, :] = 0
-        at, count = _next_edges(indices, indptr[j], indptr[j + 1], j, self_loops, near, self_loops)
+        at, count = next_edges(indices, indptr[j], indptr[j + 1], j, self_loops, near, self_loops)
         while count > 0:
             for k in range(count):
                 ask_for(gradient, near[k], heads * head_columns)
             vectors = -(-count // LANES)
             near[count : vectors * LANES] = j
-            _by_head(targets, near, count, heads, 0, 0, weights)
-            _by_head(targets, near, count, heads, heads, np.inf, log_sums)
-            _by_head(targets, near, count, heads, 2 * heads, 0, means)
+            by_head(targets, near, count, heads, 0, 0, weights)
+            by_head(targets, near, count, heads, heads, np.inf, log_sums)
+            by_head(targets, near, count, heads, 2 * heads, 0, means)
             for h in range(heads):
-                begin, own = h * _BLOCK, source[j, h]
+                begin, own = h * EDGE_BLOCK, source[j, h]
                 match_rows(matches, begin, vectors, gradient, near, rows, j, h * head_columns, per_head)
                 if dropout > 0:
                     for k in range(count):
-                        keeps[begin + k] = _keep(seed, row_at(ids, near[k]), row_at(ids, j), h, dropout)
+                        keeps[begin + k] = keep_factor(seed, row_at(ids, near[k]), row_at(ids, j), h, dropout)
                     keeps[begin + count : begin + vectors * LANES] = 0
                     of_source[j, h] += weigh_back(
                         weights, log_sums, means, matches, keeps, begin, vectors, own, kind(slope)
@@ -273,30 +275,30 @@ def attend_adjoint_range(
                     )
             for c in range(0, out.shape[1], MAX_TILE):
                 tile = min(out.shape[1] - c, MAX_TILE)
-                accumulate(out, j, gradient, near, 0, -1, -1, count, c, tile, weights, _BLOCK, per_head)
-            at, count = _next_edges(indices, at, indptr[j + 1], j, self_loops, near, False)
+                accumulate(out, j, gradient, near, 0, -1, -1, count, c, tile, weights, EDGE_BLOCK, per_head)
+            at, count = next_edges(indices, at, indptr[j + 1], j, self_loops, near, False)
 
 
 @kernel
-def _by_head(table: Any, near: Any, count: int, heads: int, column: int, spare: float, out: Any) -> None:
-    """out[h * _BLOCK + k] = table[near[k], column + h]; `spare` up to the next whole vector."""
+def by_head(table: Any, near: Any, count: int, heads: int, column: int, spare: float, out: Any) -> None:
+    """out[h * EDGE_BLOCK + k] = table[near[k], column + h]; `spare` up to the next whole vector."""
     for k in range(np.uint64(count)):
         row = np.uint64(near[k])
         for h in range(np.uint64(heads)):
-            out[h * np.uint64(_BLOCK) + k] = table[row, np.uint64(column) + h]
+            out[h * np.uint64(EDGE_BLOCK) + k] = table[row, np.uint64(column) + h]
     for k in range(count, -(-count // LANES) * LANES):
         for h in range(heads):
-            out[h * _BLOCK + k] = spare
+            out[h * EDGE_BLOCK + k] = spare
 
 
 @kernel
-def _scale_head(table: Any, row: int, head: int, columns: int, factor: Any) -> None:
+def scale_head(table: Any, row: int, head: int, columns: int, factor: Any) -> None:
     for c in range(head * columns, (head + 1) * columns):
         table[row, c] *= factor
 
 
 @kernel
-def _next_edges(
+def next_edges(
     indices: Any, at: int, end: int, vertex: int, self_loops: bool, near: Any, add_self: bool
 ) -> tuple[int, int]:
     """Fill `near` with the next ends of edges: the position after them, and how many."""
@@ -313,7 +315,7 @@ def _next_edges(
 
 
 @kernel
-def _keep(seed: Any, i: int, j: int, head: int, dropout: float) -> float:
+def keep_factor(seed: Any, i: int, j: int, head: int, dropout: float) -> float:
     """0 with probability `dropout`, else what makes the mean 1: a hash, so any pass finds the same."""
     edge = np.uint64(i) * GOLDEN + np.uint64(j) * np.uint64(0xD1B54A32D192ED03)
     if uniform(mix(seed + edge + np.uint64(head) * np.uint64(0x8CB92BA72F3D8DD7))) < dropout:

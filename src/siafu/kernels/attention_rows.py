@@ -1,4 +1,4 @@
-"""What an attention gather's adjoint reads of its targets, made of the gradient of what they gathered."""
+"""Rows of targets that an attention gather's adjoint reads, made of the gradient of the gathered rows."""
 
 from typing import Any
 

@@ -5,15 +5,13 @@ memory; a source is named by its place in the block, in two bytes. Each row is v
 where a visit finds several edges: in dense graphs, not in sparse ones.
 """
 
-import re
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.caches import cache_bytes
 from siafu.base.jit import kernel
 from siafu.base.threads import run_all
 from siafu.kernels.chunks import row_at
@@ -22,7 +20,6 @@ _SHARE_OF_CACHE = 0.8
 _MOST_SOURCES = 1 << 16  # that two bytes tell apart
 _EDGES_PER_VISIT = 4  # fewer, and going through the rows again costs more than the cache saves
 _GOOD_VISIT = 8  # edges that make a visit's cost small
-_TYPICAL_CACHE = 1 << 20  # bytes, where the system does not say
 
 
 class Blocks(NamedTuple):
@@ -42,23 +39,15 @@ class Blocks(NamedTuple):
     weights: NDArray[Any] | None
 
 
-@cache
 def near_cache_bytes() -> int:
     """The size of a core's own second-level cache."""
-    try:
-        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text()
-    except OSError:
-        return _TYPICAL_CACHE
-    match = re.fullmatch(r"(\d+)([KM]?)\s*", text)
-    if match is None:
-        return _TYPICAL_CACHE
-    return int(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[match[2]]
+    return cache_bytes(2)
 
 
 def block_size(
     vertices: int, edges: int, row_bytes: int, *, sources: int | None = None, cache: int | None = None
 ) -> int | None:
-    """How many sources a block should have; None: blocks do not pay.
+    """Number of sources in a block; None: blocks do not pay.
 
     sources: how many there are; None: as many as `vertices`
     cache:   bytes of a core's own; None: this machine's

@@ -16,7 +16,7 @@ from siafu.kernels.emit import (
     I64,
     LANES,
     NONE,
-    Builder,
+    IRBuilder,
     TableCode,
     Value,
     edge_loop,
@@ -87,11 +87,50 @@ def weigh_back(typing_context, logits, log_sums, means, matches, keeps, start, c
 
     logits: the targets' parts; `added` is the source's. On return they hold a · keep. keeps: None without dropout.
     """
-    number = logits.dtype
-    signature = number(logits, log_sums, means, matches, keeps, types.int64, types.int64, number, number)
-    dropping = not isinstance(keeps, types.NoneType)
+    return _weigh_back(logits, log_sums, means, matches, keeps, None)
+
+
+@intrinsic
+def weigh_back_part(  # type: ignore[no-untyped-def]
+    typing_context,
+    logits,
+    log_sums,
+    means,
+    matches,
+    keeps,
+    start,
+    count,
+    added,
+    slope,
+    lanes,
+    row,
+    column,
+):
+    """`weigh_back` of a part of a list: each lane's sum goes on from lanes[row, column:], which `sum_lanes` adds up."""
+    return _weigh_back(logits, log_sums, means, matches, keeps, lanes)
+
+
+@intrinsic
+def sum_lanes(typing_context, lanes, row, column):  # type: ignore[no-untyped-def]
+    """The sum of a vector's lanes, added as `weigh_back` adds them."""
+    signature = lanes.dtype(lanes, types.int64, types.int64)
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        code = TableCode(context, builder, signature.args[0], args[0])
+        return _reduce(builder, code, "fadd", code.load(builder, code.address(builder, *args[1:3]), 0))
+
+    return signature, generate
+
+
+def _weigh_back(logits: Any, log_sums: Any, means: Any, matches: Any, keeps: Any, lanes: Any) -> Any:
+    number = logits.dtype
+    carried = [] if lanes is None else [lanes, types.int64, types.int64]
+    signature = number(
+        logits, log_sums, means, matches, keeps, types.int64, types.int64, number, number, *carried
+    )
+    dropping = not isinstance(keeps, types.NoneType)
+
+    def generate(context: Any, builder: IRBuilder, signature: Any, args: Any) -> Value:
         codes = [
             TableCode(context, builder, kind, value)
             for kind, value in zip(signature.args[: 5 if dropping else 4], args, strict=False)
@@ -114,8 +153,14 @@ def weigh_back(typing_context, logits, log_sums, means, matches, keeps, start, c
             codes[0].store(builder, builder.fmul(weight, keep[0]) if keep else weight, places[0], 0)
             return [builder.fadd(state[0], pull)]
 
-        (total,) = edge_loop(builder, (I64(0), NONE, NONE, args[6]), [zero], body)
-        return _reduce(builder, codes[0], "fadd", total)
+        if lanes is None:
+            (total,) = edge_loop(builder, (I64(0), NONE, NONE, args[6]), [zero], body)
+            return _reduce(builder, codes[0], "fadd", total)
+        sums = TableCode(context, builder, signature.args[9], args[9])
+        at = sums.address(builder, *args[10:12])
+        (total,) = edge_loop(builder, (I64(0), NONE, NONE, args[6]), [sums.load(builder, at, 0)], body)
+        sums.store(builder, total, at, 0)
+        return ir.Constant(codes[0].number, 0.0)
 
     return signature, generate
 
@@ -160,7 +205,7 @@ def match_rows(typing_context, matches, start, count, table, ids, own, row, colu
     return signature, generate
 
 
-def _sum_each(builder: Builder, vectors: list[Value]) -> Value:
+def _sum_each(builder: IRBuilder, vectors: list[Value]) -> Value:
     """Lane k of the result is the sum of vectors[k]: neighbours are folded into each other, three times."""
     pairs = ir.VectorType(I32, LANES)
     span = 1
@@ -180,7 +225,7 @@ def _sum_each(builder: Builder, vectors: list[Value]) -> Value:
     return vectors[0]
 
 
-def _vector_at(builder: Builder, code: TableCode, start: Value, vector: Value) -> Value:
+def _vector_at(builder: IRBuilder, code: TableCode, start: Value, vector: Value) -> Value:
     column = builder.add(start, builder.mul(vector, I64(LANES)))
     return code.address(builder, I64(0), column)
 
@@ -193,7 +238,7 @@ def _suffix(code: TableCode) -> str:
     return "v8f64" if code.number == ir.DoubleType() else "v8f32"
 
 
-def _reduce(builder: Builder, code: TableCode, how: str, vector: Value) -> Value:
+def _reduce(builder: IRBuilder, code: TableCode, how: str, vector: Value) -> Value:
     """The sum (`fadd`) or the greatest (`fmax`) of a vector's lanes."""
     arguments = [code.vector] if how == "fmax" else [code.number, code.vector]
     kind = ir.FunctionType(code.number, arguments)
@@ -203,7 +248,7 @@ def _reduce(builder: Builder, code: TableCode, how: str, vector: Value) -> Value
     return builder.call(function, values, fastmath=("reassoc",) if how == "fadd" else ())
 
 
-def _unary(builder: Builder, code: TableCode, name: str, value: Value) -> Value:
+def _unary(builder: IRBuilder, code: TableCode, name: str, value: Value) -> Value:
     kind = ir.FunctionType(code.vector, [code.vector])
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.{_suffix(code)}")
     return builder.call(function, [value])
@@ -212,7 +257,7 @@ def _unary(builder: Builder, code: TableCode, name: str, value: Value) -> Value:
 _LOWEST = -87.0  # exp of less is taken for 0: it is below what float32 holds in full
 
 
-def _exp(builder: Builder, code: TableCode, x: Value) -> Value:
+def _exp(builder: IRBuilder, code: TableCode, x: Value) -> Value:
     """exp of a vector of values ≤ 0: the library's in float64; in float32 2**n · p(r), right to 2 units in the last place.
 
     n is the nearest whole number to x / ln 2, r the rest, at most ln 2 / 2 in size, and p the polynomial of degree 7

@@ -1,4 +1,4 @@
-"""What our intrinsics are made of: LLVM code for tables of rows, loops over edges and tiles of columns."""
+"""Parts of our intrinsics: LLVM code for tables of rows, loops over edges and tiles of columns."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,14 +20,14 @@ I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _BYTES = I8.as_pointer()
 NONE = I64(-1)  # no edge is left out
 
-Builder = Any
+IRBuilder = Any
 Value = Any
 
 
 class TableCode:
     """An array inside a kernel: where its rows start and how to read a vector of one. A list is a table of one row."""
 
-    def __init__(self, context: Any, builder: Builder, kind: Any, value: Value, lanes: int = LANES) -> None:
+    def __init__(self, context: Any, builder: IRBuilder, kind: Any, value: Value, lanes: int = LANES) -> None:
         array = arrayobj.make_array(kind)(context, builder, value)
         self.stride = I64(0) if kind.ndim == 1 else cgutils.unpack_tuple(builder, array.strides, 2)[0]
         self.base = builder.bitcast(array.data, _BYTES)
@@ -37,11 +37,11 @@ class TableCode:
         self.lanes = lanes
         self.vector = ir.VectorType(self.number, lanes)
 
-    def address(self, builder: Builder, row: Value, column: Value) -> Value:
+    def address(self, builder: IRBuilder, row: Value, column: Value) -> Value:
         offset = builder.add(builder.mul(row, self.stride), builder.mul(column, I64(self.item)))
         return builder.gep(self.base, [offset])
 
-    def load(self, builder: Builder, address: Value, vector: int) -> Value:
+    def load(self, builder: IRBuilder, address: Value, vector: int) -> Value:
         at = builder.gep(address, [I64(vector * self.lanes * self.item)])
         if self.kind == types.uint16:
             bits = builder.load(builder.bitcast(at, ir.VectorType(I16, self.lanes).as_pointer()))
@@ -53,7 +53,7 @@ class TableCode:
         value.align = self.item
         return value
 
-    def load_apart(self, builder: Builder, address: Value, vectors: range) -> list[Value]:
+    def load_apart(self, builder: IRBuilder, address: Value, vectors: range) -> list[Value]:
         """Vectors of bfloat16 as `apart` orders them: two come out of one load, by a shift and a mask, no shuffle."""
         words = ir.VectorType(I32, self.lanes)
         shift = ir.Constant(words, [16] * self.lanes)
@@ -67,12 +67,12 @@ class TableCode:
             found.append(builder.bitcast(builder.and_(bits, upper), self.vector))
         return found + [self.load(builder, address, v) for v in vectors[len(found) :]]
 
-    def store(self, builder: Builder, value: Value, address: Value, vector: int) -> None:
+    def store(self, builder: IRBuilder, value: Value, address: Value, vector: int) -> None:
         at = builder.gep(address, [I64(vector * self.lanes * self.item)])
         builder.store(value, builder.bitcast(at, self.vector.as_pointer())).align = self.item
 
 
-def list_entry(context: Any, builder: Builder, kind: Any, value: Value) -> Callable[[Value], Value]:
+def list_entry(context: Any, builder: IRBuilder, kind: Any, value: Value) -> Callable[[Value], Value]:
     """Reads entries of a one-dimensional array of ids or numbers."""
     data = arrayobj.make_array(kind)(context, builder, value).data
 
@@ -85,7 +85,7 @@ def list_entry(context: Any, builder: Builder, kind: Any, value: Value) -> Calla
     return entry
 
 
-def prefetch(builder: Builder, address: Value, size: int) -> None:
+def prefetch(builder: IRBuilder, address: Value, size: int) -> None:
     signature = ir.FunctionType(ir.VoidType(), [_BYTES, I32, I32, I32])
     function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
     for offset in range(0, size, LINE):
@@ -93,7 +93,7 @@ def prefetch(builder: Builder, address: Value, size: int) -> None:
 
 
 def edge_loop(
-    builder: Builder,
+    builder: IRBuilder,
     span: tuple[Value, Value, Value, Value],
     carried: Sequence[Value],
     body: Callable[[Value, Sequence[Value]], Sequence[Value]],
@@ -130,18 +130,18 @@ def edge_loop(
     return finals
 
 
-def splat(builder: Builder, value: Value, vector: Any) -> Value:
+def splat(builder: IRBuilder, value: Value, vector: Any) -> Value:
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
     mask = ir.Constant(ir.VectorType(I32, LANES), [0] * LANES)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
 
 
-def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
+def fma(builder: IRBuilder, a: Value, b: Value, c: Value) -> Value:
     """a · b + c, in one instruction where the CPU has it."""
     return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
 
 
-def apart(builder: Builder, vectors: list[Value]) -> list[Value]:
+def apart(builder: IRBuilder, vectors: list[Value]) -> list[Value]:
     """Of each two vectors, the even columns in one and the odd ones in the other; a last single one stays."""
     found = []
     for a, b in zip(vectors[::2], vectors[1::2], strict=False):
@@ -150,8 +150,8 @@ def apart(builder: Builder, vectors: list[Value]) -> list[Value]:
     return found + vectors[len(found) :]
 
 
-def together(builder: Builder, vectors: list[Value]) -> list[Value]:
-    """What `apart` took apart."""
+def together(builder: IRBuilder, vectors: list[Value]) -> list[Value]:
+    """The inverse of `apart`."""
     found = []
     for even, odd in zip(vectors[::2], vectors[1::2], strict=False):
         lanes = even.type.count
@@ -161,11 +161,11 @@ def together(builder: Builder, vectors: list[Value]) -> list[Value]:
     return found + vectors[len(found) :]
 
 
-def _shuffle(builder: Builder, a: Value, b: Value, order: list[int]) -> Value:
+def _shuffle(builder: IRBuilder, a: Value, b: Value, order: list[int]) -> Value:
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(order)), order))
 
 
-def for_tile(builder: Builder, columns: Value, emit: Callable[[int], None]) -> None:
+def for_tile(builder: IRBuilder, columns: Value, emit: Callable[[int], None]) -> None:
     """Emit the code for every width a tile can have, and a jump to the one that `columns` asks for.
 
     `emit` gets the width.
@@ -185,5 +185,5 @@ def for_tile(builder: Builder, columns: Value, emit: Callable[[int], None]) -> N
     builder.position_at_end(done)
 
 
-def smaller(builder: Builder, a: Value, b: Value) -> Value:
+def smaller(builder: IRBuilder, a: Value, b: Value) -> Value:
     return builder.select(builder.icmp_signed("<", a, b), a, b)

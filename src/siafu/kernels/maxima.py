@@ -80,7 +80,7 @@ def max_adjoint_range(
 def max_gradient_range(
     gradient: Any, out: Any, ties: Any, maxima: Any, shares: Any, picked: Any, first: int
 ) -> None:
-    """What the adjoint reads of the rows from `first` on, or of those that picked[first:] names, in this thread.
+    """Rows that the adjoint reads, from `first` on or of those that picked[first:] names, in this thread.
 
     maxima, shares: get what was gathered, and the gradient of it divided by the ties
     """

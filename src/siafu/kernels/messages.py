@@ -144,7 +144,7 @@ def share_out(messages: Any, ends: Any, maxima: Any, shares: Any, out: Any) -> N
 
 @kernel
 def _nearness(maxima: Any, i: int, columns: int) -> float:
-    """How far below the maximum a message of row i still counts as reaching it.
+    """Distance from the maximum within which a message of row i counts as reaching it.
 
     A product of matrices is rounded differently in another batch, so a message made again need not be the same to
     the last bit. Its error goes with the size of the numbers it was summed from, as the row's greatest shows it.

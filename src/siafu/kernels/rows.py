@@ -24,6 +24,11 @@ def padded(columns: int) -> int:
     return -(-columns // TILE_STEP) * TILE_STEP
 
 
+def table_row_bytes(columns: int, itemsize: int) -> int:
+    """Bytes of one row of a table, with its spare columns, up to the next row."""
+    return -(-padded(columns) * itemsize // _LINE) * _LINE
+
+
 def empty_table(rows: int, columns: int, dtype: DTypeLike) -> Table:
     """An uninitialised table with `padded(columns)` columns whose rows start on cache lines."""
     return _table(np.empty, rows, columns, dtype)
@@ -36,11 +41,34 @@ def zero_table(rows: int, columns: int, dtype: DTypeLike) -> Table:
 
 def _table(allocate: Callable[..., NDArray[Any]], rows: int, columns: int, dtype: DTypeLike) -> Table:
     kind = np.dtype(dtype)
-    row_bytes = -(-padded(columns) * kind.itemsize // _LINE) * _LINE
+    row_bytes = table_row_bytes(columns, kind.itemsize)
     buffer = allocate(rows * row_bytes + _LINE, np.uint8)
     offset = -buffer.ctypes.data % _LINE
     table = buffer[offset : offset + rows * row_bytes].view(kind).reshape(rows, row_bytes // kind.itemsize)
     return table[:, : padded(columns)]
+
+
+class _Window:
+    """Memory under another first address, as NumPy asks for it; it keeps the memory alive."""
+
+    def __init__(self, table: Table, first: int, last: int) -> None:
+        self._table = table
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": table.dtype.str,
+            "shape": (last, table.shape[1]),
+            "strides": table.strides,
+            "data": (table.ctypes.data - first * table.strides[0], False),
+        }
+
+
+def window(table: Table, first: int, last: int) -> Table:
+    """`table` as a part of a longer one, of which the rows from `first` up to `last` are there and no others.
+
+    So a kernel that numbers rows as the long table does can fill the short one. Whoever touches another row touches
+    memory that is not its own.
+    """
+    return np.asarray(_Window(table, first, last))
 
 
 def is_table(values: NDArray[Any], columns: int) -> bool:

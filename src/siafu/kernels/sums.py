@@ -79,11 +79,11 @@ def sum_range(
         skip_lo, skip_hi = -1, -1
         if self_weight is not None:
             skip_lo, skip_hi = _own_edges(indices, lo, hi, i)
-        _start(rows, self_weight, out, i)
+        start_sum(rows, self_weight, out, i)
         for c in range(0, columns, MAX_TILE):
             tile = min(columns - c, MAX_TILE)
             accumulate(out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, _ONE_HEAD)
-        _finish(scale, out, i)
+        finish_sum(scale, out, i)
 
 
 @kernel
@@ -104,7 +104,7 @@ def sum_blocks_range(
     """`sum_range`, one block of sources after the other (`Blocks`): their rows stay in the core's own cache."""
     columns = out.shape[1]
     for k in range(first, last):
-        _start(rows, self_weight, out, row_at(picked, k))
+        start_sum(rows, self_weight, out, row_at(picked, k))
     for b in range(len(base)):
         near, begin = rows[b * size : (b + 1) * size], starts[b]
         for k in range(first, last):
@@ -119,11 +119,12 @@ def sum_blocks_range(
                     out, row_at(picked, k), near, sources, lo, -1, -1, hi, c, tile, weights, 0, _ONE_HEAD
                 )
     for k in range(first, last):
-        _finish(scale, out, row_at(picked, k))
+        finish_sum(scale, out, row_at(picked, k))
 
 
 @kernel
-def _start(rows: Any, self_weight: Any, out: Any, i: int) -> None:
+def start_sum(rows: Any, self_weight: Any, out: Any, i: int) -> None:
+    """Row i before its edges: zero, or what its self-loop gives."""
     for c in range(out.shape[1]):
         if self_weight is None:
             out[i, c] = 0
@@ -132,7 +133,8 @@ def _start(rows: Any, self_weight: Any, out: Any, i: int) -> None:
 
 
 @kernel
-def _finish(scale: Any, out: Any, i: int) -> None:
+def finish_sum(scale: Any, out: Any, i: int) -> None:
+    """Row i times its factor."""
     if scale is not None:
         for c in range(out.shape[1]):
             out[i, c] *= scale[i]
@@ -140,7 +142,7 @@ def _finish(scale: Any, out: Any, i: int) -> None:
 
 @kernel
 def _own_edges(indices: Any, lo: int, hi: int, vertex: int) -> tuple[int, int]:
-    """Where `vertex` stands among its own sources, which ascend; (-1, -1) if it does not."""
+    """Range of `vertex` among its own sources, which ascend; (-1, -1): it is not among them."""
     left, right = lo, hi
     while left < right:
         middle = (left + right) // 2

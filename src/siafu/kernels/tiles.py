@@ -81,23 +81,38 @@ def accumulate_near(  # type: ignore[no-untyped-def]
     return _accumulate(out, rows, ids, weights, far=False)
 
 
-def _accumulate(out: Any, rows: Any, ids: Any, weights: Any, *, far: bool) -> Any:
+@intrinsic
+def accumulate_listed(typing_context, out, row, rows, ids, lo, hi, end, column, tile, weights):  # type: ignore[no-untyped-def]
+    """`accumulate` of one visit in a list of several: rows that the visits after it need, up to `end`, are asked for."""
+    return _accumulate(out, rows, ids, weights, far=True, listed=True)
+
+
+def _accumulate(out: Any, rows: Any, ids: Any, weights: Any, *, far: bool, listed: bool = False) -> Any:
     weighted = not isinstance(weights, types.NoneType)
     lanes = LANES if weighted else WIDE_LANES
     # bfloat16 is widened at half the cost if even and odd columns are summed apart.
     split = rows.dtype == types.uint16 and not weighted
-    signature = types.void(out, types.int64, rows, ids, *[types.int64] * 6, weights, types.int64, types.int64)
+    numbers, heads = (5, 0) if listed else (6, 2)
+    signature = types.void(
+        out, types.int64, rows, ids, *[types.int64] * numbers, weights, *[types.int64] * heads
+    )
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         result = TableCode(context, builder, signature.args[0], args[0], lanes)
         table = TableCode(context, builder, signature.args[2], args[2], lanes)
         name = list_entry(context, builder, signature.args[3], args[3])
-        lo, skip_lo, skip_hi, hi, column, tile = args[4:10]
+        if listed:
+            lo, hi, end, column, tile = args[4:9]
+            skip_lo, skip_hi = NONE, NONE
+        else:
+            lo, skip_lo, skip_hi, hi, column, tile = args[4:10]
+            end = hi
         target = result.address(builder, args[1], column)
-        last = builder.sub(hi, I64(1))
+        last = builder.sub(end, I64(1))
         if weighted:
-            weight = list_entry(context, builder, signature.args[10], args[10])
-            head_stride, per_head = args[11:13]
+            at = 4 + numbers
+            weight = list_entry(context, builder, signature.args[at], args[at])
+            head_stride, per_head = args[at + 1 :] if heads else (I64(0), I64(1))
             first = builder.sdiv(column, I64(LANES))
 
         def emit(width):  # type: ignore[no-untyped-def]

@@ -1,1 +1,1 @@
-"""Clusters of machines for runs: started, looked at and ended, with Ray's own launcher underneath."""
+"""Clusters of machines for runs: start, status and end, by Ray's own launcher."""

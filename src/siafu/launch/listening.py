@@ -1,4 +1,4 @@
-"""Listening: which addresses the processes of sessions listen at, as Linux tells."""
+"""Listening: addresses at which the processes of sessions listen, from /proc."""
 
 import ipaddress
 import os
@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from siafu.base.addresses import is_loopback
 from siafu.launch import sessions
-from siafu.launch.loopback import is_loopback
 
 _LISTENS = "0A"  # the state of a socket in /proc/net/tcp
 
@@ -39,7 +39,7 @@ def listening(processes: Iterable[dict[str, int]]) -> list[Listening]:
 
 
 def in_words(found: Iterable[Listening]) -> str:
-    """One line: whether others than this machine reach it, and where."""
+    """One line that says whether other machines can connect, and at which addresses."""
     known = list(found)
     open_to_others = [str(each) for each in known if not is_loopback(each.host)]
     if open_to_others:
@@ -70,7 +70,7 @@ def _sockets() -> dict[int, tuple[str, int]]:
 
 
 def _address(text: str) -> str:
-    """An address as people write it, of words of 32 bits in this machine's order."""
+    """An address in the usual notation, from words of 32 bits in this machine's byte order."""
     raw = b"".join(bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8))
     address = ipaddress.ip_address(raw)
     mapped = getattr(address, "ipv4_mapped", None)

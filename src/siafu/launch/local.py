@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput, SiafuError
 from siafu.launch import record as records
 from siafu.launch import sessions
@@ -35,7 +36,7 @@ def commands(
     """Commands that start the nodes: the head, then the others. Each runs until it is ended.
 
     host:        the address that they have; on any but this machine's own Ray listens on all interfaces
-    client_port: of Ray's client server, which it does not go without
+    client_port: of Ray's client server, which it always starts
     """
     check_name(name)
     check_machines(machines)
@@ -79,7 +80,7 @@ def up(name: str, machines: int, say: Callable[[str], None], host: str = LOOPBAC
 
 
 def down(record: Record) -> None:
-    """End the nodes that `up` started, the head last, and what they left."""
+    """End the nodes that `up` started, the head last, and remove their files."""
     sessions.end(reversed(record.processes), seconds=_END_SECONDS)
     if record.scratch is not None and _is_scratch(Path(record.scratch)):
         shutil.rmtree(record.scratch, ignore_errors=True)
@@ -87,12 +88,12 @@ def down(record: Record) -> None:
 
 
 def _is_scratch(path: Path) -> bool:
-    """Whether `up` may have made it: a record that was changed must not have us remove anything else."""
+    """Whether `up` may have made the directory: a changed record must not make us remove anything else."""
     return path.parent == _SCRATCH.parent and path.name.startswith(_SCRATCH.name) and not path.is_symlink()
 
 
 def runs(record: Record) -> bool:
-    """Whether all of it is still there."""
+    """Whether all nodes still run."""
     return bool(record.processes) and all(map(sessions.alive, record.processes))
 
 
@@ -106,20 +107,21 @@ def is_only_ray() -> bool:
 
 
 def _with_node(record: Record, command: list[str]) -> Record:
-    """Start one more node, and wait for it. Ray gives up after 30 s on a machine that is busy: then once more."""
+    """Start one more node and wait for it. Ray gives up after 30 s on a busy machine, so there is a second try."""
     log = records.directory_of(record.name) / f"ray-{len(record.processes)}.log"
     for _ in range(_TRIES):
         variables = os.environ | token_variables(records.token_of(record.name))
         process = sessions.start([*_RAY, *command], log, variables)
         begun = replace(record, processes=[*record.processes, sessions.identity(process.pid)])
         records.write(begun)
+        came_up = False
         try:
-            if _came_up(begun, process):
-                return begun
-        except BaseException:
-            sessions.end(begun.processes[-1:], seconds=_END_SECONDS)
-            raise
-        sessions.end(begun.processes[-1:], seconds=_END_SECONDS)
+            came_up = _came_up(begun, process)
+        finally:
+            if not came_up:
+                sessions.end(begun.processes[-1:], seconds=_END_SECONDS)
+        if came_up:
+            return begun
     raise SiafuError(f"Ray's node {len(record.processes) + 1} did not come up: {_last_line(log)}")
 
 
@@ -139,7 +141,7 @@ def _came_up(record: Record, process: subprocess.Popen[bytes]) -> bool:
 
 def _last_line(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return " ".join(lines[-1].split())[:300] if lines else "it said nothing"
+    return one_line(lines[-1]) if lines else "it said nothing"
 
 
 def _free_ports(host: str) -> tuple[int, int]:

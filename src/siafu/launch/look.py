@@ -1,25 +1,25 @@
-"""Looking at a Ray cluster: its machines, and which runs of siafu there are."""
+"""Status of a Ray cluster: its machines, and its runs of siafu."""
 
 import logging
 import re
 import socket
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 from siafu.launch import record as records
-from siafu.launch.loopback import loopback_is_meant, show_token
+from siafu.launch.loopback import loopback_is_meant, patched, show_token
 
 _KNOCK_SECONDS = 5.0
 _ACTOR = re.compile(r"siafu-(?P<server>.+)-\d+-[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ClusterMachine:
     """A node of the cluster.
 
     cores, memory_bytes: what Ray may give to servers
@@ -51,28 +51,26 @@ class Look:
     """Machines and runs of a cluster at the moment."""
 
     address: str
-    machines: list[Machine]
+    machines: list[ClusterMachine]
     cores_free: int
     runs: list[RunThere]
 
 
 def look(address: str) -> Look:
     """Look at the cluster at `address` ("auto": the one of this machine)."""
-    with _connected(address) as ray:
-        nodes = [each for each in ray.nodes() if each["Alive"]]
-        machines = [_machine(each) for each in nodes]
+    ray = connect(address)
+    try:
+        machines = [_machine(each) for each in ray.nodes() if each["Alive"]]
+        machines.sort(key=lambda each: (not each.head, each.address))
         free = int(ray.available_resources().get("CPU", 0))
-        return Look(
-            ray.get_runtime_context().gcs_address,
-            sorted(machines, key=lambda each: (not each.head, each.address)),
-            free,
-            _runs(),
-        )
+        return Look(ray.get_runtime_context().gcs_address, machines, free, _runs())
+    finally:
+        ray.shutdown()
 
 
-def _machine(node: dict[str, Any]) -> Machine:
+def _machine(node: dict[str, Any]) -> ClusterMachine:
     resources = node["Resources"]
-    return Machine(
+    return ClusterMachine(
         node["NodeManagerAddress"],
         int(resources.get("CPU", 0)),
         int(resources.get("memory", 0)),
@@ -99,15 +97,6 @@ def _run(job: dict[str, Any], servers: list[str]) -> RunThere:
     return RunThere(driver, job.get("Entrypoint", ""), servers)
 
 
-@contextmanager
-def _connected(address: str) -> Iterator[Any]:
-    ray = connect(address)
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
 def connect(address: str) -> Any:
     """Ray, connected to the cluster at an address; "auto": the one that runs on this machine."""
     ray = import_ray()
@@ -123,9 +112,8 @@ def connect(address: str) -> Any:
                 logging_level=logging.ERROR,
             )
     except (OSError, OverflowError, ValueError, RuntimeError) as error:
-        told = " ".join(str(error).split())[:300]
         raise BadInput(
-            f"no Ray cluster at {address!r} ({told}): start one with 'siafu cluster up', or give its address"
+            f"no Ray cluster at {address!r} ({one_line(error)}): start one with 'siafu cluster up', or give its address"
         ) from None
     return ray
 
@@ -137,23 +125,14 @@ def _token(address: str) -> Path | None:
     return token if token is not None and token.is_file() else None
 
 
-@contextmanager
-def _silent(ray: Any) -> Iterator[None]:
-    """Ray prints on stdout when a process of its ends, and has no switch for it. Whoever runs it here tells that itself."""
+def _silent(ray: Any) -> AbstractContextManager[None]:
+    """Keep Ray from printing on stdout when a process of its ends. It has no switch for that, and we report it ourselves."""
     worker = getattr(getattr(ray, "_private", None), "worker", None)
-    listen = getattr(worker, "listen_error_messages", None)
-    if worker is None or listen is None:  # another Ray: then it prints
-        yield
-        return
-    worker.listen_error_messages = lambda *_: None
-    try:
-        yield
-    finally:
-        worker.listen_error_messages = listen
+    return patched(worker, "listen_error_messages", lambda *_: None)
 
 
 def _knock(address: str) -> None:
-    """Whether anybody listens at a host and a port: Ray would try for minutes."""
+    """Raise an OSError if nothing listens at a host and a port: Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "://" not in address:
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()

@@ -5,11 +5,10 @@ Ray takes 127.0.0.1 for a mistake and puts the address of the network in its pla
     python -m siafu.launch.loopback start --head --node-ip-address=127.0.0.1 …    what `ray start …` would be
 """
 
-import ipaddress
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,28 +17,25 @@ LOOPBACK = "127.0.0.1"
 _MODE, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 @contextmanager
-def loopback_is_meant() -> Iterator[None]:
-    """Have Ray take a loopback address as it is."""
-    from ray._private import services
-
-    resolve = getattr(services, "resolve_ip_for_localhost", None)
-    if resolve is None:  # another Ray: where it listens is looked at afterwards
+def patched(module: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[None]:
+    """Replace a function of `module` for a while. If this version of Ray lacks the function, nothing is done."""
+    real = getattr(module, name, None)
+    if real is None:
         yield
         return
-    services.resolve_ip_for_localhost = lambda host: host
+    setattr(module, name, stand_in)
     try:
         yield
     finally:
-        services.resolve_ip_for_localhost = resolve
+        setattr(module, name, real)
+
+
+def loopback_is_meant() -> AbstractContextManager[None]:
+    """Make Ray take a loopback address as it is. Its real addresses are checked afterwards."""
+    from ray._private import services
+
+    return patched(services, "resolve_ip_for_localhost", lambda host: host)
 
 
 def make_token(path: Path) -> None:
@@ -51,12 +47,12 @@ def make_token(path: Path) -> None:
 
 
 def token_variables(path: Path) -> dict[str, str]:
-    """The environment in which Ray asks for the token in a file, and shows it."""
+    """Environment variables that make Ray require and send the token in a file."""
     return {_MODE: "token", _TOKEN_FILE: str(path)}
 
 
 def show_token(path: Path | None) -> None:
-    """Show the token in a file to the cluster that is connected to next; None: it asks for none that we know of."""
+    """Use the token in a file for the next connection; None: the cluster needs none that we know of."""
     ours = os.environ.get(_TOKEN_FILE, "") in _shown
     if path is not None:
         _shown.add(str(path))
@@ -72,7 +68,7 @@ _shown: set[str] = set()
 
 
 def _read_again() -> None:
-    """Ray reads these variables once, when it is imported."""
+    """Make Ray read its variables again; by itself it reads them once, when it is imported."""
     with suppress(ImportError, AttributeError):  # a Ray that knows no tokens
         core: Any = import_module("ray._raylet")
         core.Config.initialize("")

@@ -1,4 +1,4 @@
-"""Records of clusters that were started here, so that they are found again, and nothing else is ended.
+"""Records of clusters that were started here: they are found again, and no other processes are ended.
 
     STATE/clusters/<name>/cluster.json    what it is, and since when
     STATE/clusters/<name>/cluster.yaml    what Ray's launcher was told, unless it is on this machine
@@ -10,8 +10,9 @@ STATE is $SIAFU_STATE, else siafu in the user's state directory. It is no cache:
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import cast
 
 from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput
@@ -83,13 +84,10 @@ def write(record: Record) -> None:
 
 
 def _checked(record: Record) -> Record:
-    """`record` if its fields are what they should be: what is in it names processes to end and a directory to remove."""
-    texts = (record.name, record.kind)
-    maybe = (record.head, record.user, record.address, record.scratch)
-    if not all(isinstance(each, str) for each in texts) or type(record.machines) is not int:
-        raise ValueError("its name, kind or number of machines is not one")
-    if not all(each is None or isinstance(each, str) for each in maybe):
-        raise ValueError("an address or a directory in it is none")
+    """Check the types of a record's fields: it names processes to end and a directory to remove."""
+    for each in fields(record):
+        if each.name != "processes" and not isinstance(getattr(record, each.name), cast(type, each.type)):
+            raise ValueError(f"its {each.name} is not one")
     if not isinstance(record.processes, list) or not all(map(_is_process, record.processes)):
         raise ValueError("its processes are none")
     return record
@@ -110,12 +108,12 @@ def find(name: str) -> Record | None:
         return None
     except (ValueError, TypeError) as error:
         raise BadInput(
-            f"{path} is damaged ({error}): end the cluster by hand, and delete {path.parent}"
+            f"{path} is damaged ({error}): end the cluster by hand, delete {path.parent}"
         ) from error
 
 
 def get(name: str) -> Record:
-    """The record of that name, or a word on which there are."""
+    """The record of that name; an unknown one is refused with the names that there are."""
     found = find(name)
     if found is None:
         others = sorted(path.parent.name for path in state_directory().glob("clusters/*/cluster.json"))
@@ -125,7 +123,7 @@ def get(name: str) -> Record:
 
 
 def forget(name: str) -> None:
-    """Remove the record, and what was written beside it; what others put there stays."""
+    """Remove the record and Siafu's files beside it; other files stay."""
     directory = directory_of(name)
     ours = [*directory.glob("cluster.json"), *directory.glob("cluster.yaml"), *directory.glob("ray-*.log")]
     with disk_errors(directory):

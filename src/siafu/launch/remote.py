@@ -1,4 +1,4 @@
-"""Clusters elsewhere: Ray's cluster launcher, told by a file that is kept until the cluster is down."""
+"""Clusters elsewhere, by Ray's cluster launcher; its YAML file is kept until the cluster is down."""
 
 import json
 import shlex
@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from siafu.base.documents import one_line
 from siafu.base.errors import BadInput, SiafuError
 from siafu.base.files import replacing
 from siafu.launch import record as records
@@ -20,7 +21,7 @@ _RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 
 
 def up(wanted: HostsWanted | AwsWanted) -> Record:
-    """Start it; what Ray's launcher says of it goes where our own words go."""
+    """Start the cluster; the output of Ray's launcher goes to stderr."""
     import_ray()
     if isinstance(wanted, AwsWanted):
         wanted = with_image(wanted)
@@ -32,13 +33,16 @@ def up(wanted: HostsWanted | AwsWanted) -> Record:
     records.write(record)
     _launcher("up", record, "--yes", "--no-config-cache")
     if record.head is None:
-        record = replace(record, head=_head_address(record))
+        said = _launcher("get-head-ip", record, quiet=True).split()
+        if not said:
+            raise SiafuError(f"Ray does not say where the head of {record.name!r} is")
+        record = replace(record, head=said[-1])
         records.write(record)
     return record
 
 
 def down(record: Record) -> None:
-    """End it."""
+    """End the cluster."""
     import_ray()
     _launcher("down", record, "--yes")
     records.forget(record.name)
@@ -57,7 +61,7 @@ def look_there(record: Record) -> dict[str, Any]:
 
 
 def with_image(wanted: AwsWanted) -> AwsWanted:
-    """The same with the image's id: machines that start others could not look it up themselves."""
+    """Fill in the image's id: machines that start others could not look it up themselves."""
     wanted.check()
     if wanted.image is not None:
         return wanted
@@ -67,15 +71,8 @@ def with_image(wanted: AwsWanted) -> AwsWanted:
     return replace(wanted, image=found["Parameter"]["Value"])
 
 
-def _head_address(record: Record) -> str:
-    said = _launcher("get-head-ip", record, quiet=True).split()
-    if not said:
-        raise SiafuError(f"Ray does not say where the head of {record.name!r} is")
-    return said[-1]
-
-
 def _launcher(command: str, record: Record, *options: str, quiet: bool = False) -> str:
-    """Call Ray's launcher; what it said, if that was to be kept."""
+    """Call Ray's launcher; returns its output if `quiet`."""
     line = [*_RAY, command, str(records.yaml_of(record.name)), *options]
     try:
         ran = subprocess.run(
@@ -89,11 +86,8 @@ def _launcher(command: str, record: Record, *options: str, quiet: bool = False) 
         raise BadInput(f"Ray's launcher cannot be called ({error.strerror})") from error
     if ran.returncode != 0:
         said = (ran.stderr or "").strip().splitlines()
-        why = f": {' '.join(said[-1].split())[:300]}" if said else ", see above"
-        after = (
-            ""
-            if command == "down"
-            else f"; 'siafu cluster down --name {shlex.quote(record.name)}' ends what was started"
-        )
+        why = f": {one_line(said[-1])}" if said else ", see above"
+        down = f"; 'siafu cluster down --name {shlex.quote(record.name)}' ends what was started"
+        after = "" if command == "down" else down
         raise SiafuError(f"'ray {command}' failed with code {ran.returncode}{why}{after}")
     return ran.stdout or ""

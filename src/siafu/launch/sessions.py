@@ -1,4 +1,4 @@
-"""Sessions of processes on this machine: started apart from us, known again later, ended whole."""
+"""Sessions of processes on this machine: they outlive us, are found again later and end as a whole."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ _KILL_SECONDS = 5.0
 def start(
     command: Sequence[str], log: Path, environment: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a process that is the first of a new session, and outlives us; what it says goes to `log`.
+    """Start a process as the leader of a new session that outlives us; its output goes to `log`.
 
     environment: None: ours
     """
@@ -30,12 +30,12 @@ def start(
 
 
 def identity(pid: int) -> dict[str, int]:
-    """A mark that tells a process from a later one of the same number."""
+    """Number and start of a process, which tell it from a later one of the same number."""
     return {"pid": pid, "started": _stat(pid)[1]}
 
 
 def alive(process: dict[str, int]) -> bool:
-    """Whether it is still that process, and runs."""
+    """Whether that very process still runs."""
     try:
         return _stat(process["pid"])[1] == process["started"]
     except OSError:
@@ -65,7 +65,7 @@ def _wait_for_end(session: int, seconds: float) -> None:
 
 
 def _is_reaped(pid: int) -> bool:
-    """Whether nothing is left of a process that has ended. Its first thread may have ended before the others."""
+    """Whether a process has ended completely. Its first thread may end before the others."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:  # not ours, or reaped before
@@ -79,7 +79,7 @@ def _signal(processes: Iterable[int], number: signal.Signals) -> None:
 
 
 def members(session: int) -> list[int]:
-    """The processes of a session that run."""
+    """Processes of a session that still run."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,6 +1,5 @@
 """Templates: complete YAML files for Ray's cluster launcher."""
 
-import ipaddress
 import json
 import re
 import shlex
@@ -9,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from siafu.base.addresses import is_address
 from siafu.base.errors import BadInput
 
 KINDS = ("local", "ssh", "aws", "aws-spot")
@@ -26,7 +26,7 @@ _ARM = re.compile(r"(a1|[a-z-]+\d+[a-z]*g[a-z]*)\..*")
 
 @dataclass(frozen=True, slots=True)
 class HostsWanted:
-    """A cluster of machines that are there.
+    """A cluster of existing machines.
 
     hosts:   names or addresses; the first is the head
     version: of siafu, to be installed by pip
@@ -43,28 +43,16 @@ class HostsWanted:
 
     def yaml(self) -> str:
         """For Ray's launcher."""
-        _check_common(self.name, self.user, self.key, self.wheel)
+        _check_common(self)
         for host in self.hosts:
-            if _HOST.fullmatch(host) is None and not _is_ip(host):
+            if _HOST.fullmatch(host) is None and not is_address(host):
                 raise BadInput(f"--hosts: {host!r} is no host: give names or addresses, like a,b,c")
         if len(set(self.hosts)) < len(self.hosts):
             raise BadInput("--hosts names a machine twice: name each once")
         if not self.hosts:
-            raise BadInput(
-                "a cluster of plain machines needs --hosts: name them like a,b,c; the first is the head"
-            )
+            raise BadInput("a cluster of plain machines needs --hosts, like a,b,c; the first is the head")
         head, *workers = self.hosts
-        return _filled(
-            "ssh",
-            self.key,
-            _package(self.version, self.wheel),
-            self.wheel,
-            name=self.name,
-            head=head,
-            workers=workers,
-            user=self.user,
-            worker_count=len(workers),
-        )
+        return _filled("ssh", self, head=head, workers=workers, worker_count=len(workers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +87,8 @@ class AwsWanted:
         self.check()
         return _filled(
             self.kind,
-            self.key,
-            _package(self.version, self.wheel),
-            self.wheel,
-            name=self.name,
+            self,
             region=self.region,
-            user=self.user,
             instance=self.instance,
             image=self.image or f"resolve:ssm:{self.image_parameter()}",
             disk=self.disk,
@@ -113,14 +97,12 @@ class AwsWanted:
 
     def check(self) -> None:
         """Refuse what AWS would refuse, before it is asked."""
-        _check_common(self.name, self.user, self.key, self.wheel)
+        _check_common(self)
         check_machines(self.machines)
-        if _INSTANCE.fullmatch(self.instance) is None:
-            raise BadInput(f"--instance {self.instance!r} is no type of machine: give one like m6i.2xlarge")
-        if _REGION.fullmatch(self.region) is None:
-            raise BadInput(f"--region {self.region!r} is no region: give one like eu-central-1")
-        if self.image is not None and _IMAGE.fullmatch(self.image) is None:
-            raise BadInput(f"--image {self.image!r} is no image: give an id like ami-0123456789abcdef0")
+        _check("--instance", self.instance, _INSTANCE, "type of machine: give one like m6i.2xlarge")
+        _check("--region", self.region, _REGION, "region: give one like eu-central-1")
+        if self.image is not None:
+            _check("--image", self.image, _IMAGE, "image: give an id like ami-0123456789abcdef0")
 
 
 def check_machines(machines: int) -> None:
@@ -129,42 +111,34 @@ def check_machines(machines: int) -> None:
 
 
 def check_name(name: str) -> None:
-    if _NAME.fullmatch(name) is None:
-        raise BadInput(f"--name {name!r} is no cluster's name: use up to 40 of a-z, 0-9 and - within")
+    _check("--name", name, _NAME, "cluster's name: use up to 40 of a-z, 0-9 and - within")
 
 
-def _check_common(name: str, user: str, key: Path | None, wheel: Path | None) -> None:
-    check_name(name)
-    if _USER.fullmatch(user) is None:
-        raise BadInput(f"--user {user!r} is no user's name: give the one that ssh logs in as")
+def _check(flag: str, value: str, form: re.Pattern[str], fault: str) -> None:
+    if form.fullmatch(value) is None:
+        raise BadInput(f"{flag} {value!r} is no {fault}")
+
+
+def _check_common(wanted: HostsWanted | AwsWanted) -> None:
+    key, wheel = wanted.key, wanted.wheel
+    check_name(wanted.name)
+    _check("--user", wanted.user, _USER, "user's name: give the one that ssh logs in as")
     if key is not None and not key.is_file():
         raise BadInput(f"--key: there is no file {key}: give the private key that ssh logs in with")
     if wheel is not None and not (wheel.is_file() and _WHEEL.fullmatch(wheel.name)):
         raise BadInput(f"--wheel: {wheel} is no wheel: make one with 'pip wheel --no-deps .'")
 
 
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _package(version: str, wheel: Path | None) -> str:
-    """The requirement that pip installs there."""
-    return f"siafu[cluster]=={version}" if wheel is None else f"{_there(wheel)}[cluster]"
-
-
-def _there(wheel: Path) -> str:
-    return f"/tmp/{wheel.name}"
-
-
-def _filled(kind: str, key: Path | None, package: str, wheel: Path | None, **values: object) -> str:
-    """The template with values in it. They are written as JSON, which YAML reads as what they are, whatever is in them."""
+def _filled(kind: str, wanted: HostsWanted | AwsWanted, **values: object) -> str:
+    """Fill a template. Values are written as JSON, which YAML reads unchanged, whatever is in them."""
+    key, wheel = wanted.key, wanted.wheel
+    values |= {"name": wanted.name, "user": wanted.user}
     written = {name: json.dumps(value) for name, value in values.items()}
-    written["file_mounts"] = json.dumps({} if wheel is None else {_there(wheel): str(wheel.resolve())})
-    written["requirement"] = shlex.quote(package)
+    there = "" if wheel is None else f"/tmp/{wheel.name}"
+    written["file_mounts"] = json.dumps({} if wheel is None else {there: str(wheel.resolve())})
+    written["requirement"] = shlex.quote(
+        f"{there}[cluster]" if there else f"siafu[cluster]=={wanted.version}"
+    )
     written["key"] = "" if key is None else f"ssh_private_key: {json.dumps(str(key.resolve()))}"
     text = files("siafu.launch").joinpath("templates", f"{kind}.yaml").read_text()
     lines = Template(text).substitute(written).splitlines()

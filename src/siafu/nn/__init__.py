@@ -9,6 +9,7 @@ from siafu.nn.gcn import GCN, GCNConv
 from siafu.nn.gin import GIN, MLP, GINConv
 from siafu.nn.layer import Layer
 from siafu.nn.model import GNN
+from siafu.nn.pyg.model import PygModel, from_pyg
 from siafu.nn.sage import GraphSAGE, SAGEConv
 from siafu.nn.tensors import Precision, features
 
@@ -39,9 +40,11 @@ __all__ = [
     "Max",
     "Mean",
     "Precision",
+    "PygModel",
     "SAGEConv",
     "Softmax",
     "Sum",
     "build",
     "features",
+    "from_pyg",
 ]

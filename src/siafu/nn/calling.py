@@ -1,12 +1,15 @@
-"""Calling a model: some take the graph alone and ask it for features, some take rows of features as well."""
+"""Calling a model: with the graph alone, with rows of features as well, or as PyG's models are called."""
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from siafu.graph import Graph
 from siafu.nn.tensors import features
+
+RunModel = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
 def takes_features(model: nn.Module) -> bool:
@@ -18,12 +21,28 @@ def takes_features(model: nn.Module) -> bool:
     return True
 
 
+def is_pyg(model: nn.Module) -> bool:
+    """Whether a model is called as model(x, edge_index, …), or model(data) as PyG's examples do."""
+    names = list(inspect.signature(model.forward).parameters)
+    return "edge_index" in names or names == ["data"]
+
+
+def call_with(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
+    """Result of `run` for the arguments that `model` is called with; x: rows for the graph's features."""
+    if is_pyg(model):
+        from siafu.nn.pyg.bridge import call_pyg
+
+        return call_pyg(model, graph, x, run)
+    return run((graph, x) if takes_features(model) else (graph,), {})
+
+
 def call_model(model: nn.Module, graph: Graph, x: Tensor | None = None) -> Tensor:
     """What `model` gives for `graph`; x: other features than the graph's own."""
-    if not takes_features(model):
+    if not is_pyg(model) and not takes_features(model):
         given = graph if x is None else graph.replace(x=x.numpy())
         alone: Tensor = model(given)
         return alone
-    kind = next((each.dtype for each in model.parameters()), torch.float32)
-    out: Tensor = model(graph, (features(graph) if x is None else x).to(kind))
+    rows = features(graph) if x is None else x
+    rows = rows.to(next((each.dtype for each in model.parameters()), rows.dtype))
+    out: Tensor = call_with(model, graph, rows, lambda args, kwargs: model(*args, **kwargs))
     return out

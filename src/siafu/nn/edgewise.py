@@ -7,11 +7,10 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
-from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.dropout import on_edges
 from siafu.nn.functions import call
-from siafu.nn.gather import Gather, Max, Mean, Sum
+from siafu.nn.gather import Gather, refused_messages
 from siafu.nn.recording import recorder
 from siafu.nn.tensors import check_rows
 
@@ -27,8 +26,8 @@ def gather_messages(
 
     The backward pass runs `apply_edge` again, a block of edges at a time, instead of keeping what it made.
     """
-    if type(gather) not in (Sum, Mean, Max):
-        raise BadInput(f"apply_edge goes with Sum, Mean or Max, not {type(gather).__name__}")
+    if not gather.reduces_messages:
+        raise refused_messages(gather)
     who = recorder()
     if who is not None:
         return who.gather_messages(gather, x, apply_edge, parameters)
@@ -51,7 +50,7 @@ class _EdgeFunction(torch.autograd.Function):
         ctx.save_for_backward(x, *parameters)
         with on_edges():
             parts = [
-                _reduce(graph, gather, first, last, apply_edge(*_ends(graph, x, first, last)))
+                gather.reduce(graph, first, last, apply_edge(*_ends(graph, x, first, last)))
                 for first, last in _blocks(graph)
             ]
         return torch.cat(parts) if parts else x.new_zeros((0, x.shape[1]))
@@ -78,7 +77,7 @@ class _EdgeFunction(torch.autograd.Function):
                 continue
             with torch.enable_grad():
                 source, target = (rows.detach().requires_grad_() for rows in _ends(graph, x, first, last))
-                out = _reduce(graph, gather, first, last, apply_edge(source, target))
+                out = gather.reduce(graph, first, last, apply_edge(source, target))
             found = torch.autograd.grad(
                 out, [source, target, *learnt], gradient[first:last], allow_unused=True
             )
@@ -114,21 +113,3 @@ def _edge_ids(graph: Graph, first: int, last: int) -> tuple[torch.Tensor, torch.
 def _ends(graph: Graph, x: torch.Tensor, first: int, last: int) -> tuple[torch.Tensor, torch.Tensor]:
     source, target = _edge_ids(graph, first, last)
     return x[source], x[target]
-
-
-def _reduce(graph: Graph, gather: Gather, first: int, last: int, messages: torch.Tensor) -> torch.Tensor:
-    lengths = np.diff(graph.indptr[first : last + 1])
-    target = torch.from_numpy(np.repeat(np.arange(last - first), lengths))
-    zeros = messages.new_zeros((last - first, messages.shape[1]))
-    if isinstance(gather, Max):
-        where = target[:, None].expand_as(messages)
-        # From -inf on: PyTorch gives a share of the gradient to a start that equals the maximum, even if left out.
-        greatest = torch.full_like(zeros, -torch.inf).scatter_reduce(0, where, messages, "amax")
-        return greatest.masked_fill(torch.from_numpy(lengths == 0)[:, None], 0)
-    if gather == Sum(precision=gather.precision) and graph.edge_weight is not None:
-        lo, hi = graph.indptr[first], graph.indptr[last]
-        messages = messages * torch.from_numpy(graph.edge_weight[lo:hi]).to(messages.dtype)[:, None]
-    total = zeros.index_add(0, target, messages)
-    if isinstance(gather, Mean):
-        total = total / torch.from_numpy(np.maximum(lengths, 1)).to(total.dtype)[:, None]
-    return total

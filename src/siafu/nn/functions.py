@@ -62,7 +62,7 @@ class MaxFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, graph: Graph, precision: Precision) -> torch.Tensor:
         values = as_rows(x)
-        rows = pack(values, None, storage(values, precision))
+        rows = pack(values, None, storage(values.dtype, precision))
         out, ties = gather_max(graph.indptr, graph.indices, rows)
         ctx.settings = graph, rows, out, ties
         result = as_tensor(out, x.shape[1])
@@ -102,7 +102,7 @@ class AttentionFunction(torch.autograd.Function):
             gather.heads, -(-columns // LANES) * LANES, gather.slope, gather.self_loops, dropout, seed
         )
         values = as_rows(x)
-        rows = pack_heads(values, how.heads, how.head_columns, storage(values, gather.precision))
+        rows = pack_heads(values, how.heads, how.head_columns, storage(values.dtype, gather.precision))
         logits = as_rows(source.contiguous()), as_rows(target.contiguous())
         attended = gather_attention(
             graph.indptr, graph.indices, rows, *logits, how, adjoint_follows=any(ctx.needs_input_grad)
@@ -155,7 +155,7 @@ def _sum(
     x: torch.Tensor, graph: Graph, edges: Csr, weighted: bool, scaling: "Scaling", precision: Precision
 ) -> torch.Tensor:
     values = as_rows(x)
-    kind = storage(values, precision)
+    kind = storage(values.dtype, precision)
     counted = edges._replace(weights=_weights(edges, values) if weighted else None)
     out = empty_table(len(values), values.shape[1], values.dtype)
     # A slab of columns at a time: the packed copy of a wide table stays small.

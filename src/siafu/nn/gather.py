@@ -54,6 +54,28 @@ class Gather:
     def run(self, graph: Graph, *sent: Any, **options: Any) -> torch.Tensor:
         raise NotImplementedError
 
+    @property
+    def title(self) -> str:
+        """Its name where a program is explained."""
+        return type(self).__name__
+
+    @property
+    def reduces_messages(self) -> bool:
+        """Whether an edge function may give it messages: its type has a `reduce` of its own. That of a base may lack factors."""
+        return "reduce" in vars(type(self))
+
+    def reduce(self, graph: Graph, first: int, last: int, messages: torch.Tensor) -> torch.Tensor:
+        """Rows of the vertices first:last, of the messages of their in-edges."""
+        raise refused_messages(self)
+
+    def lend(self, graph: Graph, part: Graph, vertices: NDArray[np.int64], dtype: torch.dtype) -> None:
+        """Have it treat `part` as it does `graph`, of which that holds these vertices and not all of their edges."""
+
+
+def refused_messages(gather: Gather) -> BadInput:
+    """Why an edge function cannot be gathered so."""
+    return BadInput(f"apply_edge goes with Sum, Mean or Max, not {type(gather).__name__}")
+
 
 @dataclass(frozen=True)
 class Sum(Gather):
@@ -77,15 +99,18 @@ class Sum(Gather):
         check_rows("x", x, graph)
         return call(SumFunction, x, graph, self.weighted, self.scaling(graph, x.dtype), self.precision)
 
+    def reduce(self, graph: Graph, first: int, last: int, messages: torch.Tensor) -> torch.Tensor:
+        if self.weighted and graph.edge_weight is not None:
+            lo, hi = graph.indptr[first], graph.indptr[last]
+            messages = messages * torch.from_numpy(graph.edge_weight[lo:hi]).to(messages.dtype)[:, None]
+        zeros = messages.new_zeros((last - first, messages.shape[1]))
+        return zeros.index_add(0, _targets(graph, first, last), messages)
 
-def lend_scaling(
-    gather: Sum, graph: Graph, part: Graph, vertices: NDArray[np.int64], dtype: torch.dtype
-) -> None:
-    """Have `gather` scale `part` as it does `graph`, of which it holds these vertices and not all of their edges."""
-    whole = gather.scaling(graph, dtype)
-    _scalings.setdefault(part, {})[gather, dtype] = Scaling(
-        *(None if factor is None else factor[vertices] for factor in whole)
-    )
+    def lend(self, graph: Graph, part: Graph, vertices: NDArray[np.int64], dtype: torch.dtype) -> None:
+        whole = self.scaling(graph, dtype)
+        _scalings.setdefault(part, {})[self, dtype] = Scaling(
+            *(None if factor is None else factor[vertices] for factor in whole)
+        )
 
 
 @dataclass(frozen=True)
@@ -97,24 +122,32 @@ class Mean(Sum):
     def _scaling(self, graph: Graph) -> Scaling:
         return Scaling(post=1.0 / np.maximum(np.diff(graph.indptr), 1))
 
+    def reduce(self, graph: Graph, first: int, last: int, messages: torch.Tensor) -> torch.Tensor:
+        total = super().reduce(graph, first, last, messages)
+        lengths = np.diff(graph.indptr[first : last + 1])
+        return total / torch.from_numpy(np.maximum(lengths, 1)).to(total.dtype)[:, None]
+
 
 @dataclass(frozen=True)
 class GcnSum(Sum):
     """out_i = d_i^-½ Σ_j w_ij d_j^-½ x_j, with d the in-degrees; one self-loop a vertex if `self_loops`.
 
     A stored self-loop takes the place of the added one and keeps its weight, as in PyG.
+
+    loop_weight: of an added self-loop
     """
 
     self_loops: bool = True
+    loop_weight: float = 1.0
 
     def _scaling(self, graph: Graph) -> Scaling:
         weights = graph.edge_weight if self.weighted else None
         degree = _in_weight(graph, weights)
         self_weight = None
         if self.self_loops:
-            self_weight = np.ones(graph.num_vertices)
+            self_weight = np.full(graph.num_vertices, self.loop_weight)
             if graph.num_self_loops:
-                vertex, position = _stored_loops(graph)
+                vertex, position = stored_loops(graph)
                 stored = np.ones(len(vertex)) if weights is None else weights[position].astype(np.float64)
                 np.subtract.at(degree, vertex, stored)
                 # As PyG does it: the last of several parallel self-loops is the one that stays.
@@ -132,6 +165,14 @@ class Max(Gather):
     def run(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         check_rows("x", x, graph)
         return call(MaxFunction, x, graph, self.precision)
+
+    def reduce(self, graph: Graph, first: int, last: int, messages: torch.Tensor) -> torch.Tensor:
+        where = _targets(graph, first, last)[:, None].expand_as(messages)
+        # From -inf on: PyTorch gives a share of the gradient to a start that equals the maximum, even if left out.
+        lowest = messages.new_full((last - first, messages.shape[1]), -torch.inf)
+        greatest = lowest.scatter_reduce(0, where, messages, "amax")
+        empty = torch.from_numpy(np.diff(graph.indptr[first : last + 1]) == 0)
+        return greatest.masked_fill(empty[:, None], 0)
 
 
 @dataclass(frozen=True)
@@ -178,6 +219,11 @@ class Softmax(Gather):
 _scalings: WeakKeyDictionary[Graph, dict[tuple[Sum, torch.dtype], Scaling]] = WeakKeyDictionary()
 
 
+def _targets(graph: Graph, first: int, last: int) -> torch.Tensor:
+    """The target of every in-edge of the vertices first:last, counted from `first`."""
+    return torch.from_numpy(np.repeat(np.arange(last - first), np.diff(graph.indptr[first : last + 1])))
+
+
 def _in_weight(graph: Graph, weights: NDArray[Any] | None) -> NDArray[np.float64]:
     if weights is None:
         return np.diff(graph.indptr).astype(np.float64)
@@ -187,7 +233,7 @@ def _in_weight(graph: Graph, weights: NDArray[Any] | None) -> NDArray[np.float64
     return degree
 
 
-def _stored_loops(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def stored_loops(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The vertex and the position of every stored self-loop, ascending."""
     destination = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     position = np.flatnonzero(destination == graph.indices)

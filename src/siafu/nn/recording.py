@@ -20,6 +20,12 @@ class Recorder(Protocol):
     def entered(self, layer: torch.nn.Module) -> None:
         """The gathers that follow are this layer's."""
 
+    def parameter(self, tensor: torch.Tensor) -> torch.nn.Parameter | None:
+        """The model's parameter that a tensor stands in for; None: it stands for none."""
+
+    def remark(self, words: str) -> None:
+        """Tell people something about the model."""
+
     def gather(self, gather: "Gather", sent: tuple[torch.Tensor, ...], dropout: float) -> torch.Tensor:
         """Note a gather; rows that take the place of what it gives."""
 

@@ -46,8 +46,8 @@ def check_rows(name: str, tensor: torch.Tensor, graph: Graph) -> None:
         )
 
 
-def storage(rows: NDArray[Any], precision: Precision) -> type[np.generic]:
+def storage(kind: np.dtype[Any], precision: Precision) -> type[np.generic]:
     """What gathered rows are stored as: float64 stays exact, float32 may be halved."""
-    if rows.dtype == np.float64:
+    if kind == np.float64:
         return np.float64
     return np.uint16 if precision == "bf16" else np.float32

@@ -13,7 +13,7 @@ from siafu.pipeline.ids import (
     Epoch,
     Incarnation,
     IntervalId,
-    Lane,
+    LaneName,
     PhaseId,
     ServerId,
     StageId,
@@ -97,7 +97,7 @@ class TaskStarted(Event):
 class RowsArrived(Event):
     """Another server's interval sent its rows of a stage."""
 
-    lane: Lane
+    lane: LaneName
     epoch: Epoch
     stage: StageId
     interval: IntervalId
@@ -224,7 +224,7 @@ class EpochFinished(Event):
     measures: their sums
     """
 
-    lane: Lane
+    lane: LaneName
     server: ServerId
     epoch: Epoch
     measures: Measures

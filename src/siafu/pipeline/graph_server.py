@@ -30,7 +30,7 @@ from siafu.pipeline.ids import (
     Epoch,
     Incarnation,
     IntervalId,
-    Lane,
+    LaneName,
     PhaseId,
     ServerId,
     StageId,
@@ -42,7 +42,7 @@ from siafu.pipeline.track import Position, Track
 
 
 @dataclass(slots=True)
-class Counts:
+class GraphServerCounts:
     """What a graph server saw.
 
     staleness:  how often an interval entered an epoch with this lead over the slowest
@@ -80,7 +80,7 @@ class GraphServer:
         self.setup = setup
         self.server = server
         self.address = Address("graph", server)
-        self.counts = Counts()
+        self.counts = GraphServerCounts()
         self.incarnation = Incarnation(-1)
         self.intervals = setup.layout.owned(server)
         self._others = [ServerId(other) for other in range(setup.layout.num_servers) if other != server]
@@ -107,7 +107,7 @@ class GraphServer:
         return out
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words, where epochs are counted from 1."""
+        """Pending work and its causes, in words; epochs are counted from 1."""
         outside = [
             f"interval {interval} asked weight server {self._asked[interval]} for epoch {each.epoch + 1}"
             if interval in self._asked
@@ -130,16 +130,19 @@ class GraphServer:
         reach = self._reach()
         for each in self._train.passes.values():
             self._validate_pass(each.interval, each.epoch, each.inside, reach)
-        assert self._asked.keys() <= set(self.intervals), f"{self._asked} asked that are not its own"
+        strange = [interval for interval in self._asked if interval not in self._train.passes]
+        assert not strange, f"{strange} asked that are not its own"
+        parameters = self.setup.training.parameters
         for (interval, epoch), pin in self._pins.items():
             own = self._train.passes[interval]
             assert (epoch, 1) <= (own.epoch, own.inside), (
                 f"{interval} holds a version of epoch {epoch}: {own}"
             )
             assert pin.owed, f"{interval} holds a version of epoch {epoch} for nothing"
-            assert pin.owed <= set(self.setup.training.parameters), f"{pin.owed} are owed, no parameters"
+            assert pin.owed.issubset(parameters), f"{pin.owed} are owed, no parameters"
         full = len(self.intervals)
-        assert all(0 < count < full for count in self._finished.values()), f"finished {self._finished}"
+        for count in self._finished.values():
+            assert 0 < count < full, f"finished {self._finished}"
         assert min(self._load) >= 0, f"loads of weight servers {self._load}"
         self._validate_positions()
 
@@ -186,8 +189,8 @@ class GraphServer:
         self._load = [0] * setup.weight_servers
         self._pins: dict[tuple[IntervalId, Epoch], _Pin] = {}
         self._evaluation = Epoch(-1)
-        self._finished: Counter[tuple[Lane, Epoch]] = Counter()
-        self._measures: dict[tuple[Lane, Epoch], dict[IntervalId, Measures]] = {}
+        self._finished: Counter[tuple[LaneName, Epoch]] = Counter()
+        self._measures: dict[tuple[LaneName, Epoch], dict[IntervalId, Measures]] = {}
         self._train = Track(
             "train", setup.training, setup.layout, self.intervals, start.epoch, self._oldest_read
         )
@@ -290,6 +293,8 @@ class GraphServer:
     # Inside an epoch
 
     def _task_started(self, event: TaskStarted, out: list[Instruction]) -> None:
+        if self.setup.exact:
+            return  # counted when it is done: no row that it reads has changed until then
         if event.task.lane == "train" and self._train.is_running(event.task):
             self._train.note_ages(event.task)
 
@@ -299,6 +304,8 @@ class GraphServer:
         if not track.is_running(task):
             self.counts.duplicates += 1
             return
+        if task.stage.reads and self.setup.exact and task.lane == "train":
+            self._train.note_ages(task)
         out.append(KeepResult(task))
         if event.measures:
             self._measures.setdefault((task.lane, task.epoch), {})[task.interval] = event.measures
@@ -315,7 +322,7 @@ class GraphServer:
             self._count_finished("evaluate", task.epoch, out)
 
     def _send_rows(
-        self, lane: Lane, epoch: Epoch, stage: StageId, interval: IntervalId, out: list[Instruction]
+        self, lane: LaneName, epoch: Epoch, stage: StageId, interval: IntervalId, out: list[Instruction]
     ) -> None:
         schedule = self.setup.training if lane == "train" else self.setup.evaluation
         message = RowsArrived(self.incarnation, lane, epoch, stage, interval)
@@ -374,7 +381,7 @@ class GraphServer:
         out.append(Send(Address("weight", pin.weights), released))
         self._count_finished("train", event.epoch, out)
 
-    def _count_finished(self, lane: Lane, epoch: Epoch, out: list[Instruction]) -> None:
+    def _count_finished(self, lane: LaneName, epoch: Epoch, out: list[Instruction]) -> None:
         self._finished[lane, epoch] += 1
         if self._finished[lane, epoch] < len(self.intervals):
             return

@@ -18,7 +18,7 @@ PhaseId = NewType("PhaseId", int)
 Incarnation = NewType("Incarnation", int)
 """How often the run was started again after a server was lost. What an earlier one sent is void."""
 
-Lane = Literal["train", "evaluate"]
+LaneName = Literal["train", "evaluate"]
 Direction = Literal["forward", "backward"]
 Mode = Literal["sync", "pipe", "async"]
 Role = Literal["graph", "weight", "run"]

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from siafu.pipeline.events import Event, Measures
-from siafu.pipeline.ids import Address, Epoch, IntervalId, Lane, PhaseId, ServerId, StageId, Version
+from siafu.pipeline.ids import Address, Epoch, IntervalId, LaneName, PhaseId, ServerId, StageId, Version
 from siafu.pipeline.task import Task
 
-Reason = Literal["finished", "patience", "diverged", "asked"]
+StopReason = Literal["finished", "patience", "diverged", "asked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class KeepResult(Instruction):
 class KeepRows(Instruction):
     """The rows that just arrived go to the ghost table; rows that no `KeepRows` names are thrown away."""
 
-    lane: Lane
+    lane: LaneName
     epoch: Epoch
     stage: StageId
     interval: IntervalId
@@ -171,7 +171,7 @@ class Stop(Instruction):
     best:    the epoch whose weights were kept; None: none was evaluated
     """
 
-    reason: Reason
+    reason: StopReason
     epochs: Epoch
     version: Version | None
     best: Epoch | None

@@ -4,22 +4,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from siafu.objective.score import Score
 from siafu.pipeline.events import Measures
-from siafu.pipeline.ids import Epoch, Lane, ServerId, Version
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """What an evaluation says of the validation rows; None: there are none, and the last evaluated is the best."""
-
-    accuracy: float | None
-    loss: float | None
-
-    def beats(self, other: "Score") -> bool:
-        """Whether this, the later of the two, takes the other's place: see `siafu.report.files.metrics.best_epoch`."""
-        if self.accuracy is None or other.accuracy is None:
-            return True
-        return (self.accuracy, -(self.loss or 0.0)) > (other.accuracy, -(other.loss or 0.0))
+from siafu.pipeline.ids import Epoch, LaneName, ServerId, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +38,7 @@ class Records:
         self.best: Best | None = None
         self._num_servers = num_servers
         self._score = score
-        self._parts: dict[tuple[Lane, Epoch], dict[ServerId, Measures]] = {}
+        self._parts: dict[tuple[LaneName, Epoch], dict[ServerId, Measures]] = {}
         self._training: dict[Epoch, Measures] = {}
         self._evaluations: dict[Epoch, Evaluation] = {}
 
@@ -62,7 +49,7 @@ class Records:
         assert min(known, default=self.recorded) >= self.recorded, f"{min(known)} is recorded, and still kept"
         assert all(0 < len(parts) < self._num_servers for parts in self._parts.values()), f"{self._parts}"
 
-    def take(self, lane: Lane, server: ServerId, epoch: Epoch, measures: Measures) -> Measures | None:
+    def take(self, lane: LaneName, server: ServerId, epoch: Epoch, measures: Measures) -> Measures | None:
         """A server has finished an epoch: the measures of all, once they are there."""
         parts = self._parts.setdefault((lane, epoch), {})
         parts[server] = measures
@@ -72,7 +59,7 @@ class Records:
         # In the order of servers, so that the sum has the same bits whatever the order of events.
         return tuple(map(sum, zip(*(parts[each] for each in sorted(parts) if parts[each]), strict=True)))
 
-    def has(self, lane: Lane, server: ServerId, epoch: Epoch) -> bool:
+    def has(self, lane: LaneName, server: ServerId, epoch: Epoch) -> bool:
         """Whether that was taken before."""
         if server in self._parts.get((lane, epoch), {}):
             return True

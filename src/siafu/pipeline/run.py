@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from siafu.objective.score import Score
 from siafu.pipeline.events import (
     Begin,
     BestKept,
@@ -26,15 +27,15 @@ from siafu.pipeline.events import (
 from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, Incarnation, ServerId, Version
 from siafu.pipeline.instructions import (
     Instruction,
-    Reason,
     RecordEpoch,
     Replace,
     Rewind,
     SaveCheckpoint,
     Send,
     Stop,
+    StopReason,
 )
-from siafu.pipeline.records import Best, Evaluation, Records, Score, diverged
+from siafu.pipeline.records import Best, Evaluation, Records, diverged
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 
@@ -133,7 +134,7 @@ class RunMachine:
         return out
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words, where epochs are counted from 1."""
+        """Pending work and its causes, in words; epochs are counted from 1."""
         records, running = self._records, self._evaluation
         evaluation = (
             "none" if running is None else f"after epoch {running.epoch + 1}, version {running.version}"
@@ -240,8 +241,9 @@ class RunMachine:
         return epoch
 
     def _has_begun(self, epoch: Epoch) -> bool:
+        """Whether training may go on past an evaluation; where both use the same tables, once it is over."""
         running = self._evaluation
-        if running is not None and running.epoch == epoch:
+        if running is not None and running.epoch == epoch and not self.setup.alternate:
             # Without a version it has not: later epochs could replace the one that it must have.
             return running.version is not None or self._exact is None
         return self._records.is_evaluated(epoch)
@@ -323,7 +325,7 @@ class RunMachine:
             self._checkpoint_asked = False
             self._state = "going"
 
-    def _reason_to_stop(self, here: Epoch) -> Reason | None:
+    def _reason_to_stop(self, here: Epoch) -> StopReason | None:
         if here >= self.options.epochs:
             return "finished"
         if self.options.patience is not None and here >= self._patience_ends():
@@ -415,13 +417,13 @@ class RunMachine:
 
     def _consider_switch(self, score: Score) -> None:
         above = self.options.exact_above
-        if self._exact is not None or self._switching or above is None or score.accuracy is None:
+        if self._exact is not None or self._switching or above is None:
             return
-        if score.accuracy >= above:
+        if score.reaches(above):
             self._switching = True
             self._stand_still_at = self._until
 
-    def _stop(self, reason: Reason, out: list[Instruction]) -> None:
+    def _stop(self, reason: StopReason, out: list[Instruction]) -> None:
         self.ended = True
         self._may_begin_again = reason != "diverged"
         version = None if reason == "diverged" else self._base.version

@@ -13,7 +13,7 @@ class RunOptions:
     evaluate_every:   evaluate after every so many epochs, and after the last
     patience:         stop when so many epochs brought no better model; None: never
     checkpoint_every: save after every so many epochs; None: only when asked
-    exact_above:      async: go on exactly, as pipe, once the validation accuracy is at least this; None: never
+    exact_above:      async: go on exactly, as pipe, once the validation score is at least this good; None: never
     """
 
     epochs: int

@@ -1,30 +1,33 @@
 """Schedule: the stages that an interval passes in one epoch, in order."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Direction, PhaseId, StageId
+from siafu.pipeline.stage_kind import FUSED, GATHER, TENSOR, StageKind
+
+_UNPLACED = StageId(-1)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of an interval's pass: a tensor phase or a gather.
+    """One step of an interval's pass: a tensor phase, a gather, or another kind of stage.
 
     id:        its place in the schedule
     direction: the way its rows go along the edges. The last tensor phase of a training, which makes the loss and
                its gradient in one task, is `backward`: what it scatters are gradients
     phase:     a tensor stage: T(phase). A gather: G(phase), whose sums T(phase) reads; its backward, ∇G(phase), gives
-               them to ∇T(phase - 1)
+               them to ∇T(phase - 1). Both in one: GT(phase) is G(phase) and T(phase), ∇GT(phase) is ∇G(phase + 1) and
+               ∇T(phase); the last, which makes the loss, is G(phase) and ∇T(phase)
     scatters:  its rows are read through edges: by gathers of its own and of other intervals
     reads:     a gather: the stages, all earlier and scattering, whose rows it reads; usually one
-    gradients: the phases whose parameters it gives gradients for: () or its own
+    gradients: the phases whose parameters it gives gradients for: () or its own; of a gather and a tensor phase, both
     """
 
     id: StageId
-    kind: Literal["tensor", "gather"]
+    kind: StageKind = field(hash=False)
     direction: Direction
     phase: PhaseId
     scatters: bool = False
@@ -32,8 +35,7 @@ class Stage:
     gradients: tuple[PhaseId, ...] = ()
 
     def __str__(self) -> str:
-        letter = "T" if self.kind == "tensor" else "G"
-        return ("∇" if self.direction == "backward" else "") + f"{letter}{self.phase}"
+        return ("∇" if self.direction == "backward" else "") + f"{self.kind.letter}{self.phase}"
 
 
 @dataclass(frozen=True)
@@ -74,55 +76,95 @@ class Schedule:
         return tuple(sorted(phase for stage in self.stages for phase in stage.gradients))
 
 
-def training_schedule(first: int, last: int, parameters: Collection[int]) -> Schedule:
-    """T(first) · G · … · T(last), which makes the loss, and back to the lowest phase that has parameters.
+def numbered(stages: Iterable[Stage]) -> Schedule:
+    """These stages in this order, with their places; one that reads rows reads those of the last stage that scatters."""
+    found: list[Stage] = []
+    scattered: StageId | None = None
+    for place, stage in enumerate(stages):
+        reads = (scattered,) if stage.kind.reads and scattered is not None else ()
+        found.append(replace(stage, id=StageId(place), reads=reads))
+        if stage.scatters:
+            scattered = StageId(place)
+    return Schedule(tuple(found))
 
-    first: 0, or the first phase that is not folded
+
+def fuse(stages: Iterable[Stage], depths: Collection[int]) -> Iterator[Stage]:
+    """The stages of a pass, where some gathers are one stage with the tensor phase that follows them.
+
+    depths: the gathers, G(1) is 0. One stays as it is where another stage stands between it and that phase, forth or back
     """
-    stages = _forward(first, last)
-    lowest = min(parameters)
-    stages[-1] = Stage(
-        id=stages[-1].id,
-        kind="tensor",
-        direction="backward",
-        phase=PhaseId(last),
-        scatters=lowest < last,
-        gradients=_own(last, parameters),
+    given = list(stages)
+    apart = {
+        gather.phase - 1
+        for gather, follower in zip(given, [*given[1:], None], strict=True)
+        if gather.kind == GATHER and not _can_fuse(gather, follower)
+    }
+    waiting: Stage | None = None
+    for stage in given:
+        if waiting is not None:
+            yield replace(stage, kind=FUSED, gradients=(*waiting.gradients, *stage.gradients))
+            waiting = None
+        elif stage.kind == GATHER and stage.phase - 1 in set(depths) - apart and stage is not given[-1]:
+            waiting = stage
+        else:
+            yield stage
+
+
+def _can_fuse(gather: Stage, follower: Stage | None) -> bool:
+    if follower is None:  # the last of a pass: it gives nothing but gradients of an edge function
+        return gather.direction == "backward"
+    phase = gather.phase if gather.direction == "forward" else gather.phase - 1
+    return follower.kind == TENSOR and follower.phase == phase
+
+
+def fused_gathers(stages: Sequence[Stage]) -> frozenset[int]:
+    """The gathers that are one stage with a tensor phase; G(1) is 0."""
+    last = max(stage.phase for stage in stages)
+    return frozenset(
+        stage.phase - 1
+        for stage in stages
+        if stage.kind == FUSED and (stage.direction == "forward" or stage.phase == last)
     )
-    for phase in range(last - 1, lowest - 1, -1):
-        made = stages[-1].id
-        stages.append(Stage(_next(stages), "gather", "backward", PhaseId(phase + 1), reads=(made,)))
-        stages.append(
-            Stage(
-                id=_next(stages),
-                kind="tensor",
-                direction="backward",
-                phase=PhaseId(phase),
-                scatters=phase > lowest,
-                gradients=_own(phase, parameters),
-            )
-        )
-    return Schedule(tuple(stages))
+
+
+def training_schedule(first: int, last: int, parameters: Collection[int]) -> Schedule:
+    """T(first) · G · … · T(last), which makes the loss, and back to the deepest stage that has parameters.
+
+    first:      0, or the first phase that is not folded
+    parameters: of tensor phases by their number; those of G(n), where an edge function has some, count as phase last + n
+    """
+    forward = list(_forward(first, last))[:-1]
+    backward = [
+        replace(stage, gradients=(owner,) if owner in parameters else ())
+        for stage, owner in _backward(first, last)
+    ]
+    while not backward[-1].gradients:
+        backward.pop()
+    backward[-1] = replace(backward[-1], scatters=False)
+    return numbered([*forward, *backward])
 
 
 def evaluation_schedule(first: int, last: int) -> Schedule:
     """T(first) · G · … · T(last), which measures."""
-    return Schedule(tuple(_forward(first, last)))
+    return numbered(_forward(first, last))
 
 
-def _forward(first: int, last: int) -> list[Stage]:
-    stages: list[Stage] = []
+def gather_parameters(phase: int, last: int) -> PhaseId:
+    """The number by which the parameters of gather G(phase) go: after those of the tensor phases, up to `last`."""
+    return PhaseId(last + phase)
+
+
+def _forward(first: int, last: int) -> Iterator[Stage]:
     for phase in range(first, last + 1):
-        if stages:
-            made = stages[-1].id
-            stages.append(Stage(_next(stages), "gather", "forward", PhaseId(phase), reads=(made,)))
-        stages.append(Stage(_next(stages), "tensor", "forward", PhaseId(phase), scatters=phase < last))
-    return stages
+        if phase > first:
+            yield Stage(_UNPLACED, GATHER, "forward", PhaseId(phase))
+        yield Stage(_UNPLACED, TENSOR, "forward", PhaseId(phase), scatters=phase < last)
 
 
-def _next(stages: list[Stage]) -> StageId:
-    return StageId(len(stages))
-
-
-def _own(phase: int, parameters: Collection[int]) -> tuple[PhaseId, ...]:
-    return (PhaseId(phase),) if phase in parameters else ()
+def _backward(first: int, last: int) -> Iterator[tuple[Stage, PhaseId]]:
+    """All stages that go back, and the number by which the parameters of each go."""
+    for phase in range(last, first - 1, -1):
+        stage = Stage(_UNPLACED, TENSOR, "backward", PhaseId(phase), scatters=phase > first)
+        yield stage, stage.phase
+        if phase > first:
+            yield Stage(_UNPLACED, GATHER, "backward", PhaseId(phase)), gather_parameters(phase, last)

@@ -1,30 +1,13 @@
 """Setup: what all machines of a run must agree on."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Address, Mode, PhaseId, ServerId
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule
-
-
-class VersionPolicy(Protocol):
-    """How many versions of the weights a weight server may hold (`siafu.weights.policy` has them).
-
-    max_versions: None: as many as are in use
-    """
-
-    @property
-    def max_versions(self) -> int | None: ...
-
-    def may_update(self, latest: int, pinned: Collection[int]) -> bool:
-        """Whether version `latest + 1` may come while `pinned` are in use."""
-
-    def may_enter(self, update_due: bool) -> bool:
-        """Whether an interval may pin the latest version, given that an update waits."""
+from siafu.weights.policy import VersionPolicy
 
 
 @dataclass(frozen=True)
@@ -33,6 +16,7 @@ class Setup:
 
     staleness:    async: no interval may be more than this many epochs ahead of the slowest
     update_every: async: how many intervals' gradients make an update, whoever's they are; None: those of one epoch
+    alternate:    evaluations use the training's tables: training waits for their end, as they wait for the epoch's
     """
 
     training: Schedule
@@ -43,6 +27,7 @@ class Setup:
     policy: VersionPolicy
     staleness: int = 0
     update_every: int | None = None
+    alternate: bool = False
 
     def __post_init__(self) -> None:
         if not self.training.parameters:
@@ -51,6 +36,11 @@ class Setup:
             raise SiafuError(
                 f"weight_servers is {self.weight_servers}, staleness {self.staleness}, update_every {self.update_every}: "
                 "give at least 1, 0 and 1"
+            )
+
+        if self.alternate and self.mode == "async":
+            raise SiafuError(
+                "intervals of an asynchronous run are never all at an epoch's end: evaluate beside it"
             )
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from siafu.pipeline.ids import Epoch, IntervalId, Lane
+from siafu.pipeline.ids import Epoch, IntervalId, LaneName
 from siafu.pipeline.schedule import Stage
 
 Priority = tuple[int, bool, int, int]
@@ -15,7 +15,7 @@ class Task:
     epoch: of an evaluation, the epoch that it measures
     """
 
-    lane: Lane
+    lane: LaneName
     epoch: Epoch
     stage: Stage
     interval: IntervalId

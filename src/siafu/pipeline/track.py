@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from siafu.pipeline.ids import Epoch, IntervalId, Lane, ServerId, StageId, Version
+from siafu.pipeline.ids import Epoch, IntervalId, LaneName, ServerId, StageId, Version
 from siafu.pipeline.instructions import Instruction, RunTask
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule
@@ -50,7 +50,7 @@ class Track:
     ages:        how often a gather read rows that were so many epochs older than itself
     """
 
-    lane: Lane
+    lane: LaneName
     schedule: Schedule
     layout: Layout
     intervals: tuple[IntervalId, ...]
@@ -59,6 +59,7 @@ class Track:
     barrier: Position | None = None
     ages: Counter[int] = field(default_factory=Counter)
     passes: dict[IntervalId, _Pass] = field(init=False)
+    _at: Counter[Position] = field(init=False)
     _rows: dict[StageId, list[int]] = field(init=False)
     _waiting: dict[tuple[StageId, IntervalId], list[_Pass]] = field(init=False, default_factory=dict)
 
@@ -66,20 +67,22 @@ class Track:
         self.passes = {
             interval: _Pass(interval, self.start, Version(0), ServerId(0)) for interval in self.intervals
         }
+        self._at = Counter({(self.start, 0): len(self.intervals)})
         self._rows = {
             stage.id: [_NEVER] * self.layout.num_intervals for stage in self.schedule.stages if stage.scatters
         }
 
     @property
     def slowest(self) -> Position:
-        return min(each.position for each in self.passes.values())
+        return min(self._at)
 
     def enter(
         self, interval: IntervalId, epoch: Epoch, version: Version, weights: ServerId, out: list[Instruction]
     ) -> None:
         """Let an interval into an epoch with the version that `weights` holds for it."""
         entering = self.passes[interval]
-        entering.epoch, entering.stage, entering.inside = epoch, 0, True
+        self._move(entering, epoch, 0)
+        entering.inside = True
         entering.version, entering.weights = version, weights
         self._try_stage(entering, out)
 
@@ -100,14 +103,24 @@ class Track:
         """Take an interval past `task`, which was running. Whether that was the last of its epoch."""
         current = self.passes[task.interval]
         current.running = False
-        current.stage += 1
+        self._move(current, current.epoch, current.stage + 1)
         if task.stage.scatters:
             self.take_rows(task.stage.id, task.interval, task.epoch, out)
         if current.stage < len(self.schedule):
             self._try_stage(current, out)
             return False
-        current.epoch, current.stage, current.inside = Epoch(current.epoch + 1), 0, False
+        self._move(current, Epoch(current.epoch + 1), 0)
+        current.inside = False
         return True
+
+    def _move(self, current: _Pass, epoch: Epoch, stage: int) -> None:
+        """Put an interval at a position, and count it there."""
+        before = current.position
+        self._at[before] -= 1
+        if not self._at[before]:
+            del self._at[before]
+        current.epoch, current.stage = epoch, stage
+        self._at[epoch, stage] += 1
 
     def take_rows(self, stage: StageId, interval: IntervalId, epoch: Epoch, out: list[Instruction]) -> bool:
         """An interval's rows of a stage are there, here. Whether they are newer than those that were."""
@@ -134,24 +147,31 @@ class Track:
                 self._try_stage(each, out)
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words, where epochs are counted from 1."""
+        """Pending work and its causes, in words; epochs are counted from 1."""
         return [self._describe(each) for each in self.passes.values() if each.inside]
 
     def validate(self) -> None:
         """Raise AssertionError where the state contradicts itself."""
-        missed = dict.fromkeys(self.passes, 0)
+        missed: dict[IntervalId, int] = {}
         for (stage, interval), readers in self._waiting.items():
+            made = self._rows[stage][interval]
             for reader in readers:
-                missed[reader.interval] += 1
-                assert self._rows[stage][interval] < reader.oldest, f"{reader} waits for rows that are there"
+                missed[reader.interval] = missed.get(reader.interval, 0) + 1
+                assert made < reader.oldest, f"{reader} waits for rows that are there"
+        positions: dict[Position, int] = {}
+        end, barrier = len(self.schedule), self.barrier
         for each in self.passes.values():
+            position = each.position
+            positions[position] = positions.get(position, 0) + 1
             assert each.epoch >= self.start, f"{each} is in an epoch before the first"
-            assert each.missing == missed[each.interval], f"{each} is in the lists of {missed[each.interval]}"
+            listed = missed.get(each.interval, 0)
+            assert each.missing == listed, f"{each} is in the lists of {listed}"
             assert each.inside or not (each.running or each.missing or each.stage), f"{each} is outside"
             assert not (each.running and each.missing), f"{each} runs without its rows"
-            assert each.stage < len(self.schedule), f"{each} is past the last stage"
-            beyond = self.barrier is not None and each.running and each.position > self.barrier
-            assert not beyond, f"{each} runs beyond the barrier at {self.barrier}"
+            assert each.stage < end, f"{each} is past the last stage"
+            beyond = barrier is not None and each.running and position > barrier
+            assert not beyond, f"{each} runs beyond the barrier at {barrier}"
+        assert dict(self._at) == positions, f"{self._at} are counted, and are {positions}"
 
     def _try_stage(self, current: _Pass, out: list[Instruction]) -> None:
         if self.barrier is not None and current.position > self.barrier:

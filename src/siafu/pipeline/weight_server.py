@@ -43,7 +43,7 @@ def _name(interval: IntervalId | None) -> str:
 
 
 @dataclass(slots=True)
-class Counts:
+class WeightServerCounts:
     """What a weight server saw.
 
     gradients:     how many were taken
@@ -75,7 +75,7 @@ class WeightServer:
         self.setup = setup
         self.server = server
         self.address = Address("weight", server)
-        self.counts = Counts()
+        self.counts = WeightServerCounts()
         self.incarnation = Incarnation(-1)
         self._others = [ServerId(other) for other in range(setup.weight_servers) if other != server]
         self._phases = tuple(phase for phase, home in setup.homes.items() if home == server)
@@ -102,7 +102,7 @@ class WeightServer:
         return out
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words, where epochs are counted from 1."""
+        """Pending work and its causes, in words; epochs are counted from 1."""
         state = f"has made {self._made}, holds {sorted(self._held)}, latest {self._latest}, room {self._room}"
         asked = [
             f"{_name(each.interval)} waits for version {self._wanted(each)}, for epoch {each.epoch + 1}"

@@ -5,42 +5,29 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
-from siafu.base.documents import one_line, parse_json
+from siafu.base.documents import read_object
 from siafu.base.errors import BadInput
-from siafu.base.files import cache_directory, replacing
+from siafu.base.files import cache_directory, replace_text
 from siafu.base.machine import architecture, cpu_id, memory_bytes, processor_name
 from siafu.base.threads import thread_count
+from siafu.base.typed import typed
 from siafu.cost.lambda_prices import Architecture
 from siafu.kernels import near_cache_bytes
 from siafu.planning import probes, task_probes
-from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
+from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine
 
 FORMAT, VERSION = "siafu calibration", 2
 _REFERENCE = Path(__file__).parent / "data" / "reference.json"
-_RATES = frozenset(
-    [
-        "stream",
-        "draws",
-        "functions",
-        "memory",
-        "network_bytes_s",
-        "memory_bytes",
-        "bytes_s",
-        "server_bytes_s",
-        "near_cache",
-        "cores",
-        "memory_mb",
-    ]
-)
-"""What others are divided by."""
-T = TypeVar("T")
+_RATES = {"stream", "draws", "functions", "memory", "network_bytes_s", "memory_bytes", "bytes_s"}
+_RATES |= {"server_bytes_s", "near_cache", "cores", "memory_mb"}
+"""Fields that others are divided by."""
 
 Told = Callable[[str], None]
 
@@ -73,34 +60,24 @@ class Calibration:
         return f"{self.host} ({self.processor}, {self.machine.cores} threads), measured {self.made}"
 
     def save(self, path: Path) -> None:
-        with replacing(path) as file:
-            text = json.dumps(
-                {"format": FORMAT, "version": VERSION, **asdict(self)}, indent=1, allow_nan=False
-            )
-            file.write(text.encode() + b"\n")
+        form = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        replace_text(path, json.dumps(form, indent=1, allow_nan=False) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Calibration":
-        """What `save` wrote."""
+        """Read a file that `save` wrote."""
         again = "measure again with 'siafu calibrate'"
-        try:
-            found = parse_json(path.read_bytes())
-        except OSError as error:
-            raise BadInput(f"no calibration at {path} ({error.strerror}): {again}") from error
-        except ValueError as error:
-            raise BadInput(f"{path} is not JSON ({error}): {again}") from error
-        if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
+        found = read_object(path, again)
+        if found.pop("format", None) != FORMAT:
             raise BadInput(f"{path} is no calibration: {again}")
         if found.pop("version", None) != VERSION:
             raise BadInput(f"{path} is a calibration of another version: {again}")
         try:
-            made = found | {
-                "machine": _machine(found["machine"]),
-                "local_lambda": _lambda_kind(found["local_lambda"]),
-            }
-            return _exactly(cls, made)
-        except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
-            raise BadInput(f"{path} is not as this siafu writes it ({one_line(error)}): {again}") from error
+            made: Calibration = typed(cls, found)
+            _check(made, "calibration")
+            return made
+        except ValueError as error:
+            raise BadInput(f"{path} is not as this siafu writes it ({error}): {again}") from error
 
 
 def calibration_path() -> Path:
@@ -166,12 +143,13 @@ def calibrate(told: Told = lambda _: None) -> Calibration:
 
 
 def describe(found: Calibration) -> list[str]:
-    """What was measured, for people."""
+    """Measured rates, in lines for people."""
     machine, local = found.machine, found.local_lambda
     rows = machine.edges
 
     def gathered(number: int) -> str:
-        return f"{256 / rows.sparse[number].at(256) / 1e9:.1f} GB/s from {_size(rows.tables[number])}"
+        rate, table = 256 / rows.sparse[number].at(256), rows.tables[number]
+        return f"{rate / 1e9:.1f} GB/s from {table / 2**20:,.0f} MiB"
 
     return [
         f"machine    {found}",
@@ -192,79 +170,26 @@ def describe(found: Calibration) -> list[str]:
     ]
 
 
-def _size(count: float) -> str:
-    return f"{count / 2**20:,.0f} MiB"
-
-
-def _machine(found: dict[str, Any]) -> Machine:
-    return _exactly(
-        Machine,
-        found
-        | {
-            "core": _processor(found["core"]),
-            "edges": _edge_costs(found["edges"]),
-            "attention": _forth_and_back(found["attention"]),
-            "attention_rows": _forth_and_back(found["attention_rows"]),
-        },
-    )
-
-
-def _edge_costs(found: dict[str, Any]) -> EdgeCosts:
-    curves = [_curve(each) for each in found["sparse"]]
-    # Lowest to highest, and one curve for each: what a curve through them would be asked for.
-    sizes = _curve({"points": [[size, 1] for size in found["tables"]]})
-    if len(sizes.points) != len(curves):
-        raise ValueError(f"{len(curves)} curves for {len(sizes.points)} sizes of tables")
-    return EdgeCosts(tuple(size for size, _ in sizes.points), tuple(curves), _curve(found["dense"]))
-
-
-def _forth_and_back(found: list[Any]) -> tuple[float, float]:
-    forth, back = (_number("attention", each) for each in found)
-    return forth, back
-
-
-def _number(name: str, value: Any) -> float:
-    """A number from 0 up; above 0 where something is divided by it."""
-    number = float(value) if type(value) in (int, float) else math.nan
-    if not (number > 0 if name in _RATES else number >= 0) or number == math.inf:
+def _check(value: Any, name: str) -> None:
+    """Refuse numbers that no machine has."""
+    if is_dataclass(value):
+        for each in fields(value):
+            _check(getattr(value, each.name), each.name)
+    if isinstance(value, Curve):
+        _check_rising([size for size, _ in value.points])
+        if not all(quantity > 0 for _, quantity in value.points):
+            raise ValueError("a curve has quantities that are not above 0")
+    elif isinstance(value, EdgeCosts):
+        _check_rising(value.tables)
+        if len(value.tables) != len(value.sparse):
+            raise ValueError(f"{len(value.sparse)} curves for {len(value.tables)} sizes of tables")
+    elif isinstance(value, tuple):
+        for each in value:
+            _check(each, name)
+    elif type(value) in (int, float) and not (0 < value < math.inf or (value == 0 and name not in _RATES)):
         raise ValueError(f"{name} is {value!r}")
-    return number
 
 
-def _lambda_kind(found: dict[str, Any]) -> LambdaKind:
-    return _exactly(LambdaKind, found | {"thread": _processor(found["thread"])})
-
-
-def _processor(found: dict[str, Any]) -> Processor:
-    return _exactly(Processor, found | {"products": _curve(found["products"])})
-
-
-def _curve(found: dict[str, Any]) -> Curve:
-    points = tuple((float(size), float(quantity)) for size, quantity in found["points"])
-    if not points or not all(0 < each < math.inf for point in points for each in point):
-        raise ValueError("a curve has points that are not above 0")
-    if any(one >= other for (one, _), (other, _) in pairwise(points)):
-        raise ValueError("a curve's sizes do not rise")
-    return Curve(points)
-
-
-def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
-    """A dataclass from its fields: none missing, none too many. A default would be a machine that was never measured."""
-    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    if strangers := set(values) - known:
-        raise ValueError(f"unknown: {one_line(', '.join(sorted(strangers)))}")
-    if missing := known - set(values):
-        raise ValueError(f"missing: {', '.join(sorted(missing))}")
-    for name, wanted in get_type_hints(kind).items():
-        _check_plain(name, values[name], wanted)
-    return kind(**values)
-
-
-def _check_plain(name: str, value: Any, wanted: Any) -> None:
-    """Refuse a number, a text or a truth that is another kind of thing."""
-    if wanted in (int, float):
-        _number(name, value)
-    is_kind = type(value) is wanted or wanted not in (int, str, bool)
-    is_choice = get_origin(wanted) is not Literal or value in get_args(wanted)
-    if not (is_kind and is_choice):
-        raise ValueError(f"{name} is {value!r}")
+def _check_rising(sizes: Sequence[float]) -> None:
+    if not sizes or sizes[0] <= 0 or any(one >= other for one, other in pairwise(sizes)):
+        raise ValueError("a curve's sizes do not rise from above 0")

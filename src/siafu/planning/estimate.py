@@ -10,10 +10,10 @@ from siafu.cost.ratios import ratios
 from siafu.pipeline.ids import Mode
 from siafu.planning.calibration import Calibration
 from siafu.planning.machines import aws_lambda, machine_of, processor_of, room_in
-from siafu.planning.offer import Bound, Offer, Setup
+from siafu.planning.offer import Bound, Offer, TrainingSetup
 from siafu.planning.request import Request
 from siafu.virtual.costs import LambdaKind, Machine, compute_seconds, task_seconds
-from siafu.virtual.sampling import Sample
+from siafu.virtual.server_sample import Sample
 from siafu.virtual.stage_costs import StageCosts
 from siafu.virtual.virtual import Simulated, simulate
 from siafu.virtual.workload import Workload, workload_of
@@ -61,11 +61,11 @@ class Estimates:
         size = _NUMBER * (rows * shape.features + shape.edges / servers)
         return self._process_seconds(instance) + size / self.machine(instance).network_bytes_s
 
-    def epochs(self, setup: Setup) -> int:
+    def epochs(self, setup: TrainingSetup) -> int:
         wanted = self.request.epochs
         return wanted if setup.mode != "async" else math.ceil(round(wanted * ASYNCHRONOUS_EPOCHS, 6))
 
-    def bound(self, setup: Setup) -> Bound:
+    def bound(self, setup: TrainingSetup) -> Bound:
         """All cores, links and Lambdas busy all of the time."""
         fleet, epochs = setup.fleet, self.epochs(setup)
         epoch, lambda_seconds = self._epoch_at_least(setup)
@@ -75,7 +75,7 @@ class Estimates:
         usd = self._usd_servers(fleet, seconds) + self._usd_lambdas(lambda_seconds * epochs, 0)
         return Bound(seconds, usd)
 
-    def offer(self, setup: Setup) -> Offer:
+    def offer(self, setup: TrainingSetup) -> Offer:
         """What it takes and costs, by the pipeline's own machines in virtual time."""
         fleet, epochs = setup.fleet, self.epochs(setup)
         found = self.simulated(setup)
@@ -108,7 +108,7 @@ class Estimates:
         epoch = self._simulate(machine, 1, "pipe", 0, None).seconds_per_epoch
         return epoch, self.measured.start_seconds + self._with_evaluations(epoch, epochs, machine)
 
-    def simulated(self, setup: Setup) -> Simulated:
+    def simulated(self, setup: TrainingSetup) -> Simulated:
         """Once for each setup; what a machine costs does not matter to it."""
         instance, servers = setup.fleet.rental.instance, setup.fleet.servers
         key = instance.name, servers, setup.mode, setup.lambda_count
@@ -135,24 +135,24 @@ class Estimates:
             most_intervals=_SIMULATED_INTERVALS,
         )
 
-    def tensor_seconds(self, setup: Setup) -> tuple[float, float]:
+    def tensor_seconds(self, setup: TrainingSetup) -> tuple[float, float]:
         """What the tensor tasks of an epoch take cores of the servers, and threads of Lambdas."""
         machine = self.machine(setup.fleet.rental.instance)
         kind = aws_lambda(self.measured, max(1, setup.lambda_count))
         work = [
             self.workload.work["train", stage.id]
             for stage in self.workload.training.stages
-            if stage.kind == "tensor"
+            if stage.kind.remote
         ]
         return (
             sum(compute_seconds(each, machine.core) for each in work),
             sum(compute_seconds(each, kind.thread) for each in work),
         )
 
-    def _lambda_kind(self, setup: Setup) -> LambdaKind | None:
+    def _lambda_kind(self, setup: TrainingSetup) -> LambdaKind | None:
         return aws_lambda(self.measured, setup.lambda_count) if setup.lambda_count else None
 
-    def _epoch_at_least(self, setup: Setup) -> tuple[float, float]:
+    def _epoch_at_least(self, setup: TrainingSetup) -> tuple[float, float]:
         """Seconds of an epoch, and of all Lambdas in it."""
         fleet, kind = setup.fleet, self._lambda_kind(setup)
         machine = self.machine(fleet.rental.instance)
@@ -162,7 +162,7 @@ class Estimates:
         for stage in self.workload.training.stages:
             cost = costs.of("train", stage.id)
             assert cost is not None, "an epoch has no stage of an evaluation"
-            if kind is None or stage.kind == "gather":
+            if kind is None or not stage.kind.remote:
                 cores += cost.seconds * sample.simulated_intervals
             sent += cost.sent * sample.simulated_intervals * (sample.simulated_servers - 1)
         epoch = max(cores / machine.cores, sent / machine.network_bytes_s)

@@ -8,7 +8,6 @@ from siafu.cost.prices import PriceBook
 from siafu.cost.ratios import Ratios, ratios
 from siafu.planning.calibration import Calibration
 from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine
-from siafu.virtual.costs import Processor as Rates
 
 _CACHED_BYTES = 1 << 24  # tables up to this size are taken to stay in a cache
 _FOR_DATA = 0.75  # of the memory: peaks of real runs were 0.96 to 1.30 times what is estimated (docs/cost.md)
@@ -26,27 +25,26 @@ _AWS_COLD_START_S = 0.3  # besides what was measured here: fetching and unpackin
 
 
 def processor_of(measured: Calibration, book: PriceBook) -> Processor | None:
-    """What the price book knows of the machine that was measured; None: nothing."""
+    """Specifications of the measured machine's processor; None: the price book does not know it."""
     return book.processor(measured.cpu_id)
 
 
 def machine_of(instance: Instance, measured: Calibration, book: PriceBook) -> Machine:
     """A graph server on an instance."""
     ratio = ratios(instance.processor, processor_of(measured, book))
-    here = measured.machine
+    here = measured.machine.faster(ratio.pace)
     return replace(
         here,
         cores=instance.vcpu,
-        core=_rates(here.core, ratio),
-        edges=_edges(here.edges, ratio),
-        attention=(here.attention[0] / ratio.pace, here.attention[1] / ratio.pace),
-        task_seconds=here.task_seconds / ratio.pace,
+        core=replace(
+            here.core,
+            products=measured.machine.core.products.times(ratio.products),
+            memory=measured.machine.core.memory * ratio.memory,
+        ),
+        edges=_edges(measured.machine.edges, ratio),
         network_bytes_s=instance.network_gbps * 1e9 / _BITS,
         latency_s=_NETWORK_LATENCY_S,
         memory_bytes=float(instance.memory_bytes),
-        message_seconds=here.message_seconds / ratio.pace,
-        row_seconds=here.row_seconds / ratio.pace,
-        attention_rows=(here.attention_rows[0] / ratio.pace, here.attention_rows[1] / ratio.pace),
         near_cache=instance.processor.l2_kib * 1024,
     )
 
@@ -57,7 +55,7 @@ def room_for_data(instance: Instance) -> float:
 
 
 def room_in(memory_bytes: float) -> float:
-    """Of so much memory, what a graph server's data may take."""
+    """Bytes of so much memory that a graph server's data may take."""
     return memory_bytes * _FOR_DATA - _BASE_BYTES
 
 
@@ -78,14 +76,9 @@ def aws_lambda(measured: Calibration, count: int, memory_mb: int = VCPU_MB) -> L
 
 
 def lambda_bytes_s(count: int) -> float:
-    """Of each Lambda's network, falling as they get more: a straight line in logarithms between 1 and 100."""
+    """Bytes/s of each Lambda's network, fewer as there are more Lambdas: a straight line in logarithms between 1 and 100."""
     falling = Curve(((1.0, _MBPS_ALONE), (100.0, _MBPS_AT_100)))
     return falling.at(max(1, count)) * 1e6 / _BITS
-
-
-def _rates(here: Rates, ratio: Ratios) -> Rates:
-    paced = here.times(ratio.pace)
-    return replace(paced, products=here.products.times(ratio.products), memory=here.memory * ratio.memory)
 
 
 def _edges(here: EdgeCosts, ratio: Ratios) -> EdgeCosts:

@@ -1,4 +1,4 @@
-"""What a Lambda's thread does in a second: NumPy alone, in a process of its own, as a Lambda is.
+"""Rates of a Lambda's thread: NumPy alone, in a process of its own, as a Lambda is.
 
     python -m siafu.planning.numpy_probe SECONDS
 
@@ -22,7 +22,7 @@ _BATCH_SECONDS = 0.003  # short enough to find a quiet moment
 
 
 def measured(seconds: float) -> dict[str, object]:
-    """Rates as `siafu.virtual.costs.Processor` has them, each measured for so long."""
+    """Rates as `siafu.virtual.costs.CoreSpeed` has them, each measured for so long."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((_ROWS, _OTHER_WIDTH), dtype=np.float32)
     rows = rng.standard_normal((_ROWS, 64), dtype=np.float32)

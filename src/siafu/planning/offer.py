@@ -8,7 +8,7 @@ from siafu.pipeline.ids import Mode
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class TrainingSetup:
     """One way to train.
 
     lambda_count: of each graph server; 0: tensor tasks run on its own cores
@@ -25,7 +25,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a setup takes and costs at least, before it is simulated."""
+    """Least time and cost of a setup, before it is simulated."""
 
     seconds: float
     usd: float
@@ -49,7 +49,7 @@ class Offer:
     usd_servers, usd_lambdas: what machines and Lambdas cost, requests included
     """
 
-    setup: Setup
+    setup: TrainingSetup
     seconds_per_epoch: float
     epochs: int
     start_seconds: float
@@ -75,7 +75,7 @@ class Offer:
         return self.seconds <= seconds and self.usd <= usd
 
     def summary(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The offer as JSON has it."""
         found = asdict(self)
         del found["setup"]
         fleet = self.setup.fleet
@@ -93,7 +93,7 @@ class Offer:
 
 
 def pareto(offers: list[Offer]) -> list[Offer]:
-    """Those to which no other is both faster and cheaper, the fastest first."""
+    """Offers to which no other is both faster and cheaper, the fastest first."""
     front: list[Offer] = []
     for offer in sorted(offers, key=lambda each: (each.seconds, each.usd)):
         if not front or offer.usd < front[-1].usd:

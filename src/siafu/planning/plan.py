@@ -48,17 +48,8 @@ def plan(
     name:         what the commands call the graph; None: its own
     """
     found, shape = shape_of(graph)
-    request = Request(
-        name or found,
-        shape,
-        model_shape(model, hidden=hidden, layers=layers, heads=heads),
-        epochs,
-        evaluate_every,
-        seconds_in(deadline) if isinstance(deadline, str) else deadline,
-        budget,
-        spot,
-        tuple(instances),
-        most_servers,
-        lambdas,
-    )
+    sizes = model_shape(model, hidden=hidden, layers=layers, heads=heads)
+    seconds, types = seconds_in(deadline) if isinstance(deadline, str) else deadline, tuple(instances)
+    limits = (seconds, budget, spot, types, most_servers, lambdas)
+    request = Request(name or found, shape, sizes, epochs, evaluate_every, *limits)
     return make_plan(request, prices=price_book(prices))

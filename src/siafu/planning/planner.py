@@ -16,7 +16,7 @@ from siafu.cost.prices import PriceBook, price_book
 from siafu.planning.calibration import Calibration, calibration
 from siafu.planning.estimate import Estimates
 from siafu.planning.machines import MOST_LAMBDAS, room_for_data
-from siafu.planning.offer import Bound, Offer, Setup, pareto
+from siafu.planning.offer import Bound, Offer, TrainingSetup, pareto
 from siafu.planning.request import Request
 
 _MORE_SERVERS = (1, 1.5, 2, 3, 4, 6, 8, 16)  # times as many as the graph needs
@@ -28,7 +28,7 @@ _WORTH_IT = 1.05  # what may be so many times as fast or as cheap as all others 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was found.
+    """The offers of a plan, and the best of them.
 
     offers:   all that were simulated, those that meet the request first, the best first
     chosen:   the best of them
@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def front(self) -> list[Offer]:
-        """Those to which no other is both faster and cheaper, the fastest first."""
+        """Offers to which no other is both faster and cheaper, the fastest first."""
         return pareto(list(self.offers))
 
 
@@ -82,7 +82,7 @@ def make_plan(
     setups = {setup: estimates.bound(setup) for fleet in fleets for setup in _setups(fleet, request)}
     search = _Search(request, estimates)
     naive_fleet = _naive(request, estimates, book)
-    naive = None if naive_fleet is None else search.simulate(Setup(naive_fleet))
+    naive = None if naive_fleet is None else search.simulate(TrainingSetup(naive_fleet))
     complete = search.run(setups)
     chosen = search.choose()
     threads, lambdas = _both_ways(chosen.setup, search)
@@ -105,7 +105,7 @@ def make_plan(
 
 
 def fewest_servers(estimates: Estimates, instance: Instance, most: int) -> int | None:
-    """How many of a machine hold the graph; None: more than `most`."""
+    """Number of machines that hold the graph; None: more than `most`."""
     room = room_for_data(instance)
     if estimates.server_bytes(most) > room:
         return None
@@ -124,14 +124,14 @@ class _Search:
 
     def __init__(self, request: Request, estimates: Estimates) -> None:
         self._request, self._estimates = request, estimates
-        self._offers: dict[Setup, Offer] = {}
+        self._offers: dict[TrainingSetup, Offer] = {}
 
-    def simulate(self, setup: Setup) -> Offer:
+    def simulate(self, setup: TrainingSetup) -> Offer:
         if setup not in self._offers:
             self._offers[setup] = self._estimates.offer(setup)
         return self._offers[setup]
 
-    def run(self, setups: dict[Setup, Bound]) -> bool:
+    def run(self, setups: dict[TrainingSetup, Bound]) -> bool:
         """All that can be on the front of the fastest and the cheapest, unless that takes too long; whether it was all."""
         for setup, bound in sorted(setups.items(), key=lambda each: -each[1].value):
             seconds, usd = _WORTH_IT * bound.seconds, _WORTH_IT * bound.usd
@@ -150,7 +150,7 @@ class _Search:
         raise _impossible(self._request, list(self._offers.values()))
 
     def ranked(self) -> list[Offer]:
-        """Those that meet the request first, the best first.
+        """Offers that meet the request first, the best first.
 
         With a deadline alone the cheapest is best; with a budget alone the fastest; else the one worth most.
         """
@@ -182,7 +182,8 @@ def _fleets(request: Request, estimates: Estimates, book: PriceBook) -> list[Fle
         for instance, least in fewest.items()
         if least is not None
         for rental in _rentals(instance, request)
-        for servers in _counts(least, request.most_servers)
+        for servers in sorted({math.ceil(least * each) for each in _MORE_SERVERS})
+        if servers <= request.most_servers
     ]
 
 
@@ -203,22 +204,18 @@ def _rentals(instance: Instance, request: Request) -> Iterator[Rental]:
         yield Rental(instance, spot=True)
 
 
-def _counts(least: int, most: int) -> list[int]:
-    return sorted({count for each in _MORE_SERVERS if (count := math.ceil(least * each)) <= most})
-
-
-def _setups(fleet: Fleet, request: Request) -> Iterator[Setup]:
-    yield Setup(fleet)
+def _setups(fleet: Fleet, request: Request) -> Iterator[TrainingSetup]:
+    yield TrainingSetup(fleet)
     if fleet.servers > 1:
-        yield Setup(fleet, "async")
+        yield TrainingSetup(fleet, "async")
     if request.lambdas:
         for count in _lambda_counts(fleet):
-            yield Setup(fleet, "pipe", count)
-            yield Setup(fleet, "async", count)
+            yield TrainingSetup(fleet, "pipe", count)
+            yield TrainingSetup(fleet, "async", count)
 
 
 def _lambda_counts(fleet: Fleet) -> list[int]:
-    """Of each server; an account has so many at a time and no more."""
+    """Numbers of Lambdas of each server that an account allows."""
     return [count for count in _LAMBDA_COUNTS if count * fleet.servers <= MOST_LAMBDAS]
 
 
@@ -230,15 +227,15 @@ def _naive(request: Request, estimates: Estimates, book: PriceBook) -> Fleet | N
     return None
 
 
-def _both_ways(setup: Setup, search: _Search) -> tuple[Offer, Offer | None]:
-    """The same machines without Lambdas, and with as many as are worth most."""
-    without = search.simulate(Setup(setup.fleet, setup.mode if setup.fleet.servers > 1 else "pipe"))
+def _both_ways(setup: TrainingSetup, search: _Search) -> tuple[Offer, Offer | None]:
+    """Offers of the same machines without Lambdas, and with as many as are worth most."""
+    without = search.simulate(TrainingSetup(setup.fleet, setup.mode if setup.fleet.servers > 1 else "pipe"))
     counts = _lambda_counts(setup.fleet)
     if setup.lambda_count:
         return without, search.simulate(setup)
     if not counts:
         return without, None
-    tried = [search.simulate(Setup(setup.fleet, setup.mode, count)) for count in counts]
+    tried = [search.simulate(TrainingSetup(setup.fleet, setup.mode, count)) for count in counts]
     return without, max(tried, key=lambda each: each.value)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -28,9 +29,9 @@ from siafu.kernels import (
 )
 from siafu.nn.dropout import drop_rows
 from siafu.runtime.one_thread import one_thread, use_one_thread
-from siafu.virtual.costs import USUAL_DEGREE, Curve, EdgeCosts, Processor
+from siafu.virtual.costs import USUAL_DEGREE, CoreSpeed, Curve, EdgeCosts
 
-Call = Callable[[], object]
+ProbeCall = Callable[[], object]
 
 PRODUCT_WIDTHS = (4, 8, 16, 32, 64, 128, 256, 512)
 ROW_BYTES = (64, 128, 192, 256, 512)
@@ -44,70 +45,66 @@ _OTHER_WIDTH = 128  # of a product's two fixed sizes the one that is not the sma
 _EDGES = 1 << 19
 _DENSE_BLOCKS, _DENSE_VISIT, _DENSE_ROWS = 8, 8, 2048
 _HEADS, _HEAD_COLUMNS = 8, 8
-_DEGREES = (
-    LANES // 2,
-    4 * LANES + LANES // 2,
-)  # a row's last vector of edges is half empty, as it is on the average
+# A row's last vector of edges is half empty, as it is on the average.
+_DEGREES = (LANES // 2, 4 * LANES + LANES // 2)
 _ATTENTION_TABLE = 1 << 24
 _LARGE = 1 << 26  # bytes: beyond a core's share of any cache
 
 
-class Cores:
+@dataclass(frozen=True, slots=True)
+class ProbeThreads:
     """Threads that all do the same at the same time."""
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self._pool = ThreadPoolExecutor(threads, initializer=use_one_thread)
+    threads: int
+    pool: ThreadPoolExecutor
 
-    def seconds(self, make: Callable[[int], Call]) -> float:
-        """What one call takes a thread while the others make theirs; the best of a few rounds.
+    def seconds(self, make: Callable[[], ProbeCall]) -> float:
+        """Seconds of one call of a thread while the others make theirs; the best of a few rounds.
 
-        make: the call of a thread, by its number
+        make: makes the call of a thread, with tensors of its own
         """
-        calls = [make(number) for number in range(self.threads)]
+        calls = [make() for _ in range(self.threads)]
         self._round(calls, 1)
         times = max(1, round(_ROUND_SECONDS / max(self._round(calls, 1), 1e-7)))
         return min(self._round(calls, times) for _ in range(_ROUNDS)) / times
 
-    def _round(self, calls: list[Call], times: int) -> float:
+    def _round(self, calls: list[ProbeCall], times: int) -> float:
         # A thread's own time: what other processes take of its core in the meantime is not what the call takes.
-        def work(call: Call) -> float:
+        def work(call: ProbeCall) -> float:
             began = time.thread_time()
             for _ in range(times):
                 call()
             return time.thread_time() - began
 
-        return max(self._pool.map(work, calls))
-
-    def close(self) -> None:
-        self._pool.shutdown()
+        return max(self.pool.map(work, calls))
 
 
 @contextmanager
-def all_cores() -> Iterator[Cores]:
-    """As many threads as training would use, each with PyTorch to itself."""
-    cores = Cores(thread_count())
-    with one_thread():
-        try:
-            yield cores
-        finally:
-            cores.close()
+def all_cores() -> Iterator[ProbeThreads]:
+    """Threads, as many as training would use, each with PyTorch to itself."""
+    with one_thread(), ThreadPoolExecutor(thread_count(), initializer=use_one_thread) as pool:
+        yield ProbeThreads(thread_count(), pool)
 
 
-def core_rates(cores: Cores) -> Processor:
-    """What a core does with tensors."""
-    return Processor(
-        products=_products(cores),
-        stream=_stream(cores),
-        draws=_draws(cores),
-        call_seconds=_call_seconds(cores),
-        functions=_functions(cores),
-        memory=_memory(cores),
+def core_rates(cores: ProbeThreads) -> CoreSpeed:
+    """Rates of a core on tensors."""
+    drawn = np.ones((_BLOCK_ROWS, 64), np.float32), np.arange(_BLOCK_ROWS, dtype=np.int64)
+    block = _block()
+    return CoreSpeed(
+        products=Curve(tuple((width, _products(cores, width)) for width in PRODUCT_WIDTHS)),
+        stream=3 * block.nbytes / cores.seconds(lambda: partial(torch.add, _block(), _block())),
+        draws=drawn[0].size
+        / cores.seconds(lambda: partial(drop_rows, drawn[0].copy(), drawn[1], 0, 1, 0.5, 0)),
+        call_seconds=cores.seconds(lambda: partial(torch.add, torch.randn(8, 8), torch.randn(8, 8))),
+        functions=2 * block.numel() / cores.seconds(lambda: partial(_two_functions, _block())),
+        memory=2
+        * _LARGE
+        / cores.seconds(lambda: partial(torch.empty(_LARGE // 4).copy_, torch.ones(_LARGE // 4))),
     )
 
 
-def edge_costs(cores: Cores) -> EdgeCosts:
-    """What an edge of a gather takes a core, by the size of rows and of the table they are picked from."""
+def edge_costs(cores: ProbeThreads) -> EdgeCosts:
+    """Seconds of an edge of a gather on a core, by the size of rows and of the table they are picked from."""
     sparse = [Curve(tuple((row, _sparse(cores, row, table)) for row in ROW_BYTES)) for table in TABLE_BYTES]
     dense = Curve(tuple((row, _dense(cores, row)) for row in ROW_BYTES))
     return EdgeCosts(tuple(map(float, TABLE_BYTES)), tuple(sparse), dense)
@@ -115,15 +112,15 @@ def edge_costs(cores: Cores) -> EdgeCosts:
 
 @dataclass(frozen=True, slots=True)
 class RowCosts:
-    """What gathers take besides picking rows: as `Machine` has them."""
+    """Seconds of gathers besides picking rows: as `Machine` has them."""
 
     attention: tuple[float, float]
     attention_rows: tuple[float, float]
     row_seconds: float
 
 
-def row_costs(cores: Cores) -> RowCosts:
-    """From rows with few edges and rows with many: what an edge takes is the difference, the rest is the row's."""
+def row_costs(cores: ProbeThreads) -> RowCosts:
+    """Seconds of an edge and of a row, from rows with few edges and rows with many."""
     columns = _HEADS * _HEAD_COLUMNS
     sources = _ATTENTION_TABLE // (4 * columns)
     rows = _ones(sources, columns)
@@ -140,86 +137,47 @@ def row_costs(cores: Cores) -> RowCosts:
     return RowCosts((slopes[1], slopes[2]), (forth, back), row)
 
 
-def _products(cores: Cores) -> Curve:
-    """The three products of a linear layer, forth and back, one after the other."""
+def _products(cores: ProbeThreads, width: int) -> float:
+    """FLOP/s of the three products of a linear layer, forth and back, one after the other."""
 
-    def make(width: int) -> Callable[[int], Call]:
-        def call(_: int) -> Call:
-            x, g = torch.randn(_BLOCK_ROWS, _OTHER_WIDTH), torch.randn(_BLOCK_ROWS, width)
-            weight = torch.randn(_OTHER_WIDTH, width)
-            return lambda: (torch.mm(x, weight), torch.mm(g, weight.T), torch.mm(x.T, g))
+    def make() -> ProbeCall:
+        x, g = torch.randn(_BLOCK_ROWS, _OTHER_WIDTH), torch.randn(_BLOCK_ROWS, width)
+        weight = torch.randn(_OTHER_WIDTH, width)
+        return lambda: (torch.mm(x, weight), torch.mm(g, weight.T), torch.mm(x.T, g))
 
-        return call
-
-    flops = 3 * 2 * _BLOCK_ROWS * _OTHER_WIDTH
-    return Curve(tuple((width, flops * width / cores.seconds(make(width))) for width in PRODUCT_WIDTHS))
+    return 3 * 2 * _BLOCK_ROWS * _OTHER_WIDTH * width / cores.seconds(make)
 
 
 def _block() -> torch.Tensor:
-    """As many rows as `siafu.server.lane` computes at a time: a table as large as a core's cache."""
+    """Rows that `siafu.server.lane` computes at a time: a table as large as a core's cache."""
     return torch.randn(near_cache_bytes() // (4 * _BLOCK_WIDTH), _BLOCK_WIDTH)
 
 
-def _stream(cores: Cores) -> float:
-    def make(_: int) -> Call:
-        one, other = _block(), _block()
-        return lambda: torch.add(one, other)
-
-    return 3 * _block().nbytes / cores.seconds(make)
-
-
-def _memory(cores: Cores) -> float:
-    def make(_: int) -> Call:
-        source, target = torch.ones(_LARGE // 4), torch.empty(_LARGE // 4)
-        return lambda: target.copy_(source)
-
-    return 2 * _LARGE / cores.seconds(make)
-
-
-def _functions(cores: Cores) -> float:
+def _two_functions(values: torch.Tensor) -> None:
     """Two that models are made of: a softmax's logarithm and an exponential's bend."""
-
-    def make(_: int) -> Call:
-        values = _block()
-        return lambda: (torch.log_softmax(values, 1), torch.nn.functional.elu(values))
-
-    return 2 * _block().numel() / cores.seconds(make)
+    torch.log_softmax(values, 1)
+    torch.nn.functional.elu(values)
 
 
-def _draws(cores: Cores) -> float:
-    def make(_: int) -> Call:
-        rows = np.ones((_BLOCK_ROWS, 64), np.float32)
-        ids = np.arange(_BLOCK_ROWS, dtype=np.int64)
-        return lambda: drop_rows(rows, ids, 0, 1, 0.5, 0)
-
-    return _BLOCK_ROWS * 64 / cores.seconds(make)
-
-
-def _call_seconds(cores: Cores) -> float:
-    def make(_: int) -> Call:
-        one, other = torch.randn(8, 8), torch.randn(8, 8)
-        return lambda: torch.add(one, other)
-
-    return cores.seconds(make)
-
-
-def _sparse(cores: Cores, row_bytes: int, table_bytes: int) -> float:
+def _sparse(cores: ProbeThreads, row_bytes: int, table_bytes: int) -> float:
     sources = table_bytes // row_bytes
     indptr, indices = _random_edges(sources)
     return _gathering(cores, indptr, indices, _ones(sources, row_bytes // 4)) / len(indices)
 
 
-def _gathering(cores: Cores, indptr: NDArray[np.int64], indices: NDArray[np.int32], rows: Table) -> float:
+def _gathering(
+    cores: ProbeThreads, indptr: NDArray[np.int64], indices: NDArray[np.int32], rows: Table
+) -> float:
     count = len(indptr) - 1
 
-    def make(_: int) -> Call:
+    def make() -> ProbeCall:
         out = zero_table(count, rows.shape[1], np.float32)
-        return lambda: sum_range(indptr, indices, None, rows, None, None, out, None, 0, count)
+        return partial(sum_range, indptr, indices, None, rows, None, None, out, None, 0, count)
 
     return cores.seconds(make)
 
 
-def _dense(cores: Cores, row_bytes: int) -> float:
+def _dense(cores: ProbeThreads, row_bytes: int) -> float:
     """Block by block, with as many edges a visit as make blocks worth their while."""
     size = min(1 << 16, 1 << (int(0.8 * near_cache_bytes()) // row_bytes).bit_length() - 1)
     sources, degree = _DENSE_BLOCKS * size, _DENSE_BLOCKS * _DENSE_VISIT
@@ -227,7 +185,7 @@ def _dense(cores: Cores, row_bytes: int) -> float:
     blocks = block_edges(indptr, indices, None, size, sources=sources)
     rows = _ones(sources, row_bytes // 4)
 
-    def make(_: int) -> Call:
+    def make() -> ProbeCall:
         out = zero_table(_DENSE_ROWS, row_bytes // 4, np.float32)
         return lambda: sum_blocks_range(*blocks, rows, None, None, out, None, 0, _DENSE_ROWS)
 
@@ -235,38 +193,23 @@ def _dense(cores: Cores, row_bytes: int) -> float:
 
 
 def _attending(
-    cores: Cores, indptr: NDArray[np.int64], indices: NDArray[np.int32], rows: Table
+    cores: ProbeThreads, indptr: NDArray[np.int64], indices: NDArray[np.int32], rows: Table
 ) -> tuple[float, float]:
     how = Attention(_HEADS, _HEAD_COLUMNS, 0.2, self_loops=False)
     count, sources = len(indptr) - 1, len(rows)
     logits = np.random.default_rng(0).standard_normal((sources, _HEADS), dtype=np.float32)
     targets = np.concatenate([logits, np.ones_like(logits), logits], axis=1)
 
-    def forth(_: int) -> Call:
+    def forth() -> ProbeCall:
         out, positive = (zero_table(count, rows.shape[1], np.float32) for _ in range(2))
         log_sum, share = (np.zeros((count, _HEADS), np.float32) for _ in range(2))
-        return lambda: attend_range(
-            indptr,
-            indices,
-            rows,
-            logits,
-            logits[:count],
-            *how.arguments,
-            None,
-            out,
-            log_sum,
-            positive,
-            share,
-            None,
-            0,
-            count,
-        )
+        given = (indptr, indices, rows, logits, logits[:count], *how.arguments, None)
+        return partial(attend_range, *given, out, log_sum, positive, share, None, 0, count)
 
-    def back(_: int) -> Call:
+    def back() -> ProbeCall:
         out, of_source = zero_table(count, rows.shape[1], np.float32), np.zeros((count, _HEADS), np.float32)
-        return lambda: attend_adjoint_range(
-            indptr, indices, rows, logits, targets, rows, *how.arguments, None, out, of_source, 0, count
-        )
+        given = (indptr, indices, rows, logits, targets, rows, *how.arguments, None)
+        return partial(attend_adjoint_range, *given, out, of_source, 0, count)
 
     return cores.seconds(forth), cores.seconds(back)
 

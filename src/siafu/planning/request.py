@@ -10,7 +10,7 @@ from siafu.virtual.workload import ModelShape
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to train, and what must hold.
+    """The training that a plan is made for, and its limits.
 
     name:           of the graph, as `siafu train` takes it
     epochs:         exact ones; asynchronous ones count a little less each
@@ -35,17 +35,11 @@ class Request:
     lambdas: bool = True
 
     def __post_init__(self) -> None:
-        sizes = {
-            "vertices": self.shape.vertices,
-            "features": self.shape.features,
-            "classes": self.shape.classes,
-            "epochs": self.epochs,
-            "evaluate_every": self.evaluate_every,
-            "most_servers": self.most_servers,
-        }
-        for what, count in sizes.items():
+        of_graph, own = ("vertices", "features", "classes"), ("epochs", "evaluate_every", "most_servers")
+        counts = [(name, getattr(self.shape, name)) for name in of_graph]
+        for name, count in [*counts, *((name, getattr(self, name)) for name in own)]:
             if count < 1:
-                raise BadInput(f"{what} is {count}: give a whole number from 1 up")
+                raise BadInput(f"{name} is {count}: give a whole number from 1 up")
         if self.shape.edges < 0:
             raise BadInput(f"edges is {self.shape.edges}: give a whole number from 0 up")
         if not (0 <= self.shape.locality <= 1 and 0 < self.shape.train <= 1):

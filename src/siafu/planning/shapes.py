@@ -1,5 +1,6 @@
-"""What is to be trained, as numbers: of a graph that is there, of one that is only known by name, and of a model."""
+"""Sizes of a graph that is there, of one that is only known by name, and of a model."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
@@ -7,7 +8,9 @@ from torch import nn
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.datasets import CATALOGUE, listings, load
+from siafu.graph.datasets.catalogue import Dataset
 from siafu.graph.generate import SHAPES
+from siafu.graph.generate.shapes import Shape
 from siafu.graph.partition import measure, read_partition
 from siafu.graph.partition.quality import PartitionQuality
 from siafu.graph.remote import is_address, partitions_directory
@@ -30,10 +33,7 @@ def shape_of(graph: Graph | GraphShape | str | Path) -> tuple[str, GraphShape]:
         if name in SHAPES and not ready:
             return name, _of_generated(name)
         if name in CATALOGUE and not ready:
-            known = CATALOGUE[name]
-            return name, GraphShape(
-                known.num_vertices, known.num_edges, known.num_features, known.num_classes
-            )
+            return name, _of_known(CATALOGUE[name])
     found = load(name, verify=False)
     return name, GraphShape.of(found, _partitions(found))
 
@@ -41,7 +41,7 @@ def shape_of(graph: Graph | GraphShape | str | Path) -> tuple[str, GraphShape]:
 def model_shape(
     model: str | nn.Module, *, hidden: int = 64, layers: int = 2, heads: int = 8, dropout: float = 0.5
 ) -> ModelShape:
-    """By name, with these sizes; or that of one of Siafu's own models, with its sizes."""
+    """Sizes of a model: of the named one, as given; or of one of Siafu's own models."""
     from siafu.nn import MODELS
 
     if isinstance(model, str):
@@ -54,13 +54,8 @@ def model_shape(
     for name, kind in MODELS.items():
         if type(model) is kind:
             config = model.config()
-            return ModelShape(
-                name,
-                config["hidden_channels"],
-                config["num_layers"],
-                config["dropout"],
-                config.get("heads", heads),
-            )
+            hidden, layers, dropout = (config[each] for each in ("hidden_channels", "num_layers", "dropout"))
+            return ModelShape(name, hidden, layers, dropout, config.get("heads", heads))
     raise BadInput(
         f"a plan is made for one of siafu's models ({', '.join(MODELS)}), not {type(model).__name__}: name the nearest"
     )
@@ -69,24 +64,19 @@ def model_shape(
 def _of_generated(name: str) -> GraphShape:
     shape = SHAPES[name]
     # METIS keeps on one server about the share of the edges that is within communities: docs/partition.md.
-    return GraphShape(
-        shape.num_vertices,
-        shape.num_edges,
-        shape.num_features,
-        shape.num_classes,
-        train=shape.train,
-        locality=shape.inside,
-    )
+    return replace(_of_known(shape), train=shape.train, locality=shape.inside)
+
+
+def _of_known(known: Shape | Dataset) -> GraphShape:
+    return GraphShape(known.num_vertices, known.num_edges, known.num_features, known.num_classes)
 
 
 def _partitions(graph: Graph) -> dict[int, PartitionQuality]:
-    """What a store's own partitions come to, by their number of servers."""
+    """Quality of a store's own partitions, by their number of servers."""
     source = graph.source
-    if (
-        source is None
-        or not (is_address(source) or is_store(Path(source)))
-        or graph.num_edges > _MEASURED_EDGES
-    ):
+    if source is None or graph.num_edges > _MEASURED_EDGES:
+        return {}
+    if not (is_address(source) or is_store(Path(source))):
         return {}
     saved = sorted(path for path in partitions_directory(source).glob("*-*-*") if path.is_dir())
     partitions = [read_partition(path, graph) for path in saved]

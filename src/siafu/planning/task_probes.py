@@ -1,4 +1,4 @@
-"""What tasks take besides their work: trainings of the smallest rows, on threads and on Lambdas of this machine."""
+"""Overhead of tasks: trainings of the smallest rows, on threads and on Lambdas of this machine."""
 
 import json
 import os
@@ -26,12 +26,12 @@ from siafu.runtime.lambdas import Lambdas
 from siafu.serverless.control.ids import InvocationId
 from siafu.serverless.function.handler_variables import handler_variables
 from siafu.serverless.function.probe import probe
-from siafu.serverless.platforms.invoker import Answered, Invocation, Outcome
+from siafu.serverless.platforms.invoker import Invocation, InvocationAnswered, InvocationOutcome
 from siafu.serverless.platforms.local_invoker import LocalInvoker
 from siafu.serverless.platforms.platform import HANDLER, LocalPlatform
 from siafu.training.placement import choose_partition
 from siafu.training.trainer import Trainer
-from siafu.virtual.costs import Curve, LambdaKind, Processor
+from siafu.virtual.costs import CoreSpeed, Curve, LambdaKind
 
 _INTERVALS = 64
 _VERTICES = 8  # of an interval: their work is nothing beside the task
@@ -45,7 +45,7 @@ _WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ProbeMeasurement:
     """A training of a ring of vertices.
 
     seconds:     of the best epoch
@@ -64,7 +64,7 @@ class Measured:
 
 
 def task_seconds(call_seconds: float) -> float:
-    """Of a core, for each task, besides its operations."""
+    """Seconds of a core for each task, besides its operations."""
     found = _train(_VERTICES, 8, None)
     busy = found.seconds * thread_count() - found.operations * call_seconds
     return max(0.0, busy / (found.tensor_tasks + found.graph_tasks))
@@ -98,7 +98,7 @@ def local_lambda(server_task_seconds: float, memory_mb: int = VCPU_MB) -> Lambda
 
 
 def start_seconds() -> float:
-    """From nothing to a process that has its libraries and a compiled model."""
+    """Seconds to start a process with its libraries and a compiled model."""
     code = (
         "from siafu.virtual.graph_shape import GraphShape\n"
         "from siafu.virtual.workload import ModelShape, workload_of\n"
@@ -119,8 +119,8 @@ def _children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def numpy_rates() -> Processor:
-    """What a Lambda's thread does while there is one on every core: the mean of them."""
+def numpy_rates() -> CoreSpeed:
+    """Rates of a Lambda's thread while there is one on every core: the mean of them."""
     command = [sys.executable, "-m", "siafu.planning.numpy_probe", str(_NUMPY_SECONDS)]
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | handler_variables(VCPU_MB))
@@ -130,24 +130,9 @@ def numpy_rates() -> Processor:
     if any(process.returncode for process in processes):
         raise SiafuError("a process that measures what a Lambda's thread does has failed: see above")
     found = [json.loads(answer) for answer in answers]
-
-    def mean(name: str) -> float:
-        return statistics.fmean(each[name] for each in found)
-
-    widths = [width for width, _ in found[0]["products"]]
-    rates = [statistics.fmean(rates) for rates in zip(*(_rates(each) for each in found), strict=True)]
-    return Processor(
-        Curve(tuple(zip(map(float, widths), rates, strict=True))),
-        mean("stream"),
-        mean("draws"),
-        mean("call_seconds"),
-        mean("functions"),
-        mean("memory"),
-    )
-
-
-def _rates(found: dict[str, list[tuple[int, float]]]) -> list[float]:
-    return [rate for _, rate in found["products"]]
+    products = np.mean([each.pop("products") for each in found], axis=0)  # [widths, (width, rate)]
+    rates = {name: statistics.fmean(each[name] for each in found) for name in found[0]}
+    return CoreSpeed(Curve(tuple((width, rate) for width, rate in products.tolist())), **rates)
 
 
 def loopback() -> tuple[float, float]:
@@ -202,16 +187,16 @@ def _invocations() -> tuple[float, float]:
 
 
 def _invoke(invoker: LocalInvoker) -> float:
-    ended: queue.Queue[Outcome] = queue.Queue()
+    ended: queue.Queue[InvocationOutcome] = queue.Queue()
     began = time.perf_counter()
     invoker.invoke(Invocation(InvocationId(0), probe().payload), ended.put)
     outcome = ended.get(timeout=_WAIT_SECONDS)
-    if not isinstance(outcome, Answered):
+    if not isinstance(outcome, InvocationAnswered):
         raise SiafuError(f"a local Lambda could not be invoked to be measured ({outcome})")
     return time.perf_counter() - began
 
 
-def _train(vertices: int, width: int, lambdas: int | None) -> Measured:
+def _train(vertices: int, width: int, lambdas: int | None) -> ProbeMeasurement:
     """A few epochs of a GCN on a ring: every vertex has one in-edge, so that gathers are next to nothing.
 
     vertices: of each interval
@@ -228,12 +213,9 @@ def _train(vertices: int, width: int, lambdas: int | None) -> Measured:
         lambdas=None if lambdas is None else Lambdas(lambdas, LocalPlatform()),
     )
     trainer.prepare()
-    seconds, used, before = [], [], time.process_time()
-    for event in trainer.run():
-        if isinstance(event, EpochMetrics):
-            seconds.append(event.seconds)
-            used.append(time.process_time() - before)
-            before = time.process_time()
+    epochs = (each for each in trainer.run() if isinstance(each, EpochMetrics))
+    seconds, ended = zip(*((each.seconds, time.process_time()) for each in epochs), strict=True)
+    used = np.diff(ended)[:-1]  # of the epochs between the first and the last
     stages = trainer.plan.training.stages
     kinds = trainer.counters().get("lambda", {}).get("kinds", {})
     moved = sum(each["bytes_sent"] + each["bytes_received"] for each in kinds.values())
@@ -244,11 +226,11 @@ def _train(vertices: int, width: int, lambdas: int | None) -> Measured:
         for program in (phase.programs.forward_keeping, phase.programs.last or phase.programs.backward_kept)
         if program is not None
     ]
-    return Measured(
+    return ProbeMeasurement(
         min(seconds[1:-1]),
-        min(used[1:-1]),
-        intervals * sum(stage.kind == "tensor" for stage in stages),
-        intervals * sum(stage.kind != "tensor" for stage in stages),
+        float(min(used)),
+        intervals * sum(stage.kind.remote for stage in stages),
+        intervals * sum(not stage.kind.remote for stage in stages),
         intervals * sum(operations),
         moved / len(seconds),
     )

@@ -78,7 +78,7 @@ def about_lambdas(plan: Plan) -> str | None:
 
 
 def commands(plan: Plan) -> list[str]:
-    """What to type to do it."""
+    """Commands that train as planned."""
     setup, request = plan.chosen.setup, plan.request
     fleet, model = setup.fleet, request.model
     words = ["siafu", "train", request.name, "--model", model.name, "--hidden", str(model.hidden)]
@@ -94,22 +94,12 @@ def commands(plan: Plan) -> list[str]:
     if fleet.servers == 1:
         return [train]
     on = "aws-spot" if fleet.rental.spot else "aws"
-    up = [
-        "siafu",
-        "cluster",
-        "up",
-        "--on",
-        on,
-        "--machines",
-        str(fleet.servers),
-        "--instance",
-        fleet.rental.instance.name,
-    ]
-    return [shlex.join(up), train]
+    up = f"siafu cluster up --on {on} --machines {fleet.servers} --instance {fleet.rental.instance.name}"
+    return [up, train]
 
 
 def on_this_machine(plan: Plan) -> str | None:
-    """What it would take without renting anything; None: that is not known, or it does not fit."""
+    """Time of the training on this machine; None: it is not known, or it does not fit."""
     if plan.here is None:
         return None
     epoch, total = plan.here
@@ -117,7 +107,7 @@ def on_this_machine(plan: Plan) -> str | None:
 
 
 def basis(plan: Plan) -> Iterator[str]:
-    """What the figures rest on."""
+    """Sources of the figures."""
     yield (
         f"{plan.book.name}; times simulated with what was measured on {plan.measured}"
         + ("" if plan.own else "; run 'siafu calibrate' to plan with this machine's figures")

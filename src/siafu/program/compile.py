@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -10,36 +11,87 @@ from torch import Tensor, fx, nn
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn import Layer
-from siafu.nn.loss import loss_sum
+from siafu.objective.objective import Objective, target_of
+from siafu.objective.registry import objective_for
+from siafu.program.density import pays_off, sampled_density, saved_by_sparse_products
+from siafu.program.phase_programs import PhasePrograms
 from siafu.program.program import GatherStep, Program, TensorPhase
+from siafu.program.record.commute import commute
 from siafu.program.record.cut import Cut, CutGather, CutPhase, cut
 from siafu.program.record.evaluate import evaluate
-from siafu.program.record.record import GatherSite, Recording, record, state_of
-from siafu.program.trace.phase import LossFunction, PhasePrograms, RowSpec, trace_phase
+from siafu.program.record.record import GatherSite, Recording, record, restored, state_of
+from siafu.program.record.rows_first import rows_first
+from siafu.program.tensor_program import Kind
+from siafu.program.trace.phase import LossFunction, RowSpec, trace_phase
 
 
-def compile_model(model: nn.Module, graph: Graph, *, training: bool, loss_scale: float = 1.0) -> Program:
+def compile_model(
+    model: nn.Module,
+    graph: Graph,
+    objective: Objective | None = None,
+    *,
+    training: bool,
+    loss_scale: float = 1.0,
+    sparse: bool = True,
+) -> Program:
     """Take `model` apart for `graph`.
 
+    objective:  what is learnt; None: what the graph's labels are for
     training:   with dropout, and with the loss and its gradient in the last phase; else for an evaluation
     loss_scale: what the sum of the rows' losses is multiplied with
+    sparse:     products can be taken with features without their zeros: tensor tasks run where the rows are
     """
-    sides = _choose_sides(model, graph, training=training)
+    objective = objective or objective_for(graph)
+    saved = saved_by_sparse_products(graph) if sparse else 0.0
+    sides = _choose_sides(model, graph, training=training, saved=saved)
     with _placed(sides):
+        trainable = _trainable(model)
         recording = record(model, graph, training=training)
-        trainable = [name for name, each in model.named_parameters() if each.requires_grad]
+        rows_first(recording)
+        moved = commute(recording, trainable)
         parts = cut(recording, trainable)
-        _check_output(parts, graph)
-        compiler = _Compiler(model, graph, parts, set(trainable), loss_scale if training else None)
-        return compiler.program((*_reasons(sides), *_folded(parts)))
+        _check_output(parts, graph, objective)
+        loss = _Loss.of(objective, graph, loss_scale) if training else None
+        compiler = _Compiler(model, parts, trainable, loss)
+        return compiler.program((*recording.remarks, *_reasons(sides), *moved, *_folded(parts)))
+
+
+def _trainable(model: nn.Module) -> set[str]:
+    return {name for name, each in model.named_parameters() if each.requires_grad}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loss:
+    """The end of a training's last phase.
+
+    function: what it gives and the target's rows → the loss
+    target:   what a row of the target looks like
+    """
+
+    function: LossFunction
+    target: RowSpec
+
+    @classmethod
+    def of(cls, objective: Objective, graph: Graph, scale: float) -> "_Loss":
+        y = target_of(objective, graph)
+        kind = "float" if y.is_floating_point() else str(y.dtype).removeprefix("torch.")
+        spec = RowSpec(tuple(y.shape[1:]), cast(Kind, kind))
+
+        def loss(outputs: list[Tensor], y: Tensor) -> Tensor:
+            found = objective.loss(outputs[-1], y)
+            if found.ndim:
+                raise BadInput(
+                    f"objective {objective.name} gives a loss of {found.ndim} dimensions: a loss is one number, the sum of "
+                    "its rows' losses"
+                )
+            return found * scale
+
+        return cls(loss, spec)
 
 
 class _Compiler:
-    def __init__(
-        self, model: nn.Module, graph: Graph, parts: Cut, trainable: set[str], loss_scale: float | None
-    ) -> None:
-        self.model, self.graph, self.parts, self.trainable = model, graph, parts, trainable
-        self.loss_scale = loss_scale
+    def __init__(self, model: nn.Module, parts: Cut, trainable: set[str], loss: _Loss | None) -> None:
+        self.model, self.parts, self.trainable, self.loss = model, parts, trainable, loss
         self.state = state_of(model)
         self.names = _names(parts)
 
@@ -58,14 +110,15 @@ class _Compiler:
     def _phase(self, phase: CutPhase, is_last: bool) -> TensorPhase:
         differentiated = [node for node in phase.inputs if node not in self.parts.constants]
         learnt = tuple(name for name in phase.weights if name in self.trainable)
+        loss = self.loss if is_last else None
         programs = trace_phase(
             _function(phase, self.parts.recording),
             [RowSpec(_shape(node)) for node in phase.inputs],
             {name: self.state[name] for name in phase.weights},
             learnt=learnt,
             differentiated=[phase.inputs.index(node) for node in differentiated],
-            loss=self._loss(self.loss_scale) if is_last and self.loss_scale is not None else None,
-            target=RowSpec((self.graph.num_classes,), "uint8") if self.graph.multi_label else None,
+            loss=loss.function if loss is not None else None,
+            target=loss.target if loss is not None else None,
         )
         return TensorPhase(
             tuple(self.names[node] for node in phase.inputs),
@@ -75,12 +128,6 @@ class _Compiler:
             tuple(self.names[node] for node in differentiated),
             programs,
         )
-
-    def _loss(self, scale: float) -> LossFunction:
-        def loss(outputs: list[Tensor], y: Tensor) -> Tensor:
-            return loss_sum(outputs[-1], y) * scale
-
-        return loss
 
     def _gather(self, gather: CutGather) -> GatherStep:
         differentiated = [node for node in gather.sent if node not in self.parts.constants]
@@ -166,20 +213,25 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
     return tuple(int(size) for size in node.meta["val"].shape[1:])
 
 
-def _check_output(parts: Cut, graph: Graph) -> None:
-    shape = _shape(parts.recording.output)
-    if shape != (graph.num_classes,):
+def _check_output(parts: Cut, graph: Graph, objective: Objective) -> None:
+    shape, outputs = _shape(parts.recording.output), objective.outputs(graph)
+    if shape != (outputs,):
         raise BadInput(
-            f"the model gives rows of shape {list(shape)} for a graph of {graph.num_classes} classes: "
-            f"build it with out_channels={graph.num_classes}"
+            f"the model gives rows of shape {list(shape)} for a graph of {graph.num_classes} classes, whose objective "
+            f"({objective.name}) wants rows of {outputs}: build it with out_channels={outputs}"
         )
 
 
 # Sides: where a linear map that commutes with the gather goes.
 
 
-def _choose_sides(model: nn.Module, graph: Graph, *, training: bool) -> dict[Layer, tuple[bool, str]]:
-    """For each layer that has a choice: whether its linear map goes before the gather, and why."""
+def _choose_sides(
+    model: nn.Module, graph: Graph, *, training: bool, saved: float
+) -> dict[Layer, tuple[bool, str]]:
+    """Decide, for each layer that has a choice, whether its linear map goes before the gather; with the reason.
+
+    saved: products for each column that a map of the features saves, beside one of gathered features that are computed once
+    """
     free = [each for each in model.modules() if isinstance(each, Layer) and each.linear_first is not None]
     if not free:
         return {}
@@ -190,8 +242,10 @@ def _choose_sides(model: nn.Module, graph: Graph, *, training: bool) -> dict[Lay
     for layer in free:
         if layer not in after or layer not in before:
             continue
-        (folded, wide), (_, narrow) = after[layer], before[layer]
-        if folded:
+        (folded, wide, _), (_, narrow, multiplied) = after[layer], before[layer]
+        if folded and multiplied and pays_off(saved, narrow):
+            chosen[layer] = (True, _told(graph, narrow))
+        elif folded:
             chosen[layer] = (False, f"its gather, {wide} wide, runs once and never again")
         elif narrow <= wide:
             chosen[layer] = (True, f"rows are gathered {narrow} wide instead of {wide}")
@@ -202,27 +256,44 @@ def _choose_sides(model: nn.Module, graph: Graph, *, training: bool) -> dict[Lay
 
 def _sides(
     model: nn.Module, graph: Graph, sides: dict[Layer, tuple[bool, str]], *, training: bool
-) -> dict[Layer, tuple[bool, int]]:
-    """With the maps on these sides: whether each layer's gather is folded, and the width of what it gathers."""
+) -> dict[Layer, tuple[bool, int, bool]]:
+    """With the maps on these sides: whether each layer's gather is folded, the width of what it gathers, and whether
+    the features are multiplied and read in no other way."""
     with _placed(sides):
         recording = record(model, graph, training=training)
-        trainable = [name for name, each in model.named_parameters() if each.requires_grad]
-        folded = cut(recording, trainable).folded
+        parts = cut(recording, _trainable(model))
+        multiplied = len(parts.phases) > 2 and _is_multiplied_only(recording)
         return {
-            site.layer: (site in folded, site.width) for site in recording.sites if site.layer is not None
+            site.layer: (site in parts.folded, site.width, multiplied)
+            for site in recording.sites
+            if site.layer is not None
         }
+
+
+def _is_multiplied_only(recording: Recording) -> bool:
+    aten, features = torch.ops.aten, recording.features
+    places = {aten.mm.default: 0, aten.addmm.default: 1}
+    return all(
+        user.target in places
+        and [k for k, each in enumerate(user.args) if each is features] == [places[user.target]]
+        for user in features.users
+    )
+
+
+def _told(graph: Graph, narrow: int) -> str:
+    zeros, fewer = (100 * (1 - sampled_density(graph, gathered=each)) for each in (False, True))
+    return (
+        f"{zeros:.0f} % of the features are zeros, which products skip; gathered once they would be {fewer:.0f} %. "
+        f"Rows are gathered {narrow} wide in every epoch"
+    )
 
 
 @contextmanager
 def _placed(sides: dict[Layer, tuple[bool, str]]) -> Iterator[None]:
-    before = {layer: layer.linear_first for layer in sides}
-    for layer, (first, _) in sides.items():
-        layer.linear_first = first
-    try:
+    with restored(sides, "linear_first"):
+        for layer, (first, _) in sides.items():
+            layer.linear_first = first
         yield
-    finally:
-        for layer, was in before.items():
-            layer.linear_first = was
 
 
 def _reasons(sides: dict[Layer, tuple[bool, str]]) -> list[str]:
@@ -234,7 +305,7 @@ def _reasons(sides: dict[Layer, tuple[bool, str]]) -> list[str]:
 
 def _folded(parts: Cut) -> list[str]:
     return [
-        f"the {type(site.gather).__name__} gather of {type(site.layer).__name__}, {site.width} wide, depends on the "
+        f"the {type(site.gather).__name__} gather of {site.layer_name}, {site.width} wide, depends on the "
         "features alone: folded"
         for site in parts.folded
     ]

@@ -41,7 +41,7 @@ def constant_rows(parts: Cut, graph: Graph, x: Tensor, weights: dict[str, Tensor
 
 
 def gathers_deep(parts: Cut) -> int:
-    """How many gathers follow each other, at most, on the way from the features to a constant."""
+    """Number of gathers that follow each other, at most, from the features to a constant."""
     known: dict[fx.Node, int] = {}
 
     def depth(node: fx.Node) -> int:
@@ -53,7 +53,7 @@ def gathers_deep(parts: Cut) -> int:
 
 
 def recipes(parts: Cut) -> list[str]:
-    """How each of parts.constants is computed, in words: equal ones are the same rows of the same graph."""
+    """Formula of each of parts.constants, in words: equal ones are the same rows of the same graph."""
     known: dict[fx.Node, str] = {parts.recording.features: "x"}
     known |= {node: name for name, node in parts.recording.weights.items()}
 

@@ -18,7 +18,7 @@ def headline(program: Program) -> str:
 def describe_gather(site: GatherSite) -> str:
     """Such as 'GcnSum, 16 wide'."""
     edges = "" if site.apply_edge is None else " of edge messages"
-    return f"{type(site.gather).__name__}{edges}, {site.width} wide"
+    return f"{site.gather.title}{edges}, {site.width} wide"
 
 
 def _listed(sites: Iterable[GatherSite]) -> str:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from siafu.program.phase_programs import PhasePrograms
 from siafu.program.record.cut import Cut
 from siafu.program.record.record import GatherSite
-from siafu.program.trace.phase import PhasePrograms
 
 
 @dataclass(frozen=True, eq=False, slots=True)

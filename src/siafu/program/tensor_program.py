@@ -7,31 +7,36 @@ Nothing here needs either.
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
+from types import NoneType
 from typing import Any, Literal, get_args
 
 from siafu.base.errors import BadInput
 from siafu.program.operations import OPERATIONS, flops
 
 Kind = Literal["float", "int64", "uint8", "bool"]
-"""What a value is made of; "float" is whatever precision the inputs have, all of them the same."""
+"""Type of a value's numbers; "float" is the precision of the inputs, the same for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowCount:
     """A size that is `times` the number of rows."""
 
     times: int = 1
 
+    def __str__(self) -> str:
+        return "rows" if self.times == 1 else f"{self.times}·rows"
 
-Size = int | Rows
+
+Size = int | RowCount
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a value looks like."""
+    """Kind and shape of a value."""
 
     kind: Kind
     shape: tuple[Size, ...]
@@ -40,7 +45,7 @@ class Spec:
         return sizes(self.shape, rows)
 
     def __str__(self) -> str:
-        return f"{self.kind}[{', '.join(_size_text(size) for size in self.shape)}]"
+        return f"{self.kind}[{', '.join(map(str, self.shape))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ class TensorProgram:
 
     @cached_property
     def specs(self) -> tuple[Spec | None, ...]:
-        """Of every value, by number."""
+        """Specs of every value, by number."""
         return (*(spec for _, spec in self.inputs), *(each for op in self.ops for each in op.results))
 
     @property
@@ -101,10 +106,6 @@ class TensorProgram:
     @property
     def output_names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.outputs)
-
-    def only(self, names: Collection[str]) -> "TensorProgram":
-        """The program that gives these outputs and computes nothing else."""
-        return prune(self.inputs, self.ops, [each for each in self.outputs if each[0] in names])
 
     @cached_property
     def hash(self) -> str:
@@ -134,7 +135,7 @@ class TensorProgram:
 
     @classmethod
     def from_json(cls, text: str) -> "TensorProgram":
-        """What `to_json` wrote; anything else is refused."""
+        """Read what `to_json` wrote; anything else is refused."""
         try:
             form = json.loads(text)
             if form["format"] != _FORMAT:
@@ -168,34 +169,31 @@ class TensorProgram:
 
 def sizes(shape: tuple[Size, ...], rows: int) -> tuple[int, ...]:
     """`shape` for that many rows."""
-    return tuple(size.times * rows if isinstance(size, Rows) else size for size in shape)
+    return tuple(size.times * rows if isinstance(size, RowCount) else size for size in shape)
+
+
+def results_of(inputs: int, ops: Iterable[Op]) -> list[range]:
+    """Numbers of the values that each operation gives, after so many inputs."""
+    ends = list(accumulate((len(op.results) for op in ops), initial=inputs))
+    return [range(first, last) for first, last in pairwise(ends)]
 
 
 def prune(
     inputs: tuple[tuple[str, Spec], ...], ops: tuple[Op, ...], outputs: list[tuple[str, int]]
 ) -> TensorProgram:
     """A program without the inputs and operations that the outputs do not need, values numbered anew."""
-    first = len(inputs)
-    starts = []
-    for op in ops:
-        starts.append(first)
-        first += len(op.results)
     needed = {number for _, number in outputs}
-    alive: list[tuple[Op, int]] = []
-    for op, start in zip(reversed(ops), reversed(starts), strict=True):
-        if any(start + k in needed for k in range(len(op.results))):
-            alive.append((op, start))
+    alive: list[tuple[Op, range]] = []
+    for op, given in reversed(list(zip(ops, results_of(len(inputs), ops), strict=True))):
+        if needed.intersection(given):
+            alive.insert(0, (op, given))
             needed.update(op.refs())
-    new: dict[int, int] = {}
-    for number in range(len(inputs)):
-        if number in needed:
-            new[number] = len(new)
-    for op, start in reversed(alive):
-        for k in range(len(op.results)):
-            new[start + k] = len(new)
+    kept = [number for number in range(len(inputs)) if number in needed]
+    kept += [number for _, given in alive for number in given]
+    new = {number: place for place, number in enumerate(kept)}
     return TensorProgram(
         tuple(each for number, each in enumerate(inputs) if number in needed),
-        tuple(Op(op.name, renumbered(op.arguments, new), op.results) for op, _ in reversed(alive)),
+        tuple(Op(op.name, renumbered(op.arguments, new), op.results) for op, _ in alive),
         tuple((name, new[number]) for name, number in outputs),
     )
 
@@ -240,34 +238,27 @@ def _check(program: TensorProgram) -> None:
 
 
 def _fits(letter: str, argument: Any) -> bool:
-    number = isinstance(argument, (int, float)) and not isinstance(argument, bool)
-    listed = isinstance(argument, tuple)
-    match letter:
-        case "t":
-            return isinstance(argument, Ref)
-        case "x":
-            return isinstance(argument, Ref) or number or isinstance(argument, bool)
-        case "o":
-            return argument is None or isinstance(argument, Ref)
-        case "l":
-            return listed and all(isinstance(each, Ref) for each in argument)
-        case "n":
-            return number
-        case "m":
-            return argument is None or number
-        case "i":
-            return _is_whole(argument)
-        case "b":
-            return isinstance(argument, bool)
-        case "d":
-            return listed and all(map(_is_whole, argument))
-        case "s":
-            return listed and all(_is_whole(each) or isinstance(each, Rows) for each in argument)
-        case "c":
-            return listed and all(isinstance(each, (int, float)) for each in argument)
-        case "k":
-            return argument in _KINDS
-    return isinstance(argument, str)
+    if letter in _LISTS:
+        return isinstance(argument, tuple) and all(type(each) in _LISTS[letter] for each in argument)
+    return argument in _KINDS if letter == "k" else type(argument) in _SINGLE[letter]
+
+
+_SINGLE: dict[str, tuple[type, ...]] = {
+    "t": (Ref,),
+    "x": (Ref, int, float, bool),
+    "o": (Ref, NoneType),
+    "n": (int, float),
+    "m": (int, float, NoneType),
+    "i": (int,),
+    "b": (bool,),
+    "w": (str,),
+}
+_LISTS: dict[str, tuple[type, ...]] = {
+    "l": (Ref,),
+    "d": (int,),
+    "s": (int, RowCount),
+    "c": (int, float, bool),
+}
 
 
 def _is_whole(thing: Any) -> bool:
@@ -277,7 +268,7 @@ def _is_whole(thing: Any) -> bool:
 def _form(argument: Any) -> Any:
     if isinstance(argument, Ref):
         return {"value": argument.number}
-    if isinstance(argument, Rows):
+    if isinstance(argument, RowCount):
         return {"rows": argument.times}
     if isinstance(argument, tuple):
         return [_form(each) for each in argument]
@@ -297,7 +288,7 @@ def _argument(form: Any) -> Any:
     if what == "rows":
         if _whole(thing) < 1:
             raise ValueError(f"{thing} times the rows")
-        return Rows(thing)
+        return RowCount(thing)
     if what == "number":
         return _SPECIAL[thing]
     raise ValueError(f"an argument {what!r}")
@@ -316,7 +307,7 @@ def _given_spec(form: Any) -> Spec:
     if kind not in _KINDS:
         raise ValueError(f"a value of kind {kind!r}")
     found = tuple(_argument(size) for size in shape)
-    if not all(isinstance(size, Rows) or (_is_whole(size) and size >= 0) for size in found):
+    if not all(isinstance(size, RowCount) or (_is_whole(size) and size >= 0) for size in found):
         raise ValueError(f"a shape {shape!r}")
     return Spec(kind, found)
 
@@ -333,17 +324,9 @@ def _word(thing: Any) -> str:
     return thing
 
 
-def _size_text(size: Size) -> str:
-    if not isinstance(size, Rows):
-        return str(size)
-    return "rows" if size.times == 1 else f"{size.times}·rows"
-
-
 def _text(argument: Any, names: list[str]) -> str:
     if isinstance(argument, Ref):
         return names[argument.number]
-    if isinstance(argument, Rows):
-        return _size_text(argument)
     if isinstance(argument, tuple):
         return f"[{', '.join(_text(each, names) for each in argument)}]"
     return str(argument)

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from siafu.base.activity import together
-from siafu.runtime.happenings import Doings
+from siafu.runtime.happenings import EpochActivity
 
-_RANKS = {"p50": 0.50, "p90": 0.90, "p99": 0.99, "max": 1.0}
+_RANKS = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
 
 
-def lambda_metrics(doings: Doings) -> dict[str, Any] | None:
+def lambda_metrics(activity: EpochActivity) -> dict[str, Any] | None:
     """None: there are none."""
-    if doings.lambda_counts is None:
+    if activity.lambda_counts is None:
         return None
     return {
-        **doings.lambda_counts,
-        "latency_ms": percentiles([1000 * each for each in doings.latencies]),
-        "busy_seconds": together(doings.lambdas),
+        **activity.lambda_counts,
+        "latency_ms": percentiles([1000 * each for each in activity.latencies]),
+        "busy_seconds": together(activity.lambdas),
     }
 
 
@@ -25,9 +25,5 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
     ordered = sorted(values)
     if not ordered:
         return {}
-    return {name: ordered[max(0, _ceil(share * len(ordered)) - 1)] for name, share in _RANKS.items()}
-
-
-def _ceil(value: float) -> int:
-    # 0.9 × 10 is a little more than 9 in floating point, and means 9.
-    return -int(-(value - 1e-9) // 1)
+    # Whole percents: 0.9 × 10 would be a little more than 9 in floating point.
+    return {name: ordered[max(0, -(-percent * len(ordered) // 100) - 1)] for name, percent in _RANKS.items()}

@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group
@@ -14,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from siafu.objective.metric import ACCURACY, Metric
 from siafu.report.files.metrics import EpochMetrics
 
 _PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
@@ -48,12 +48,12 @@ class ProgressLine(Progress):
     verbose: with the reasons
     """
 
-    def __init__(self, epochs: int, *, metric: str = "accuracy", verbose: bool = False) -> None:
+    def __init__(self, epochs: int, *, metric: Metric = ACCURACY, verbose: bool = False) -> None:
         self._epochs = epochs
         self._verbose = verbose
-        self._metric = metric.replace("_", "-")
+        self._metric = metric
         self._told = time.monotonic()
-        self._best = 0.0
+        self._best: float | None = None
         self._pace: float | None = None
         self._lead = 0
         self._price: Callable[[float], str] | None = None
@@ -69,7 +69,7 @@ class ProgressLine(Progress):
         self._price = told
 
     def epoch_ended(self, metrics: EpochMetrics) -> None:
-        self._best = max(self._best, metrics.val_accuracy or 0.0)
+        self._note_best(metrics.val_accuracy)
         self._lead = max([self._lead, *map(int, metrics.staleness or ())])
         self._note_pace(metrics)
         if self._live is not None:
@@ -100,16 +100,19 @@ class ProgressLine(Progress):
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 
+    def _note_best(self, value: float | None) -> None:
+        merit = self._metric.merit
+        if value is not None and (self._best is None or merit(value) > merit(self._best)):
+            self._best = value
+
     def _note_pace(self, metrics: EpochMetrics) -> None:
-        spent = metrics.seconds + (metrics.evaluate_seconds or 0.0)
         # The first epoch compiles and warms up: the second is the first that says how it will go on.
         usual = None if metrics.epoch <= 2 else self._pace
+        spent = _spent(metrics)
         self._pace = spent if usual is None else (1 - _RECENT) * usual + _RECENT * spent
 
     def _line(self, metrics: EpochMetrics) -> Text:
@@ -117,9 +120,7 @@ class ProgressLine(Progress):
         line = Text("epoch ", no_wrap=True, overflow="ellipsis")
         line.append(f"{metrics.epoch}/{self._epochs}", style="bold")
         line.append("  ").append_text(self._learnt(metrics))
-        spent = metrics.seconds + (metrics.evaluate_seconds or 0.0)
-        line.append(f"  {duration(spent)}", style="dim")
-        for part in self._done(metrics):
+        for part in (duration(_spent(metrics)), *self._done(metrics)):
             line.append(f"  {part}", style="dim")
         return line
 
@@ -139,17 +140,19 @@ class ProgressLine(Progress):
         learnt = self._learnt(metrics)
         for split, score in (("training", metrics.train_accuracy), ("test", metrics.test_accuracy)):
             if metrics.val_accuracy is not None and score is not None:
-                learnt.append(f"  {split} {100 * score:.2f} %", style="dim")
+                learnt.append(f"  {split} {self._metric.told(score)}", style="dim")
         done = Text("  ".join(self._done(metrics)), style="dim", no_wrap=True, overflow="ellipsis")
         return Group(bar, learnt, *([done] if done.plain else []))
 
     def _learnt(self, metrics: EpochMetrics) -> Text:
         line = Text(f"loss {metrics.train_loss:.4f}", no_wrap=True, overflow="ellipsis")
+        metric = self._metric
         if metrics.val_accuracy is not None:
-            line.append(f"  validation {self._metric} {100 * metrics.val_accuracy:.2f} %", style="green")
-            line.append(f" (best {100 * self._best:.2f} %)")
+            line.append(f"  validation {metric.words} {metric.told(metrics.val_accuracy)}", style="green")
+            if self._best is not None:
+                line.append(f" (best {metric.told(self._best)})")
         elif metrics.train_accuracy is not None:
-            line.append(f"  training {self._metric} {100 * metrics.train_accuracy:.2f} %", style="green")
+            line.append(f"  training {metric.words} {metric.told(metrics.train_accuracy)}", style="green")
         return line
 
     def _done(self, metrics: EpochMetrics) -> list[str]:
@@ -162,6 +165,10 @@ class ProgressLine(Progress):
         if self._price is not None:
             found.append(self._price(metrics.epoch / max(self._epochs, metrics.epoch)))
         return found
+
+
+def _spent(metrics: EpochMetrics) -> float:
+    return metrics.seconds + (metrics.evaluate_seconds or 0.0)
 
 
 def _lambdas(did: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ class RunCost:
         return f"{dollars(now)} of {dollars(end)}{on}"
 
     def bill(self, seconds: float, peak_rss_bytes: int, used: Mapping[str, Any]) -> dict[str, Any]:
-        """Of the whole run, with what it would have cost elsewhere; as JSON has it.
+        """The bill of the whole run, with its cost elsewhere; as JSON has it.
 
         used: what its summary says under "lambda"
         """
@@ -56,7 +56,7 @@ class RunCost:
 
     @property
     def _gb_seconds(self) -> float:
-        """Of Lambdas whose invocations have ended; the others are known at the end, and requests too."""
+        """GB-seconds of Lambdas whose invocations have ended; the others are known at the end, and requests too."""
         return float(sum((each.lambdas or {}).get("gb_seconds", 0.0) for each in self._history))
 
     def _spent(self, seconds: float, peak_rss_bytes: int) -> Spent:

@@ -22,7 +22,7 @@ _LAMBDAS_OF = "Lambdas of "
 
 @dataclass(frozen=True, slots=True)
 class RunStory:
-    """What is told.
+    """Entries about a run.
 
     source:  the file that tells it
     why:     the error that ended the run; None: the file does not tell of an error
@@ -106,13 +106,9 @@ def _concerns(line: str, wanted: Wanted) -> bool:
         return True
     if wanted.server is not None and not line.startswith(f"{wanted.server}:"):
         return False
-    told = [
-        wanted.interval is None or _names(line, "interval", wanted.interval),
-        wanted.epoch is None or _names(line, "epoch", wanted.epoch),
-        wanted.invocation is None or _names(line, "Lambda", wanted.invocation),
-    ]
-    return all(told)
-
-
-def _names(line: str, noun: str, number: int) -> bool:
-    return re.search(rf"\b{noun} {number}\b|\b{noun}s \[[^\]]*\b{number}\b", line) is not None
+    numbers = {"interval": wanted.interval, "epoch": wanted.epoch, "Lambda": wanted.invocation}
+    return all(
+        re.search(rf"\b{noun} {number}\b|\b{noun}s \[[^\]]*\b{number}\b", line)
+        for noun, number in numbers.items()
+        if number is not None
+    )

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -26,9 +26,7 @@ class StopRequest:
             self._before = {number: signal.signal(number, self._note) for number in STOPPING}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restore()
 
     def act_as(self, number: signal.Signals) -> None:

@@ -1,27 +1,34 @@
 """Numbers as people read them, in reports and tables."""
 
+from collections.abc import Callable
+from typing import Any
+
 from siafu.cost.money import dollars
+from siafu.objective.metric import Metric
 from siafu.report.progress import duration
 
 NOTHING = "–"
 
 
-def percent(share: float | None) -> str:
-    return NOTHING if share is None else f"{100 * share:.2f} %"
+def amount(value: Any) -> float | None:
+    """A number that a file holds; None: it holds something else there."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def number(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.4f}"
+def measured(value: float | None, metric: Metric) -> str:
+    return NOTHING if value is None else metric.told(value)
 
 
-def count(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:,}"
+def _if_known(say: Callable[[float], str]) -> Callable[[float | None], str]:
+    return lambda value: NOTHING if value is None else say(value)
 
 
-def seconds(value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return f"{1e6 * value:.3g} µs" if 0 < value < 1e-3 else duration(value)
+short = _if_known("{:,.4g}".format)
+percent = _if_known(lambda share: f"{100 * share:.2f} %")
+number = _if_known("{:.4f}".format)
+count = _if_known("{:,}".format)
+usd = _if_known(dollars)
+seconds = _if_known(lambda value: f"{1e6 * value:.3g} µs" if 0 < value < 1e-3 else duration(value))
 
 
 def ratio(value: float, least: float | None) -> str:
@@ -41,7 +48,3 @@ def size(value: float | None) -> str:
             return f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:.3g} TB"
-
-
-def usd(value: float | None) -> str:
-    return NOTHING if value is None else dollars(value)

@@ -1,4 +1,4 @@
-"""Bills: what the Lambdas of all graph servers did, and what that costs."""
+"""Bills: work and cost of the Lambdas of all graph servers."""
 
 from collections.abc import Mapping
 from itertools import zip_longest
@@ -9,21 +9,21 @@ from siafu.runtime.counting import added
 
 
 class Bills:
-    """The last that each server told of its Lambdas, in each of its lives.
+    """The last report of each server about its Lambdas, in each of its lives.
 
-    When a run goes back, nothing of it is taken back: it was paid for. What a server that was lost had not told is not
-    known.
+    When a run goes back to a checkpoint, its bills stay: Lambdas were paid for. Work that a lost server had not reported is
+    not known.
     """
 
     def __init__(self) -> None:
         self._told: dict[tuple[Address, int], Mapping[str, Any]] = {}
 
     def note(self, server: Address, life: int, usage: Mapping[str, Any]) -> None:
-        """From the beginning of that life until now."""
+        """Note a server's report, from the beginning of its life until now."""
         self._told[server, life] = usage
 
     def counters(self) -> dict[str, Any]:
-        """As they stand in the summary; empty where there were no Lambdas."""
+        """Counters for the summary; empty where there were no Lambdas."""
         total: dict[str, Any] = {}
         for usage in self._told.values():
             total = _beside(total, usage)
@@ -31,7 +31,7 @@ class Bills:
 
 
 def _beside(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Two servers' Lambdas at the same time: their numbers, epoch by epoch, are added, not put one after the other."""
+    """Add the reports of two servers whose Lambdas ran at the same time: their numbers are added epoch by epoch, not joined."""
     both = added(one, other)
     if "counts" in both:
         counts = one.get("counts", []), other.get("counts", [])

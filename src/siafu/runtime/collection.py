@@ -12,11 +12,11 @@ from siafu.runtime.weight_host import STATE, WEIGHT
 
 
 class Collection:
-    """What has come in so far.
+    """Reports that have come so far.
 
-    number:  that the reports must bear
+    number:  of the request, which the reports must have
     version: of the weights that weight servers were asked for
-    then:    hears it when all is there
+    then:    called when all reports have come
     """
 
     def __init__(self, number: int, version: Version, then: Callable[["Collection"], None]) -> None:
@@ -27,7 +27,7 @@ class Collection:
         self.answered: set[Address] = set()
 
     def take(self, sender: Address, counters: Mapping[str, Any], letter: Letter) -> None:
-        """A server's report."""
+        """Add a server's report."""
         self.answered.add(sender)
         self.counters = added(self.counters, counters)
         self.weights |= letter.owned(WEIGHT)

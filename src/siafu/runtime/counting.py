@@ -1,4 +1,4 @@
-"""Counters of a run, as they stand in its summary: how those of two sessions, or of two servers, add up."""
+"""Sums of a run's counters over sessions, or over servers."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Executor: what runs a graph server's tasks and moves its rows. Here, on threads, and on Lambdas where there are any."""
+"""Executor: runs a graph server's tasks and moves its rows. Here, on threads, and on Lambdas where there are any."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from siafu.base.activity import About
 from siafu.pipeline.events import RowsArrived, WeightsAsked
-from siafu.pipeline.ids import Address, Epoch, IntervalId, Lane, ServerId
+from siafu.pipeline.ids import Address, Epoch, IntervalId, LaneName, ServerId
 from siafu.pipeline.instructions import KeepRows, RunTask
 from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.setup import Setup
@@ -15,29 +15,29 @@ from siafu.pipeline.task import Priority, Task, entry_priority
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.letter import Letter
 from siafu.runtime.pool import After, Job, Pool
-from siafu.server.worker import GraphWorker, Piece, Result
+from siafu.server.worker import GraphWorker, Piece, TaskResult
 
 Weights = Mapping[str, Tensor]
 SOON = (-1,)
-"""The urgency of what others wait for and takes next to no time: before every task."""
+"""Urgency of short jobs that others wait for: before every task."""
 
 
 class Executor(Protocol):
     """Runs tasks, most urgent first, and calls back from whatever thread they ran on."""
 
     def run(
-        self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[Result], None]
+        self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
     ) -> None:
-        """Run a task: `began` when a gather begins to read, `done` with what it gives besides rows."""
+        """Run a task. `began` is called when a gather of an asynchronous run begins to read, `done` with the result."""
 
     def enter(self, asked: WeightsAsked, then: Callable[[], None]) -> None:
         """Call `then` when it is the turn of an interval that enters an epoch."""
 
     def pack_rows(self, to: Address, message: RowsArrived, then: Callable[[Letter, int], None]) -> None:
-        """Copy the rows that `message` names; `then` gets them in a letter, and how many bytes they are."""
+        """Copy the rows that `message` names; `then` gets the letter with them, and their bytes."""
 
     def keep_result(self, task: Task) -> None:
-        """The result of this task, which just came, counts."""
+        """Keep the result of this task, which just came."""
 
     def keep_rows(self, keep: KeepRows, came: Letter) -> None:
         """Put rows that another server packed among the ghosts."""
@@ -46,7 +46,7 @@ class Executor(Protocol):
         """Let no task begin, and return when none runs."""
 
     def abandon(self) -> None:
-        """Forget the tasks that wait, and what they have left for each other: a new incarnation begins."""
+        """Forget tasks that wait, and rows that tasks left for each other: a new incarnation begins."""
 
     def resume(self) -> None:
         """Tasks may begin again."""
@@ -55,8 +55,7 @@ class Executor(Protocol):
 class ThreadExecutor:
     """One graph server's tasks on the threads of a pool, which other servers of the process may share.
 
-    lambdas: where its tensor tasks run; None: on threads, as its gathers do
-    fresh:   asynchronous epochs: tasks go in the order of the stages
+    lambdas: run its tensor tasks; None: threads do
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class ThreadExecutor:
         self._address = Address("graph", server)
         self._name = str(self._address)
         self._worker, self._pool, self._lambdas = worker, pool, lambdas
-        self._stages: dict[Lane, Schedule] = {"train": setup.training, "evaluate": setup.evaluation}
+        self._stages: dict[LaneName, Schedule] = {"train": setup.training, "evaluate": setup.evaluation}
         self._owner = setup.layout.owner
         self._fresh = setup.mode == "async"
         self._kinds = {
@@ -80,27 +79,27 @@ class ThreadExecutor:
         }
 
     def run(
-        self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[Result], None]
+        self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
     ) -> None:
         task = what.task
         priority = task.fresh_priority if self._fresh else task.priority
         kind = self._kinds[task.lane, task.stage.id]
-        if self._lambdas is not None and task.stage.kind == "tensor":
+        if self._lambdas is not None and task.stage.kind.remote:
             # Handed over before cores gather on: Lambdas work while cores do.
             self._add((-1, *priority), kind, lambda: self._hand_over(what, weights, priority, done), task)
         else:
             self._add((0, *priority), kind, lambda: self._run(task, weights, began, done), task)
 
     def _run(
-        self, task: Task, weights: Weights, began: Callable[[], None], done: Callable[[Result], None]
+        self, task: Task, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
     ) -> After:
-        if task.stage.reads:
+        if self._fresh and task.stage.reads:
             began()
         result = self._worker.run(task, weights)
         return After(lambda: done(result))
 
     def _hand_over(
-        self, what: RunTask, weights: Weights, priority: Priority, done: Callable[[Result], None]
+        self, what: RunTask, weights: Weights, priority: Priority, done: Callable[[TaskResult], None]
     ) -> None:
         assert self._lambdas is not None
         self._lambdas.hand_over(self._worker, what, weights, priority, done)
@@ -125,7 +124,7 @@ class ThreadExecutor:
         return After(lambda: then(letter, size), size)
 
     def keep_result(self, task: Task) -> None:
-        """Nothing is left to do: tasks write where their rows belong, and none is run twice."""
+        """Nothing to do: tasks write their rows in place, and none runs twice."""
 
     def keep_rows(self, keep: KeepRows, came: Letter) -> None:
         stage = self._stages[keep.lane][keep.stage]

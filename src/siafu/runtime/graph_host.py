@@ -16,25 +16,25 @@ from siafu.pipeline.events import (
     WeightsAsked,
     WeightsGranted,
 )
-from siafu.pipeline.graph_server import Counts, GraphServer
+from siafu.pipeline.graph_server import GraphServer, GraphServerCounts
 from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, IntervalId, PhaseId, Version
 from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, RunTask, Send
-from siafu.runtime.doings import ServerDoings
 from siafu.runtime.executor import Executor
 from siafu.runtime.host import Host, Watch, unwatched
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.letter import Letter
 from siafu.runtime.post import Post
-from siafu.runtime.requests import Did, ReportWanted, TraceWanted, WeightsSent, WeightsWanted
-from siafu.server.worker import Result
+from siafu.runtime.requests import ActivityReported, ReportWanted, TraceWanted, WeightsSent, WeightsWanted
+from siafu.runtime.server_activity import ServerActivity
+from siafu.server.worker import TaskResult
 
 
 class GraphHost(Host):
     """One graph server.
 
-    doings:    what it tells the run at the end of an epoch
-    lambdas:   those that are its own, to be tuned and billed; None: it has none, or shares another server's
-    reporting: it waits for its Lambdas' receipts, to tell the run of them
+    activity:  its report to the run at the end of an epoch
+    lambdas:   its own Lambdas, to be tuned and billed; None: it has none, or shares another server's
+    reporting: whether it waits for its Lambdas' receipts, for its report to the run
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class GraphHost(Host):
         machine: GraphServer,
         post: Post,
         executor: Executor,
-        doings: ServerDoings,
+        activity: ServerActivity,
         lambdas: LambdaTasks | None = None,
         watch: Watch = unwatched,
     ) -> None:
         super().__init__(machine.address, machine, post, watch)
-        self._server, self._executor, self._doings, self._lambdas = machine, executor, doings, lambdas
+        self._server, self._executor, self._activity, self._lambdas = machine, executor, activity, lambdas
         self._bytes_scattered = 0
         self._weights: dict[Version, dict[str, Tensor]] = {}
         self._users: Counter[Version] = Counter()
@@ -60,7 +60,7 @@ class GraphHost(Host):
             case ReportWanted() as wanted:
                 self._answer(wanted)
             case TraceWanted():
-                self._doings.keep_spans()
+                self._activity.keep_spans()
             case Begin() as begin:
                 self._begin(begin, letter)
             case WeightsSent() as sent:
@@ -72,10 +72,10 @@ class GraphHost(Host):
                 self.deliver(event, letter)
 
     def _begin(self, begin: Begin, letter: Letter) -> None:
-        """Nothing may be written to the tables on behalf of an earlier incarnation once this one has begun."""
+        """Begin an incarnation. From now on nothing of an earlier one may be written to the tables."""
         if begin.incarnation > self.incarnation:
             self._executor.halt()
-            self._server.counts = Counts()
+            self._server.counts = GraphServerCounts()
         self.deliver(begin, letter)
         self._executor.resume()
 
@@ -115,7 +115,7 @@ class GraphHost(Host):
         self._weights.clear()
         self._users.clear()
         self._held_up.clear()
-        self._doings.forget()
+        self._activity.forget()
 
     def _send(self, send: Send) -> None:
         to, message = send.to, send.message
@@ -130,10 +130,10 @@ class GraphHost(Host):
             case EpochFinished():
                 if self._lambdas is not None and message.lane == "train":
                     self._lambdas.end_epoch()
-                told, tensors = self._doings.told(
+                told, tensors = self._activity.told(
                     message.epoch, self._server.counts.staleness, self._bytes_scattered
                 )
-                self.send(RUN, Did(self.incarnation, self.address, told), tensors)
+                self.send(RUN, ActivityReported(self.incarnation, self.address, told), tensors)
                 self.send(to, message)
             case _:
                 self.send(to, message)
@@ -168,7 +168,7 @@ class GraphHost(Host):
             lambda done: self._done(incarnation, what, done),
         )
 
-    def _done(self, incarnation: Incarnation, what: RunTask, done: Result) -> None:
+    def _done(self, incarnation: Incarnation, what: RunTask, done: TaskResult) -> None:
         task = what.task
         with self.lock:
             if incarnation == self.incarnation:
@@ -200,7 +200,7 @@ class GraphHost(Host):
     def _answer_last(self, wanted: ReportWanted) -> None:
         assert self._lambdas is not None
         try:
-            self._lambdas.send_home()
+            self._lambdas.dismiss_all()
             self.answer(wanted)
         except BaseException as error:  # handed to who waits for the run
             self._lambdas.failed(error)

@@ -1,4 +1,4 @@
-"""What happens in a run, as whoever runs it hears of it."""
+"""Happenings: epochs, checkpoints, losses and the outcome of a run, as its runtime gives them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from siafu.pipeline.instructions import Stop
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The weights and the optimizer's state after some epochs. Nothing in it changes any more.
+    """Weights and optimizer state after some epochs. They never change.
 
-    best: the weights of the best of these epochs; None: none of this session's was better than those before
+    best: weights of the best of these epochs; None: the best epoch is of an earlier session
     """
 
     epochs: Epoch
@@ -28,15 +28,15 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Doings:
-    """What was done for an epoch, and since the record before it.
+class EpochActivity:
+    """Work for an epoch, and counts since the record before it.
 
-    threads:  on the servers' threads, for this epoch: one for each process
-    lambdas:  on Lambdas, likewise; () where there are none
-    staleness: how often an interval entered an epoch since then, by how many epochs it was ahead of the slowest
-    bytes_scattered: since then
-    lambda_counts: what controllers counted since then; None: there are no Lambdas
-    latencies: seconds of the tasks that Lambdas did since then
+    threads:  spans and busy seconds of the servers' threads in this epoch: one for each process
+    lambdas:  the same of Lambdas; () where there are none
+    staleness: number of entries of intervals into epochs, by the number of epochs ahead of the slowest interval
+    bytes_scattered: bytes sent to ghosts
+    lambda_counts: counts of controllers; None: there are no Lambdas
+    latencies: seconds of each task on Lambdas
     """
 
     threads: tuple[Taken, ...] = ()
@@ -51,11 +51,11 @@ class Doings:
 class EpochRecord:
     """One epoch, as it ended.
 
-    training, evaluation: what its tasks measured, added up; None: it was not evaluated
-    seconds:          from the end of the epoch before, without the evaluation
-    evaluate_seconds: what the evaluation's tasks took, shared out over the threads
-    busy_seconds:     what all tasks took since the run began, over all threads, by kind
-    doings:           what was done for it
+    training, evaluation: sums of its tasks' measures; None: it was not evaluated
+    seconds:          epoch time, from the end of the epoch before, without the evaluation
+    evaluate_seconds: time of the evaluation's tasks, divided by the number of threads
+    busy_seconds:     time of all tasks since the run began, over all threads, by kind
+    activity:         work for the epoch
     """
 
     epoch: Epoch
@@ -64,12 +64,12 @@ class EpochRecord:
     seconds: float
     evaluate_seconds: float
     busy_seconds: Mapping[str, float]
-    doings: Doings = Doings()
+    activity: EpochActivity = EpochActivity()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended, and where it stood then; None: it diverged."""
+    """How a run ended, and its last snapshot; None: it diverged."""
 
     stop: Stop
     last: Snapshot | None
@@ -77,9 +77,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """A server was lost: the run goes on from `epochs`, and what was recorded of later ones is void.
+    """A server was lost: the run goes on from `epochs`, and records of later epochs are void.
 
-    lost: which, why, and how long it took until all went on, in words
+    lost: the server, the cause, and the time until all went on, in words
     """
 
     epochs: Epoch

@@ -1,4 +1,4 @@
-"""Host: drives one machine of the pipeline: it hears letters, gives the machine its events, and does what it says."""
+"""Host: drives one machine of the pipeline: it receives letters, gives the machine its events, and obeys its instructions."""
 
 import json
 import threading
@@ -22,11 +22,11 @@ Watch = Callable[[Address, Event | Instruction], None]
 
 
 def unwatched(address: Address, what: Event | Instruction) -> None:
-    """Nobody looks on."""
+    """Ignore it."""
 
 
-class Machine(Protocol):
-    """One of the pipeline's: events in, instructions out."""
+class StateMachine(Protocol):
+    """A state machine of the pipeline: events in, instructions out."""
 
     incarnation: Incarnation
 
@@ -35,14 +35,14 @@ class Machine(Protocol):
 
 
 class Host(ABC):
-    """The only one who obeys its machine. Any thread may call; the machine is used by one at a time.
+    """Obeys one machine's instructions. Any thread may call; one thread at a time uses the machine.
 
-    lock:   held while the machine is used and its instructions are done
-    events: how many the machine has handled
-    watch:  is told of every event and every instruction, before it is handled or done
+    lock:   held while the machine is used and its instructions are obeyed
+    events: number of events that the machine has handled
+    watch:  called with every event and instruction, before it is handled
     """
 
-    def __init__(self, address: Address, machine: Machine, post: Post, watch: Watch = unwatched) -> None:
+    def __init__(self, address: Address, machine: StateMachine, post: Post, watch: Watch = unwatched) -> None:
         self.address, self.post, self._watch = address, post, watch
         self.lock = threading.RLock()
         self._machine = machine
@@ -69,7 +69,7 @@ class Host(ABC):
         self.post.send(to, Letter(event, tensors or {}, places))
 
     def deliver(self, event: Event, letter: Letter = _NOTHING) -> None:
-        """Give an event to the machine, and do what it says; what follows from that comes after it."""
+        """Give an event to the machine, and obey its instructions; events that follow come after it."""
         with self.lock:
             self._waiting.append((event, letter))
             if self._working:
@@ -88,7 +88,7 @@ class Host(ABC):
         self.post.flush()
 
     def waiting(self) -> list[str]:
-        """What waits for what here, in words."""
+        """Events that the machine or the host waits for, in words."""
         if not self.lock.acquire(timeout=_BUSY_SECONDS):
             return [f"{self.address}: is at an event for more than {_BUSY_SECONDS:.0f} s"]
         try:
@@ -97,11 +97,11 @@ class Host(ABC):
             self.lock.release()
 
     def _own_waiting(self) -> list[str]:
-        """What waits at the host, and the machine does not know of. The lock is held."""
+        """Waits of the host that the machine does not know of. The lock is held."""
         return []
 
     def answer(self, wanted: ReportWanted) -> None:
-        """Tell the run what was counted."""
+        """Send the counters to the run."""
         with self.lock:
             counters, tensors = self._report(wanted)
         said = Report(self.incarnation, wanted.number, self.address, json.dumps(counters))
@@ -110,7 +110,7 @@ class Host(ABC):
 
     @abstractmethod
     def _obey(self, what: Instruction, came: Letter) -> None:
-        """Do what the machine says of a letter that came. The lock is held."""
+        """Obey an instruction that followed from a letter. The lock is held."""
 
     def _report(self, wanted: ReportWanted) -> tuple[dict[str, Any], dict[str, Any]]:
         """Counters of this incarnation, and tensors."""

@@ -1,33 +1,32 @@
-"""Lambdas: how a run's tensor tasks are computed, if not on its own threads."""
+"""Lambdas: options of a run whose tensor tasks are computed by Lambdas."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from siafu.server.remote import Habits
+from siafu.server.remote import TaskSettings
 from siafu.serverless.control.autotuner import first_count
 from siafu.serverless.control.controller_options import ControllerOptions
 from siafu.serverless.control.tuning import Tuning
-from siafu.serverless.desk.dispatch import Dispatch
+from siafu.serverless.inbox.dispatch import Dispatch
 from siafu.serverless.platforms.platform import LocalPlatform, Platform
 from siafu.wire.tensors import Tensors
 
 
 @dataclass(frozen=True, slots=True)
 class Lambdas:
-    """Lambdas for a run.
+    """Options of a run's Lambdas.
 
-    count:     how many at most; None: as many as the autotuner finds best
+    count:     the most Lambdas; None: the autotuner chooses
     one_a_core: `count` is that of this machine's cores, and servers elsewhere have as many as they have threads
     platform:  where they run
-    first:     how many the autotuner begins with; None: one an interval
-    tasks:     after how many tasks an invocation returns; 0: when there are no more
-    places:    how many tasks each may have in hand: while it is at one, the next ones' rows are on their way
+    first:     number of Lambdas that the autotuner begins with; None: one an interval
+    tasks:     number of tasks after which an invocation returns; 0: when there are no more
+    places:    number of tasks that each may have at once: while it computes one, rows of the next travel
     streaming: compute a task's first rows while the others arrive
     rematerialise: compute in the backward pass again what the forward pass had; else it travels to and fro
     stash:     a Lambda keeps what a forward task made for the backward task, if that comes to it
-    keep_mb:   how much each may keep: of rows that never change, so that they need not be sent again, and of stashes;
-               None: half of its memory
-    fused:     a task does all that lies between two gathers; else two tasks share it
+    keep_mb:   memory that each may use for rows that never change and for stashes; None: half of its memory
+    fused:     a task computes all that lies between two gathers; else two tasks share it
     floor:     seconds that a task may take without being late
     start:     seconds that a Lambda may be silent before its first task and between two
     """
@@ -53,13 +52,13 @@ class Lambdas:
         return f"tensor tasks on {count} ({self.platform.where})"
 
     def among_servers(self) -> str:
-        """The same where graph servers on many machines share them."""
+        """Where tensor tasks are computed if graph servers on many machines share the Lambdas, for people."""
         count = "as many as prove best" if self.count is None else f"at most {self.count} in all"
         each = "one a core" if self.one_a_core else count
         return f"tensor tasks on Lambdas of each graph server: {each} ({self.platform.name})"
 
     def share(self, server: int, servers: int, host: str, threads: int) -> "Lambdas":
-        """What one of several graph servers has of them, which they reach at `host`."""
+        """Options for one of several graph servers, which Lambdas reach at `host`."""
         count = self.count
         if count is not None:
             count = threads if self.one_a_core else max(1, count // servers + (server < count % servers))
@@ -67,9 +66,9 @@ class Lambdas:
         return replace(self, count=count, platform=self.platform.share(host, servers), first=first)
 
     @property
-    def habits(self) -> Habits:
-        """How tensor tasks are made up for them."""
-        return Habits(self.rematerialise, self.fused, self.stash)
+    def settings(self) -> TaskSettings:
+        """How tensor tasks are cut for Lambdas, and what they send."""
+        return TaskSettings(self.rematerialise, self.fused, self.stash)
 
     def dispatch(
         self,
@@ -77,7 +76,7 @@ class Lambdas:
         held: Callable[[int], Tensors | None],
         failed: Callable[[BaseException], None],
     ) -> Dispatch:
-        """What takes the tasks of so many intervals, not yet started."""
+        """A dispatch for the tasks of so many intervals, not yet started."""
         tuning, platform = None, self.platform
         count = self.count
         if count is None:

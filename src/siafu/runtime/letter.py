@@ -13,11 +13,11 @@ from siafu.pipeline.events import Event
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Letter:
-    """An event, and what it is about.
+    """An event with its tensors.
 
     tensors:  PyTorch's, or NumPy's as they came over a wire
     places:   numbers that say where the tensors belong, as sender and receiver agree
-    borrowed: the tensors' memory is the post's: who keeps them copies them
+    borrowed: the tensors' memory is the post's: a receiver that keeps them copies them
     """
 
     event: Event
@@ -26,7 +26,7 @@ class Letter:
     borrowed: bool = False
 
     def owned(self, prefix: str = "") -> dict[str, Any]:
-        """The tensors whose names begin with `prefix`, to be kept for as long as one likes, but not to be changed."""
+        """Tensors whose names begin with `prefix`. The receiver may keep them, and must not change them."""
         named = {name: each for name, each in self.tensors.items() if name.startswith(prefix)}
         if self.borrowed:
             named = {name: _copied(each) for name, each in named.items()}

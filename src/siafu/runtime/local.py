@@ -11,7 +11,6 @@ from siafu.pipeline.ids import RUN, ServerId, Version
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import WeightServer
-from siafu.runtime.doings import ServerDoings
 from siafu.runtime.executor import SOON, ThreadExecutor
 from siafu.runtime.graph_host import GraphHost
 from siafu.runtime.happenings import Happening, Outcome, Snapshot
@@ -21,7 +20,8 @@ from siafu.runtime.one_thread import one_thread
 from siafu.runtime.pool import After, Job, Pool
 from siafu.runtime.post import LocalPost
 from siafu.runtime.run_host import RunHost
-from siafu.runtime.story import Story, stuck
+from siafu.runtime.server_activity import ServerActivity
+from siafu.runtime.story import STANDS_STILL, Story, stuck
 from siafu.runtime.weight_host import Updates, WeightHost
 from siafu.server.worker import GraphWorker
 from siafu.weights.store import WeightStore
@@ -36,11 +36,11 @@ class LocalRuntime:
     workers:   the graph servers' rows
     stores:    the weight servers' tensors
     start:     the weights and the optimizer's state to start from
-    lambdas:   where tensor tasks run; None: on threads, as graph tasks do
-    checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
+    lambdas:   run tensor tasks; None: threads do
+    checkpoint_due: called after every epoch: whether to make a checkpoint
     traced:    whether records tell of every task
 
-    story:     what happened to the machines
+    story:     events of the machines
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class LocalRuntime:
         executor = ThreadExecutor(setup, worker.server, worker, self._pool, self._lambdas)
         # All servers share the Lambdas: one of them tells of them all.
         own = self._lambdas if worker.server == 0 else None
-        post, doings = self._post.of(machine.address), ServerDoings(None, own)
-        return GraphHost(machine, post, executor, doings, own, self.story.note)
+        post, activity = self._post.of(machine.address), ServerActivity(None, own)
+        return GraphHost(machine, post, executor, activity, own, self.story.note)
 
     def _weight_host(self, setup: Setup, server: ServerId, store: WeightStore) -> WeightHost:
         machine = WeightServer(setup, server)
@@ -156,18 +156,17 @@ class LocalRuntime:
                 return
 
     def _look(self, handled_before: int) -> int:
-        """Refuse to wait for a run in which nothing is under way; how many events were handled so far.
+        """Raise an error if nothing is under way; returns the number of events handled so far.
 
-        All that is under way is a job in the pool, a task on Lambdas or a report that waits for their receipts, and each
-        leads to an event. Where there is none of them twice, and no event in between, there never will be one.
+        Only a job in the pool, a task on Lambdas or a report that waits for receipts leads to an event. If there is none
+        of them twice, and no event in between, there will never be an event.
         """
         handled = sum(each.events for each in self._hosts)
         if handled != handled_before or self._run.over or self._is_under_way():
             return handled
         raise SiafuError(
             stuck(
-                "the run stands still: it has not ended, and nothing is under way. That is a fault of Siafu: report it, "
-                "with the run's directory, and go on from the last checkpoint with --resume",
+                STANDS_STILL,
                 self.story,
                 self.waiting(),
             )
@@ -182,7 +181,7 @@ class LocalRuntime:
         return busy or (self._lambdas is not None and self._lambdas.are_out)
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words."""
+        """Events that machines wait for, in words."""
         letters = [f"post: {count} letters are not carried"] if (count := self._post.num_waiting) else []
         machines = [line for host in self._hosts for line in host.waiting()]
         return machines + letters
@@ -194,5 +193,5 @@ class LocalRuntime:
         self._happened.put(None)
 
     def counters(self) -> dict[str, Any]:
-        """What was counted in this session, as of the last checkpoint or the end."""
+        """Counters of this session, as of the last checkpoint or the end."""
         return self._run.counters()

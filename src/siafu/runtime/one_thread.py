@@ -1,4 +1,4 @@
-"""One thread of PyTorch's for every task: tasks are what runs side by side.
+"""One thread of PyTorch's for every task: tasks run in parallel, operations do not.
 
 A product that PyTorch splits over threads is added up in another order, so its last bits are others. PyTorch's
 setting is each thread's own: a pool's threads make it for themselves, with `use_one_thread`.
@@ -22,9 +22,9 @@ def use_one_thread() -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """The calling thread's products within are its own work; afterwards PyTorch has the threads it had before.
+    """Within, PyTorch computes on the calling thread alone; afterwards it has as many threads as before.
 
-    Several threads may be within: the number of threads at the first one's beginning is what all go back to.
+    Several threads may be within: all go back to the number of threads at the first one's beginning.
     """
     global _entered, _before
     with _lock:

@@ -15,9 +15,9 @@ Urgency = tuple[Any, ...]
 
 
 class After(NamedTuple):
-    """What a job leaves to be done when its time is taken: to tell of its result, which may end an epoch.
+    """A call that follows a job, after its time was measured: it tells the result, which may end an epoch.
 
-    moved: bytes that the job sent away
+    moved: bytes that the job sent
     """
 
     then: Callable[[], None]
@@ -39,8 +39,8 @@ class _Ready(NamedTuple):
 class Pool:
     """Jobs in, most urgent first, over `threads` threads; a job may add others. PyTorch gives each job one thread.
 
-    activity: what the jobs took, by the kind they were added with
-    watch:    hears how many jobs wait, whenever that changes; it must be quick
+    activity: spans and busy seconds of the jobs, by kind
+    watch:    called with the number of jobs that wait, whenever it changes; it must be quick
     """
 
     def __init__(
@@ -53,7 +53,10 @@ class Pool:
         self._failed, self._watch = failed, watch
         self._ready: list[_Ready] = []
         self._order = itertools.count()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._work_there, self._job_ended = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._asleep = 0
+        self._own = threading.local()
         self._closed = False
         self._halted: set[object] = set()
         self._running: Counter[object] = Counter()
@@ -71,57 +74,63 @@ class Pool:
     ) -> None:
         """Run `job` when nothing more urgent (lower) is ready; of equals the first added.
 
-        about: what it is part of, for the trace; None: it is not traced
-        owner: for whom it is done: who can halt it
+        about: server, epoch and interval, for the trace; None: not traced
+        owner: the server that can halt it
         """
-        with self._changed:
+        with self._lock:
             heapq.heappush(self._ready, _Ready(urgency, next(self._order), kind, job, about, owner))
             self._tell()
-            self._changed.notify()
+            # A thread that is about to look for its next job takes this one, and wakes others for the rest.
+            if self._asleep and not getattr(self._own, "looks_next", False):
+                self._work_there.notify()
 
     def halt(self, owner: object) -> None:
         """Let no job of `owner` begin, and return when none of them runs."""
-        with self._changed:
+        with self._lock:
             self._halted.add(owner)
             while self._running[owner]:
-                self._changed.wait()
+                self._job_ended.wait()
 
     def forget(self, owner: object) -> None:
         """Drop the jobs of `owner` that wait."""
-        with self._changed:
+        with self._lock:
             self._ready = [each for each in self._ready if each.owner != owner]
             heapq.heapify(self._ready)
 
     def resume(self, owner: object) -> None:
         """Jobs of `owner` may begin again."""
-        with self._changed:
+        with self._lock:
             self._halted.discard(owner)
-            self._changed.notify_all()
+            self._work_there.notify_all()
 
     @property
     def is_idle(self) -> bool:
         """Whether no job runs, and none that waits may begin."""
-        with self._changed:
+        with self._lock:
             return not any(self._running.values()) and all(each.owner in self._halted for each in self._ready)
 
     def close(self) -> None:
-        """Run nothing more, and wait for what is running."""
-        with self._changed:
+        """Begin no job any more, and wait for those that run."""
+        with self._lock:
             self._closed = True
             self._ready.clear()
-            self._changed.notify_all()
+            self._work_there.notify_all()
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join()
 
     def _next(self) -> _Ready | None:
-        with self._changed:
+        with self._lock:
             while not self._closed:
                 if (ready := self._take()) is not None:
                     self._running[ready.owner] += 1
                     self._tell()
+                    if self._asleep and self._ready:
+                        self._work_there.notify()
                     return ready
-                self._changed.wait()
+                self._asleep += 1
+                self._work_there.wait()
+                self._asleep -= 1
             return None
 
     def _take(self) -> _Ready | None:
@@ -158,10 +167,12 @@ class Pool:
         self.activity.note(ready.about, ready.kind, thread, began, ended, after.moved if after else 0)
         # Only now: what follows may be the end of the epoch, and this job's time is of the epoch that ends.
         if after is not None:
+            self._own.looks_next = True
             after.then()
+            self._own.looks_next = False
 
     def _done(self, owner: object) -> None:
-        with self._changed:
+        with self._lock:
             self._running[owner] -= 1
             if self._halted:
-                self._changed.notify_all()
+                self._job_ended.notify_all()

@@ -1,4 +1,4 @@
-"""Post: what carries letters between hosts. Here, by reference, between those of one process."""
+"""Post: carries letters between hosts. Here, by reference, between those of one process."""
 
 import threading
 from collections import deque
@@ -16,16 +16,16 @@ class Post(Protocol):
     """One host's way to the others. Any thread may call. Letters from one host to another come in order, each once."""
 
     def send(self, to: Address, letter: Letter) -> None:
-        """Bring a letter. It may wait until `flush` is called."""
+        """Send a letter. It may wait until `flush` is called."""
 
     def flush(self) -> None:
-        """What was sent is on its way. The caller holds no host's lock."""
+        """Carry the letters that were sent. The caller holds no host's lock."""
 
 
 class LocalPost:
     """The post of one process: letters are handed over as they are, by one thread at a time.
 
-    Whoever has sent something carries all that waits, unless another thread is at it, which will then carry it.
+    A thread that has sent a letter carries all letters that wait, unless another thread does already.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class LocalPost:
         self._waiting.append((sender, to, letter))
 
     def when_quiet(self, call: Callable[[], None]) -> None:
-        """Make a call once no letter waits: whatever follows from earlier letters comes before it."""
+        """Make a call once no letter waits: after everything that follows from earlier letters."""
         self._last.append(call)
         self.carry()
 
@@ -83,7 +83,7 @@ class PostOffice(Protocol):
         """Take a letter."""
 
     def carry(self) -> None:
-        """Bring what waits."""
+        """Carry the letters that wait."""
 
 
 class Counter:

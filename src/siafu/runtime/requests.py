@@ -1,4 +1,4 @@
-"""What hosts say to each other besides the machines' own events. The runtime's, not the pipeline's."""
+"""Events between hosts besides those of the machines. They are the runtime's, not the pipeline's."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from siafu.pipeline.ids import Address, Version
 
 @dataclass(frozen=True, slots=True)
 class WeightsWanted(Event):
-    """Graph server → weight server: send me a version that you hold."""
+    """Graph server → weight server: a request for a version that it holds."""
 
     sender: Address
     version: Version
@@ -23,10 +23,10 @@ class WeightsSent(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReportWanted(Event):
-    """Run → server: what you counted; of a weight server, also your part of `version` and the optimizer's state.
+    """Run → server: a request for its counters; of a weight server, also its part of `version` and of the optimizer's state.
 
     number: of the request
-    last:   the run is over: Lambdas may go, and what they cost is wanted, too
+    last:   the run is over: Lambdas are dismissed, and their cost is part of the report
     """
 
     number: int
@@ -36,7 +36,7 @@ class ReportWanted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Report(Event):
-    """The answer: counters as JSON; the tensors come with it."""
+    """The answer to ReportWanted: counters as JSON, with tensors."""
 
     number: int
     sender: Address
@@ -45,14 +45,14 @@ class Report(Event):
 
 @dataclass(frozen=True, slots=True)
 class TraceWanted(Event):
-    """Run → graph server: tell of every task from now on."""
+    """Run → graph server: report every task from now on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Did(Event):
-    """Graph server → run, before it says that an epoch is finished: what it did since it last told.
+class ActivityReported(Event):
+    """Graph server → run, before each EpochFinished: its activity since the last report.
 
-    told: as JSON; the tensors come with it: see `siafu.runtime.doings`
+    told: JSON, with tensors: see `siafu.runtime.server_activity`
     """
 
     sender: Address

@@ -30,24 +30,24 @@ from siafu.pipeline.run import RunMachine
 from siafu.runtime.bills import Bills
 from siafu.runtime.collection import Collection
 from siafu.runtime.counting import added
-from siafu.runtime.doings import DoingsOfAll
 from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
 from siafu.runtime.host import Host, Watch, unwatched
 from siafu.runtime.letter import Letter, named
 from siafu.runtime.post import Post
-from siafu.runtime.requests import Did, Report, ReportWanted, TraceWanted
+from siafu.runtime.requests import ActivityReported, Report, ReportWanted, TraceWanted
+from siafu.runtime.server_activity import RunActivity
 from siafu.runtime.weight_host import STATE, WEIGHT
 
 
-class Guard(Protocol):
-    """Sees to it that servers are there, where they can be lost."""
+class ServerRecovery(Protocol):
+    """Replaces servers that are lost."""
 
     @property
     def loss_counters(self) -> dict[str, Any]:
         """Losses, as the summary counts them."""
 
     def replace(self, server: Address) -> None:
-        """Start another in its place."""
+        """Start a server in place of a lost one."""
 
     def rewound(self, recorded: Epoch, epochs: Epoch) -> None:
         """The run goes back to `epochs`."""
@@ -65,8 +65,8 @@ class Guard(Protocol):
         """Number of the life of the server that is at this address now."""
 
 
-class SafeHands:
-    """The guard where no server can be lost: all live in this process."""
+class NoRecovery:
+    """Recovery where no server can be lost: all live in this process."""
 
     loss_counters: dict[str, Any] = {}  # noqa: RUF012 (there are none)
 
@@ -84,16 +84,16 @@ class SafeHands:
 class RunHost(Host):
     """The run's own host: it has no rows.
 
-    over:     it has ended
+    over:     whether the run has ended
     recorded: number of epochs that are recorded
     servers:  the addresses of all others
     start:    the weights and the optimizer's state to start from
-    happened: hears of every epoch, every checkpoint, and last the outcome
-    threads:  of all graph servers together
-    activity: of threads that all servers share; None: each tells of its own
+    happened: called with every epoch, every checkpoint, and last the outcome
+    threads:  number of threads of all graph servers together
+    activity: of threads that all servers share; None: each server reports its own
     traced:   whether records tell of every task of the graph servers
-    guard:    who replaces servers that are lost
-    checkpoint_due: asked after every epoch: whether a checkpoint is wanted next
+    recovery: replaces servers that are lost
+    checkpoint_due: called after every epoch: whether to make a checkpoint
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class RunHost(Host):
         threads: int,
         activity: Activity | None = None,
         traced: bool = False,
-        guard: Guard | None = None,
+        recovery: ServerRecovery | None = None,
         checkpoint_due: Callable[[], bool] = lambda: False,
         watch: Watch = unwatched,
     ) -> None:
         super().__init__(RUN, machine, post, watch)
         self.over = False
         self._run, self._servers, self._happened = machine, tuple(servers), happened
-        self._guard: Guard = guard or SafeHands()
+        self._recovery: ServerRecovery = recovery or NoRecovery()
         self._checkpoint_due, self._threads, self._traced = checkpoint_due, threads, traced
         self._saved, self._saved_counters = start, dict[str, Any]()
         self._counters_at_begin: dict[str, Any] = {}
@@ -123,7 +123,7 @@ class RunHost(Host):
         self._collection: Collection | None = None
         self._numbers = 0
         self._bills = Bills()
-        self._doings = DoingsOfAll(SPANS_KEPT if traced else 0, activity)
+        self._activity = RunActivity(SPANS_KEPT if traced else 0, activity)
         self._busy: dict[str, float] = {}
         self.recorded = start.epochs
         self._stop_wanted = False
@@ -138,7 +138,7 @@ class RunHost(Host):
         self.post.flush()
 
     def counters(self) -> dict[str, Any]:
-        """What was counted in this session, as of the last checkpoint or the end."""
+        """Counters of this session, as of the last checkpoint or the end."""
         return self._final_counters or self._saved_counters
 
     def stop_at_epoch(self) -> None:
@@ -146,13 +146,13 @@ class RunHost(Host):
         self._stop_wanted = True
 
     def stop_if_wanted(self) -> None:
-        """As `stop_at_epoch` said; where an epoch that ended since has not seen to it."""
+        """Stop if `stop_at_epoch` was called, unless an epoch that ended since has done it."""
         if self._stop_wanted:
             self._stop_wanted = False
             self.deliver(StopAsked(self.incarnation))
 
     def forget_reports(self) -> None:
-        """A server is lost: what is being collected is void."""
+        """A server is lost: drop the reports that are being collected."""
         with self.lock:
             self._collection = None
 
@@ -160,10 +160,10 @@ class RunHost(Host):
         match letter.event:
             case Report() as report:
                 self._take_report(report, letter)
-            case Did() as did:
+            case ActivityReported() as did:
                 with self.lock:
                     if did.incarnation == self.incarnation:
-                        self._doings.hear(did.sender, did.told, letter.tensors)
+                        self._activity.hear(did.sender, did.told, letter.tensors)
             case BestKept() as kept:
                 with self.lock:
                     if kept.incarnation == self.incarnation:
@@ -187,7 +187,7 @@ class RunHost(Host):
             case Rewind():
                 self._rewind(what.epochs)
             case Replace():
-                self._guard.replace(what.server)
+                self._recovery.replace(what.server)
             case Stop():
                 if what.version is None:
                     self._finish(Outcome(what, None))
@@ -199,7 +199,7 @@ class RunHost(Host):
     def _send(self, send: Send) -> None:
         to, message, beside = send.to, send.message, {}
         if isinstance(message, Proceed):
-            self._guard.proceeding()
+            self._recovery.proceeding()
         if isinstance(message, Begin) and to.role == "graph" and self._traced:
             self.send(to, TraceWanted(Incarnation(-1)))
         if isinstance(message, Begin) and to.role == "weight":
@@ -209,17 +209,17 @@ class RunHost(Host):
     def _record(self, what: RecordEpoch) -> None:
         now = time.perf_counter()
         self.recorded = Epoch(what.epoch + 1)
-        self._guard.recorded()
-        doings = self._doings.take(what.epoch)
+        self._recovery.recorded()
+        activity = self._activity.take(what.epoch)
         spent: dict[str, float] = {}
-        for taken in doings.threads:
+        for taken in activity.threads:
             add_seconds(spent, taken.busy_seconds)
         add_seconds(self._busy, spent)
         evaluating = sum(each for kind, each in spent.items() if kind.startswith("evaluate")) / self._threads
         seconds = now - self._marked - evaluating
         busy = dict(self._busy)
         self._happened(
-            EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy, doings)
+            EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy, activity)
         )
         self._marked = now
         if self._stop_wanted:
@@ -228,8 +228,8 @@ class RunHost(Host):
             self.deliver(CheckpointAsked(self.incarnation))
 
     def _rewind(self, epochs: Epoch) -> None:
-        self._guard.rewound(self.recorded, epochs)
-        self._doings.forget()
+        self._recovery.rewound(self.recorded, epochs)
+        self._activity.forget()
         self.recorded = epochs
         self._counters_at_begin = dict(self._saved_counters)
         self._best = None if self._saved.best is None else dict(self._saved.best)
@@ -248,7 +248,7 @@ class RunHost(Host):
     # Checkpoints
 
     def _collect(self, version: Version, then: Callable[[Collection], None], *, last: bool) -> None:
-        """Ask all servers what they counted, and weight servers for a version; `then` hears it all together."""
+        """Ask all servers for their counters, and weight servers for a version; `then` gets all reports together."""
         self._numbers += 1
         self._collection = Collection(self._numbers, version, then)
         wanted = ReportWanted(self.incarnation, self._numbers, version, last)
@@ -262,7 +262,7 @@ class RunHost(Host):
                 return
             counters = json.loads(report.counters)
             if (usage := counters.pop("lambda", None)) is not None:
-                self._bills.note(report.sender, self._guard.life(report.sender), usage)
+                self._bills.note(report.sender, self._recovery.life(report.sender), usage)
             wanted.take(report.sender, counters, letter)
             if wanted.answered == set(self._servers):
                 self._collection = None
@@ -270,7 +270,7 @@ class RunHost(Host):
 
     def _snapshot(self, epochs: Epoch, found: Collection) -> Snapshot:
         counters = added(self._counters_at_begin, found.counters)
-        counters |= self._guard.loss_counters | self._bills.counters()
+        counters |= self._recovery.loss_counters | self._bills.counters()
         return Snapshot(epochs, found.version, found.weights, found.optimizer, counters, self._best)
 
     def _save(self, epochs: Epoch, found: Collection) -> None:
@@ -278,7 +278,7 @@ class RunHost(Host):
         self._saved_counters = dict(self._saved.counters)
         self._happened(self._saved)
         self.deliver(CheckpointSaved(self.incarnation, epochs))
-        self._guard.saved()
+        self._recovery.saved()
 
     def _end(self, stop: Stop, found: Collection) -> None:
         last = self._snapshot(stop.epochs, found)

@@ -1,6 +1,6 @@
-"""Story: what happened to a run's machines, in order: a bounded log of their events and instructions.
+"""Story: a bounded log of the events and instructions of a run's machines, in order.
 
-To note something costs a clock's reading and an append. Words are found when somebody asks.
+An entry costs a reading of the clock and an append. Its words are made when it is read.
 """
 
 import time
@@ -31,10 +31,10 @@ class _OfLambdas(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened, or that was to be done.
+    """One event or instruction.
 
     time:       seconds since 1970
-    at:         the machine that heard it or said it: "graph server 0", "run", "Lambdas"
+    at:         the machine of the event or instruction: "graph server 0", "run", "Lambdas"
     what:       the event's or instruction's name
     text:       the same in words
     epoch:      counted from 1; None: of none
@@ -60,10 +60,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which entries are asked for; None: whatever theirs is.
+    """A filter of entries; None: any value.
 
     epoch:  counted from 1
-    server: "graph server 0", "weight server 1": what it heard, said, or was told
+    server: "graph server 0", "weight server 1": its own entries, and those of others about it
     """
 
     interval: int | None = None
@@ -87,9 +87,9 @@ class Wanted:
 
 
 class Story:
-    """The log of one process. Any thread may note and any may ask.
+    """The log of one process. Any thread may write and read.
 
-    most: entries that are kept: the latest
+    most: number of entries that are kept, the latest
     """
 
     def __init__(self, most: int = MOST_ENTRIES) -> None:
@@ -97,11 +97,11 @@ class Story:
         self._append = self._entries.append
 
     def note(self, address: Address, what: Event | Instruction) -> None:
-        """A host's `watch`."""
+        """Add an event or instruction of a host: its `watch`."""
         self._append((_now(), address, what))
 
     def note_lambdas(self, what: Any, about: About | None) -> None:
-        """The same for the controller of Lambdas."""
+        """Add an event or instruction of the controller of Lambdas."""
         self._append((_now(), None, _OfLambdas(what, about)))
 
     def of(
@@ -113,7 +113,7 @@ class Story:
         server: str | None = None,
         invocation: int | None = None,
     ) -> list[Entry]:
-        """What happened to an interval, in an epoch (counted from 1), at a stage, on a server, to a Lambda."""
+        """Entries of an interval, an epoch (counted from 1), a stage, a server, a Lambda."""
         wanted = Wanted(interval, epoch, stage, server, invocation)
         return [each for each in map(_entry, self._taken()) if wanted.takes(each)]
 
@@ -131,8 +131,14 @@ class Story:
         return []
 
 
+STANDS_STILL = (
+    "the run stands still: it has not ended, and nothing is under way. That is a fault of Siafu: report it, "
+    "with the run's directory, and go on from the last checkpoint with --resume"
+)
+
+
 def stuck(why: str, story: Story, waiting: Iterable[str], *, last: int = 5, most: int = 12) -> str:
-    """An error's message: why, what happened last, and what waits."""
+    """An error's message: the reason, the last entries, and what waits."""
     waits = list(waiting)
     more = [f"and {len(waits) - most} more"] if len(waits) > most else []
     return "\n".join([why, "Last:", *story.lines(last), "Waiting:", *waits[:most], *more])

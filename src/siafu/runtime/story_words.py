@@ -17,7 +17,7 @@ def said(what: Any) -> str:
 
 
 def _plainly(what: Any) -> str:
-    """One that has no words of its own: its name and its fields."""
+    """Name and fields of an event or instruction that has no words of its own."""
     told = (f"{each.name} {getattr(what, each.name)}" for each in fields(what) if each.name != "incarnation")
     return " ".join([type(what).__name__, *told])
 
@@ -118,9 +118,9 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     lambda_happens.TaskReturned: lambda e: f"Lambda {e.invocation} gives task {e.task} back: {e.why}",
     lambda_happens.InvocationEnded: _ended,
     lambda_does.Invoke: lambda i: f"invoke Lambda {i.invocation} in slot {i.slot}",
-    lambda_does.Cancel: lambda i: f"cancel Lambda {i.invocation}",
+    lambda_does.CancelInvocation: lambda i: f"cancel Lambda {i.invocation}",
     lambda_does.OfferTask: lambda i: f"offer task {i.task} to Lambda {i.invocation}",
-    lambda_does.Dismiss: lambda i: f"dismiss Lambda {i.invocation}",
+    lambda_does.DismissLambda: lambda i: f"dismiss Lambda {i.invocation}",
     lambda_does.Deliver: lambda i: f"take the result of task {i.task} from Lambda {i.invocation}",
     lambda_does.Drop: lambda i: f"drop the result of task {i.task} from Lambda {i.invocation}: {i.reason}",
     lambda_does.WakeAt: lambda i: "set an alarm",

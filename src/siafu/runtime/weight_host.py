@@ -24,7 +24,7 @@ from siafu.pipeline.instructions import (
     Send,
     Update,
 )
-from siafu.pipeline.weight_server import Counts, WeightServer
+from siafu.pipeline.weight_server import WeightServer, WeightServerCounts
 from siafu.runtime.host import Host, Watch, unwatched
 from siafu.runtime.letter import Letter, named
 from siafu.runtime.post import Post
@@ -35,13 +35,13 @@ WEIGHT, STATE = "weight/", "state/"
 
 
 class Updates(Protocol):
-    """When a version is made of the one before: at once, or on a thread."""
+    """Runs updates, which make a version from the one before: at once, or on a thread."""
 
     def __call__(self, version: Version, make: Callable[[], None], then: Callable[[], None]) -> None: ...
 
 
 def at_once(version: Version, make: Callable[[], None], then: Callable[[], None]) -> None:
-    """In the thread that asks."""
+    """Run an update in the calling thread."""
     make()
     then()
 
@@ -49,7 +49,7 @@ def at_once(version: Version, make: Callable[[], None], then: Callable[[], None]
 class WeightHost(Host):
     """One weight server.
 
-    updates: what makes new versions
+    updates: runs updates
     """
 
     def __init__(
@@ -118,14 +118,14 @@ class WeightHost(Host):
 
     def _restore(self, version: Version, came: Letter) -> None:
         assert isinstance(came.event, Begin)
-        self._server.counts = Counts()
+        self._server.counts = WeightServerCounts()
         self._arrived.clear()
         self._given.clear()
         self._store.gradients_applied = 0
         self._store.restore(version, came.owned(WEIGHT), came.owned(STATE))
 
     def _beside(self, send: Send) -> dict[str, Tensor]:
-        """The tensors that go with a message. A version goes to a graph server once."""
+        """Tensors that go with a message. A version goes to a graph server once."""
         match send.message:
             case WeightsMade() as made:
                 return self._store.part(made.version)

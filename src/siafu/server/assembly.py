@@ -9,22 +9,35 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.graph import Graph
-from siafu.graph.partition import Partition, intervals
+from siafu.graph.partition import LocalGraph, Partition, intervals
 from siafu.graph.partition.reads import Reads, interval_reads
-from siafu.nn.loss import target_of
-from siafu.pipeline.ids import IntervalId, ServerId
-from siafu.pipeline.ids import Lane as LaneName
+from siafu.kernels import Table
+from siafu.objective.objective import Objective, as_target, target_of
+from siafu.pipeline.ids import IntervalId, LaneName, ServerId
 from siafu.pipeline.layout import Layout
+from siafu.pipeline.schedule import Schedule, fused_gathers
 from siafu.program.constants import constant_rows
 from siafu.program.constants import recipes as constant_recipes
-from siafu.program.program import GatherStep, Program
-from siafu.server.edge_gather import EdgeGather
-from siafu.server.edge_programs import TracedEdge
+from siafu.program.execute.sparse_rows import SparseRows
+from siafu.program.program import Program
+from siafu.server.blocks import Labels
+from siafu.server.disk_share import DiskShare
 from siafu.server.edges import ServerEdges
-from siafu.server.gathers import LocalGather, local_gather
-from siafu.server.lane import Labels, Lane
+from siafu.server.fusion import frees_rows
+from siafu.server.gathers.gather_tables import (
+    DiskTables,
+    GatherTables,
+    HeldTables,
+    PassingTables,
+    ThreadBuffers,
+)
+from siafu.server.gathers.registry import local_step
+from siafu.server.lane import Lane
+from siafu.server.savings import Savings
 from siafu.server.schedules import Groups
+from siafu.server.sparse_constants import ConstantTable, sparse_constants
 from siafu.server.worker import GraphWorker
+from siafu.tables import NamedTables
 
 Mask = NDArray[np.bool_]
 
@@ -39,18 +52,26 @@ class Blueprint:
 
     interval_counts: of each server
     programs:        for training and for evaluation
+    schedules:       the stages of each
     splits:          for each of them, the vertices whose rows the last phase computes, by split
     dtype:           what to compute in
+    objective:       what is learnt
+    multiplies:      tensor tasks run here: constant rows of mostly zeros are held without them
+    savings:         how memory is spared
     """
 
     graph: Graph
     partition: Partition
     interval_counts: Sequence[int]
     programs: Mapping[LaneName, Program]
+    schedules: Mapping[LaneName, Schedule]
     splits: Mapping[LaneName, Mapping[str, Tensor]]
     dtype: torch.dtype
     groups: Groups
     seed: int
+    objective: Objective
+    multiplies: bool = True
+    savings: Savings = Savings()
 
     def edges(self, server: int) -> ServerEdges:
         """A server's part of the graph."""
@@ -60,27 +81,102 @@ class Blueprint:
         """Its intervals."""
         return intervals(edges.local.forward.edges.indptr, self.interval_counts[edges.local.server])
 
+    def reads(self, parts: Sequence[LocalGraph], bounds: Sequence[Sequence[tuple[int, int]]]) -> Reads:
+        """Which interval reads rows of which; where tables are on disk all become ready together, and each reads all."""
+        if self.savings.disk is None:
+            return interval_reads(parts, bounds)
+        count = sum(len(each) for each in bounds)
+        return Reads(np.ones((count, count), np.bool_), np.ones((count, count), np.bool_))
+
     def worker(
         self, edges: ServerEdges, bounds: Sequence[tuple[int, int]], constants: ConstantRows
     ) -> GraphWorker:
         """What holds its rows."""
-        y = target_of(self.graph)
-        lanes = {
-            name: _lane(
-                program,
-                edges,
-                bounds,
-                constants(program),
-                self.dtype,
-                y,
-                self.splits[name],
-                training=name == "train",
-            )
-            for name, program in self.programs.items()
-        }
+        y = as_target(target_of(self.objective, self.graph), self.dtype)
+        held = _Held(self.graph, constants, sparse=self.multiplies)
+        cut = self.savings.disk
+        disk = None if cut is None else DiskShare(cut)
+        memory = _Memory(edges.own, self.savings, disk)
+        lanes: dict[LaneName, Lane] = {}
+        for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
+            lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
         server = edges.local.server
         first_interval = sum(self.interval_counts[:server])
-        return GraphWorker(ServerId(server), first_interval, bounds, lanes, self.groups, self.seed)
+        return GraphWorker(
+            ServerId(server), first_interval, bounds, lanes, self.schedules, self.groups, self.seed, disk
+        )
+
+    def _lane(
+        self,
+        name: LaneName,
+        edges: ServerEdges,
+        bounds: Sequence[tuple[int, int]],
+        held: "_Held",
+        y: Tensor,
+        memory: "_Memory",
+        training_lane: Lane | None,
+    ) -> Lane:
+        program, training, splits = self.programs[name], name == "train", self.splits[name]
+        fused = fused_gathers(self.schedules[name].stages)
+        mask = np.zeros(edges.graph.num_vertices, np.bool_)
+        for ids in splits.values():
+            mask[ids.numpy()] = True
+        last = len(program.gathers) - 1
+        gathers = [
+            [
+                local_step(
+                    step,
+                    edges.placing(memory.tables(program, depth, number, passing=depth in fused)),
+                    program.shapes[step.sent[0]][0],
+                    self.dtype,
+                    needed=mask if depth == last else None,
+                    training=training,
+                )
+                for number, step in enumerate(group)
+            ]
+            for depth, group in enumerate(program.gathers)
+        ]
+        return Lane(
+            program,
+            bounds,
+            torch.from_numpy(edges.own_numbers),
+            held.of(program),
+            gathers,
+            _own_labels(edges, mask, y, splits),
+            self.objective,
+            training=training,
+            fused=fused,
+            remade=self.savings.remade if training else frozenset(),
+            in_place=self.savings.in_place and training,
+            beside=training_lane if self.savings.shared else None,
+            disk=memory.rows(),
+        )
+
+
+class _Memory:
+    """Where the gathers of one server have their tables.
+
+    own:  rows of the server
+    disk: its tables on disk; None: all are in memory
+    """
+
+    def __init__(self, own: int, savings: Savings, disk: DiskShare | None) -> None:
+        self._own, self._savings, self._scratch, self._disk = own, savings, ThreadBuffers(), disk
+        self._known: dict[tuple[int, int], dict[str, Table]] = {}
+
+    def tables(self, program: Program, depth: int, number: int, *, passing: bool) -> GatherTables:
+        """Those of one gather of a graph phase; passing: what it gathers has none."""
+        if passing and self._disk is not None:
+            return DiskTables(self._own, self._scratch, str(number), self._disk)
+        known = self._known.setdefault((depth, number), {}) if self._savings.shared else None
+        in_place = self._savings.in_place and frees_rows(program, depth, self._savings)
+        if passing:
+            return PassingTables(self._own, self._scratch, str(number), known, in_place=in_place)
+        return HeldTables(self._own, known, in_place=in_place)
+
+    def rows(self) -> NamedTables | None:
+        """For rows of a lane that stay at their vertices; None: they are in memory."""
+        return None if self._disk is None else self._disk.rows(self._own)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +200,7 @@ def assemble(blueprint: Blueprint, x: Tensor, weights: Mapping[str, Tensor]) -> 
         blueprint.worker(own, ranges, constants.of_server(own))
         for own, ranges in zip(edges, bounds, strict=True)
     )
-    return Assembly(workers, layout_of(interval_reads([each.local for each in edges], bounds), bounds))
+    return Assembly(workers, layout_of(blueprint.reads([each.local for each in edges], bounds), bounds))
 
 
 class _Constants:
@@ -127,62 +223,31 @@ class _Constants:
         return {name: self._known[recipe] for name, recipe in zip(program.constants, recipes, strict=True)}
 
 
+class _Held:
+    """A server's constant rows as its lanes hold them; those that two programs share are held once."""
+
+    def __init__(self, graph: Graph, constants: ConstantRows, *, sparse: bool) -> None:
+        self._graph, self._constants, self._sparse = graph, constants, sparse
+        self._known: dict[int, tuple[Tensor, SparseRows]] = {}
+
+    def of(self, program: Program) -> dict[str, ConstantTable]:
+        rows = self._constants(program)
+        if not self._sparse or torch.bfloat16 in (each.dtype for each in rows.values()):
+            return dict(rows)
+        sparse = sparse_constants(program, self._graph)
+        return {name: self._without_zeros(each) if name in sparse else each for name, each in rows.items()}
+
+    def _without_zeros(self, rows: Tensor) -> SparseRows:
+        if id(rows) not in self._known:
+            self._known[id(rows)] = rows, SparseRows.of(rows)
+        return self._known[id(rows)][1]
+
+
 def constant_type(program: Program, dtype: torch.dtype) -> torch.dtype:
     """What constant rows are stored in: half their memory where the model asks for that."""
     sites = program.cut.recording.sites
     asked = bool(sites) and all(site.gather.precision == "bf16" for site in sites)
     return torch.bfloat16 if asked and dtype == torch.float32 else dtype
-
-
-def _lane(
-    program: Program,
-    edges: ServerEdges,
-    bounds: Sequence[tuple[int, int]],
-    constants: dict[str, Tensor],
-    dtype: torch.dtype,
-    y: Tensor,
-    splits: Mapping[str, Tensor],
-    *,
-    training: bool,
-) -> Lane:
-    mask = np.zeros(edges.graph.num_vertices, np.bool_)
-    for ids in splits.values():
-        mask[ids.numpy()] = True
-    last = len(program.gathers) - 1
-    gathers = [
-        [
-            _gather(step, program, edges, dtype, mask if depth == last else None, training=training)
-            for step in group
-        ]
-        for depth, group in enumerate(program.gathers)
-    ]
-    vertices = torch.from_numpy(edges.local.vertices)
-    labels = _own_labels(edges, mask, y, splits)
-    return Lane(program, bounds, vertices, constants, gathers, labels, training=training)
-
-
-def _gather(
-    step: GatherStep,
-    program: Program,
-    edges: ServerEdges,
-    dtype: torch.dtype,
-    needed: Mask | None,
-    *,
-    training: bool,
-) -> LocalGather:
-    (width,) = program.shapes[step.sent[0]]
-    if step.edge is None:
-        return local_gather(step.site.gather, edges, width, dtype, needed=needed, training=training)
-    return EdgeGather(
-        step.site.gather,
-        TracedEdge(step),
-        edges,
-        width,
-        step.site.width,
-        dtype,
-        needed=needed,
-        training=training,
-    )
 
 
 def _own_rows(rows: Tensor, edges: ServerEdges) -> Tensor:

@@ -1,5 +1,6 @@
 """ServerEdges: one server's edges as gathers walk them, and what all of its gathers share."""
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,12 +12,13 @@ from siafu.graph import Graph
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, local_graph
 from siafu.kernels import Blocks, block_edges, block_size
+from siafu.server.gathers.gather_tables import GatherTables
 from siafu.server.restrict import edges_to, rows_read, rows_read_by
 
 Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-_WORTH_A_COPY = 0.95  # of the edges: where more stay, leaving some out saves less than a copy costs
+WORTH_A_COPY = 0.95  # of the edges: where more stay, leaving some out saves less than a copy costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Walk:
     columns:  rows of the gathered table: own ones, then ghosts
     exchange: which rows other servers and this one need of each other
     ids:      [columns] global ids of the table's rows; None: the rows' numbers are the ids
+    drawn:    [columns] what dropout calls the table's rows: the user's numbers of the vertices; None: the rows' numbers
     picked:   the rows that are gathered for, ascending; None: all
     kept:     [columns] whether anything is gathered from there; None: from everywhere
     """
@@ -51,6 +54,7 @@ class Walk:
     ids: Ids | None
     picked: Ids | None = None
     kept: Mask | None = None
+    drawn: Ids | None = None
     _blocks: dict[Any, Blocks] = field(default_factory=dict)
     _weights: dict[np.dtype[Any], NDArray[Any]] = field(default_factory=dict)
 
@@ -59,7 +63,7 @@ class Walk:
         """The edges that are kept, row by row."""
         if self.kept is None:
             return self.whole
-        return edges_to(self.whole, self.kept, at_most=_WORTH_A_COPY) or self.whole
+        return edges_to(self.whole, self.kept, at_most=WORTH_A_COPY) or self.whole
 
     def blocks(self, row_bytes: int, weights: DTypeLike | None, *, self_loops: bool) -> Blocks | None:
         """The edges in the blocks that suit rows this long; None: blocks do not pay.
@@ -121,13 +125,15 @@ class Walks:
 class ServerEdges:
     """One server's edges. Gathers made of one ServerEdges share its arrays.
 
-    graph: the whole graph, of which scalings are taken
-    local: the part that is the server's
+    graph:  the whole graph, of which scalings are taken
+    local:  the part that is the server's
+    tables: where the rows of a gather live that is made of it; None: in tables of its own
     """
 
     def __init__(self, graph: Graph, partition: Partition, local: LocalGraph) -> None:
         self.graph, self.local, self._partition = graph, local, partition
         self._restricted: list[tuple[Mask, Walks]] = []
+        self.tables: GatherTables | None = None
 
     @classmethod
     def of(cls, graph: Graph, partition: Partition, server: int) -> "ServerEdges":
@@ -137,6 +143,26 @@ class ServerEdges:
     def own(self) -> int:
         """How many vertices the server owns."""
         return len(self.local.vertices)
+
+    @property
+    def own_numbers(self) -> Ids:
+        """The user's numbers of the own vertices."""
+        numbers = self._user_numbers(self.local.vertices)
+        return self.local.vertices if numbers is None else numbers
+
+    def _user_numbers(self, ids: Ids | None) -> Ids | None:
+        """Of vertices by their ids; None stands for all, and for the same."""
+        if self.graph.renumbered is None:
+            return ids
+        order = self.graph.renumbered.order.astype(np.int64)
+        return order if ids is None else order[ids]
+
+    def placing(self, tables: GatherTables) -> "ServerEdges":
+        """The same edges, for a gather whose rows live in these tables."""
+        assert self._whole is not None  # made once, for all
+        found = copy(self)
+        found.tables = tables
+        return found
 
     def own_part(self, of_all: NDArray[Any] | None) -> NDArray[Any] | None:
         """The own vertices' entries of an array over all vertices; the array itself if they are all."""
@@ -184,7 +210,8 @@ class ServerEdges:
     def _walk(self, table: GhostTable) -> Walk:
         columns = self.own + len(table.ghosts)
         ids = None if self._alone else np.concatenate([self.local.vertices, table.ghosts])
-        return Walk(table.edges, columns, Exchange(table.send, self._shifted(table.receive)), ids)
+        exchange = Exchange(table.send, self._shifted(table.receive))
+        return Walk(table.edges, columns, exchange, ids, drawn=self._user_numbers(ids))
 
     def _shifted(self, ghosts: ByServer) -> ByServer:
         return ByServer(ghosts.starts, ghosts.values + self.own)
@@ -210,7 +237,7 @@ class ServerEdges:
         whole = self._whole.backward
         counts = needed if whole.ids is None else needed[whole.ids]
         exchange = Exchange(_kept(whole.exchange.send, counts), _kept(whole.exchange.receive, counts))
-        return Walk(whole.whole, whole.columns, exchange, whole.ids, kept=counts)
+        return Walk(whole.whole, whole.columns, exchange, whole.ids, kept=counts, drawn=whole.drawn)
 
 
 def _kept(rows: ByServer, mask: Mask) -> ByServer:

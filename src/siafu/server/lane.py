@@ -1,26 +1,26 @@
 """Lane: one program on one graph server: what its tasks read, make and leave for each other."""
 
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from siafu.kernels import near_cache_bytes
-from siafu.nn.tally import Tally
+from siafu.objective.objective import Objective
+from siafu.objective.tally import Tally
+from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.program import GatherStep, Program, TensorPhase
-from siafu.server.interval_rows import IntervalRows, WeightGradients
-from siafu.server.local_gather import LocalGather
-from siafu.server.phase_runner import PhaseRunner
-
-_LEAST_ROWS = 1024  # of a block: fewer, and the calls cost more than the cache saves
+from siafu.server.blocks import Block, Chunk, Labels, block_rows, blocks_of, chunks_of
+from siafu.server.fused_gathers import Draw, FusedGathers
+from siafu.server.gathers.local_gather import LocalGather
+from siafu.server.interval_rows import IntervalRows, WeightGradients, gradient_of
+from siafu.server.phase_runner import PhaseRunner, RowsIn, reread_outputs
+from siafu.server.sparse_constants import ConstantTable
+from siafu.server.spilled_rows import SpilledRows
+from siafu.tables import NamedTables
 
 Weights = Mapping[str, Tensor]
-Seeds = Callable[[int], int]
-"""From a dropout's number in the model to the seed it draws from in this epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,55 +28,32 @@ class Done:
     """What a task gives besides rows.
 
     gradients: of the weights that its phase reads, by name
-    loss:      its rows' part of the loss; None: the task has none
-    tallies:   of its rows, by split, where an evaluation ends; else None
+    edge_gradients: of the weights that edge functions read, where a tensor task gathers gradients itself
+    measures:  its rows' part of the loss, where a training's epoch ends; where an evaluation ends, its rows' tallies by
+               split, as `Objective.encode` has them; else nothing
     """
 
     gradients: dict[str, Tensor] = field(default_factory=dict)
-    loss: float | None = None
-    tallies: dict[str, Tally] | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Labels:
-    """What a server's vertices should be, for those that the last phase computes.
-
-    rows:   [n] own rows, ascending; None: all own rows
-    y:      what they should be
-    splits: [n] booleans by split: whether a row is of it
-    """
-
-    rows: Tensor | None
-    y: Tensor
-    splits: dict[str, Tensor]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """Some rows of an interval that a tensor phase computes together: few enough to stay in a core's cache.
-
-    first, last: own rows
-    inside:      the same rows, counted from the interval's first
-    labelled:    those of them that the last phase computes, counted from `first`; None: all
-    y, splits:   of these, as in `Labels`
-    """
-
-    first: int
-    last: int
-    inside: slice
-    labelled: Tensor | None
-    y: Tensor
-    splits: dict[str, Tensor]
+    measures: tuple[float, ...] = ()
+    edge_gradients: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Lane:
     """A program's tables on one server; every method runs one task, on one interval, in the calling thread.
 
     bounds:    the server's intervals, as ranges of own rows
-    vertices:  [n] global ids of the own vertices
-    constants: rows that never change, [n, …] each, in the type to compute in or in bfloat16
+    vertices:  [n] the user's numbers of the own vertices, which dropout draws by
+    constants: rows that never change, [n, …] each, in the type to compute in or in bfloat16, or without their zeros
     gathers:   for each graph phase, its gathers on this server's edges
     labels:    of the rows that the last phase computes
+    objective: what is learnt
+    training:  whether a backward pass follows
+    fused:     the graph phases, by place, whose gathered rows have no table: a tensor phase gathers what it reads, a chunk
+               at a time, and gathers it again on the way back
+    remade:    the tensor phases that keep nothing for their backward pass: it computes the products again
+    in_place:  gradients take the place of rows of an interval that nobody reads any more
+    beside:    a lane whose rows' memory this one uses, and which never runs at a time with it; None: it has its own
+    disk:      where rows of intervals are; None: in memory
     """
 
     def __init__(
@@ -84,22 +61,42 @@ class Lane:
         program: Program,
         bounds: Sequence[tuple[int, int]],
         vertices: Tensor,
-        constants: dict[str, Tensor],
+        constants: dict[str, ConstantTable],
         gathers: Sequence[Sequence[LocalGather]],
         labels: Labels,
+        objective: Objective,
         *,
         training: bool,
+        fused: frozenset[int] = frozenset(),
+        remade: frozenset[int] = frozenset(),
+        in_place: bool = False,
+        beside: "Lane | None" = None,
+        disk: NamedTables | None = None,
     ) -> None:
-        self.program, self.bounds, self.gathers = program, bounds, gathers
+        self._disk = disk
+        self.program, self.bounds, self.gathers, self.training = program, bounds, gathers, training
+        self._objective = objective
         self._vertices, self.constants = vertices, constants
+        self._memory: list[dict[str, Tensor]] = beside._memory if beside else [{} for _ in bounds]
+        self._places = places_of(program, remade) if in_place else {}
         self.begin_anew()
-        self._runners = [PhaseRunner(phase, training=training) for phase in program.phases]
-        self._lasting = self._lasting_rows()
+        self._runners = [
+            PhaseRunner(phase, training=training, keeps=number not in remade)
+            for number, phase in enumerate(program.phases)
+        ]
+        again = [run.reads_inputs for run in self._runners]
+        self._fused = FusedGathers(program, gathers, fused, again)
+        self._lasting = lasting_rows(program, training=training, remade=remade)
         self._itemsize = max(4, *(each.element_size() for each in constants.values()))
-        self._whole = [_blocks(first, last, max(1, last - first), labels)[0] for first, last in bounds]
-        self._blocks = [
-            [_blocks(first, last, self._block_size(phase), labels) for first, last in bounds]
-            for phase in program.phases
+        self._whole = [blocks_of(first, last, max(1, last - first), labels)[0] for first, last in bounds]
+        self._chunks = [
+            [
+                chunks_of(
+                    blocks_of(first, last, self._block_size(phase), labels), self._fused.chunk_rows(number)
+                )
+                for first, last in bounds
+            ]
+            for number, phase in enumerate(program.phases)
         ]
 
     @property
@@ -112,15 +109,30 @@ class Lane:
 
     def begin_anew(self) -> None:
         """Forget what tasks have left for others: gradients of a pass that was broken off would be added to the next's."""
-        self._rows = [IntervalRows(last - first) for first, last in self.bounds]
+        self._rows = [
+            self._interval_rows(first, last, memory)
+            for (first, last), memory in zip(self.bounds, self._memory, strict=True)
+        ]
+        for group in self.gathers:
+            for local in group:
+                local.begin_anew()
 
-    def forward(self, phase: int, interval: int, weights: Weights, key: Tensor) -> Done:
+    def _interval_rows(self, first: int, last: int, memory: dict[str, Tensor]) -> IntervalRows:
+        if self._disk is None:
+            return IntervalRows(last - first, memory, self._places)
+        return SpilledRows(first, last - first, self._disk)
+
+    def forward(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """A tensor phase that is not the last: rows come in, rows go out along the edges."""
         run = self._runners[phase]
-        for block in self._blocks[phase][interval]:
-            made, kept = run.forward(self.inputs(phase, interval, block), weights, self.ids(block), key)
-            self.put_kept(phase, interval, block, kept)
-            self.put_outputs(phase, interval, block, made)
+        for chunk in self._chunks[phase][interval]:
+            self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
+            for block in chunk.blocks:
+                inputs = self.inputs(phase, interval, block)
+                made, kept = run.forward(inputs, weights, self.ids(block), draw.key)
+                self.put_kept(phase, interval, block, kept)
+                self.put_outputs(phase, interval, block, made)
+        self._rows[interval].end_passing()
         return Done()
 
     def put_kept(self, phase: int, interval: int, block: Block, kept: Sequence[Tensor]) -> None:
@@ -149,25 +161,28 @@ class Lane:
             sent = (outputs[n] if n in outputs else self._row(n, rows, block) for n in gather.sent)
             local.send(block.first, block.last, tuple(sent))
 
-    def gather(self, phase: int, interval: int, weights: Weights, seeds: Seeds) -> Done:
+    def gather(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """The graph phase before tensor phase `phase`, for one interval's vertices."""
         first, last = self.bounds[interval]
         for gather, local in self._steps(phase - 1):
-            found = local.forward(first, last, weights=weights, **_dropout(gather, seeds))
+            found = local.forward(first, last, weights=weights, **draw.of(gather))
             self._rows[interval].lend(gather.out, found)
         return Done()
 
-    def learn(self, interval: int, weights: Weights, key: Tensor) -> Done:
+    def learn(self, interval: int, weights: Weights, draw: Draw) -> Done:
         """The last tensor phase with the loss and its gradient."""
         phase = len(self.program.phases) - 1
         run, total, gradients = self._runners[phase], 0.0, WeightGradients()
-        for block in self._blocks[phase][interval]:
-            inputs, ids = self.labelled_inputs(interval, block), self.labelled_ids(block)
-            loss, of_rows, of_weights = run.last(inputs, weights, ids, key, block.y)
-            total += loss
-            gradients.add(of_weights)
-            self.put_last_gradients(interval, block, of_rows)
-        return Done(gradients.sums, total)
+        for chunk in self._chunks[phase][interval]:
+            self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
+            for block in chunk.blocks:
+                inputs, ids = self.labelled_inputs(interval, block), self.labelled_ids(block)
+                loss, of_rows, of_weights = run.last(inputs, weights, ids, draw.key, block.y)
+                total += loss
+                gradients.add(of_weights)
+                self.put_last_gradients(interval, block, of_rows)
+        self._rows[interval].end_passing()
+        return Done(gradients.sums, (total,))
 
     def put_last_gradients(self, interval: int, block: Block, of_rows: Sequence[Tensor]) -> None:
         """The gradients of what the last phase read, for its labelled rows."""
@@ -178,37 +193,43 @@ class Lane:
                 local.send_back(block.first, block.last, gradient)
             else:
                 spread = _spread(gradient, block.labelled, block.last - block.first)
-                self._rows[interval].add(_gradient(name), block.inside, spread)
+                self._rows[interval].add(gradient_of(name), block.inside, spread)
 
-    def gather_back(self, phase: int, interval: int, weights: Weights, seeds: Seeds) -> Done:
+    def gather_back(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """The adjoint of `gather`: the gradients of what tensor phase `phase - 1` sent."""
         first, last = self.bounds[interval]
         gradients = WeightGradients()
         for gather, local in self._steps(phase - 1):
-            found = local.backward(first, last, weights=weights, **_dropout(gather, seeds))
+            found = local.backward(first, last, weights=weights, **draw.of(gather))
             for name, gradient in zip(gather.sent, found.sent, strict=True):
                 if name in gather.differentiated:
-                    self._rows[interval].add_whole(_gradient(name), gradient)
+                    self._rows[interval].add_whole(gradient_of(name), gradient)
             gradients.add(found.weights)
         return Done(gradients.sums)
 
-    def backward(self, phase: int, interval: int, weights: Weights, key: Tensor) -> Done:
+    def backward(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """The adjoint of `forward`."""
-        run, gradients = self._runners[phase], WeightGradients()
-        for block in self._blocks[phase][interval]:
-            of_rows, of_weights = run.backward(
-                self.inputs(phase, interval, block),
-                self.reread_outputs(phase, interval, block),
-                self.kept(phase, interval, block),
-                weights,
-                self.ids(block),
-                key,
-                self.output_gradients(phase, interval, block),
-            )
-            gradients.add(of_weights)
-            self.put_gradients(phase, interval, block, of_rows)
+        run, gradients, of_edges = self._runners[phase], WeightGradients(), WeightGradients()
+        for chunk in self._chunks[phase][interval]:
+            self._rows[interval].end_passing()
+            of_edges.add(self._fused.gather_back(phase, self._rows[interval], chunk, weights, draw))
+            self._fused.gather_again(phase, self._rows[interval], chunk, weights, draw)
+            for block in chunk.blocks:
+                of_rows, of_weights = run.backward(
+                    self._inputs_again(phase, interval, block),
+                    self.reread_outputs(phase, interval, block),
+                    self.kept(phase, interval, block),
+                    weights,
+                    self.ids(block),
+                    draw.key,
+                    self.output_gradients(phase, interval, block),
+                )
+                gradients.add(of_weights)
+                self.put_gradients(phase, interval, block, of_rows)
+            self.send_back_unread(phase, interval, chunk)
+        self._rows[interval].end_passing()
         self.end_backward(phase, interval)
-        return Done(gradients.sums)
+        return Done(gradients.sums, edge_gradients=of_edges.sums)
 
     def put_gradients(self, phase: int, interval: int, block: Block, of_rows: Sequence[Tensor]) -> None:
         """The gradients of what a phase read: added to those of others, or sent back along the edges."""
@@ -216,41 +237,54 @@ class Lane:
         for name, gradient in zip(self.program.phases[phase].differentiated, of_rows, strict=True):
             local = self._gatherer(phase, name)
             if local is None:
-                rows.add(_gradient(name), block.inside, gradient)
+                rows.add(gradient_of(name), block.inside, gradient)
                 continue
-            if rows.has(_gradient(name)):
-                gradient = gradient + rows.get(_gradient(name), block.inside)
+            if rows.has(gradient_of(name)):
+                gradient = gradient + rows.get(gradient_of(name), block.inside)
             local.send_back(block.first, block.last, gradient)
 
     def end_backward(self, phase: int, interval: int) -> None:
-        """All blocks have their gradients: send back what no block did, and forget what is used up."""
+        """All rows have their gradients: forget what is used up."""
         step = self.program.phases[phase]
-        passed_by = self._send_back_unread(phase, interval)
-        used = (*step.outputs, *step.differentiated, *passed_by)
-        self._rows[interval].forget(_gradient(name) for name in used if self._is_used_up(phase, name))
+        used = (*step.outputs, *step.differentiated, *(name for name, _ in self._unread(phase)))
+        self._rows[interval].forget(gradient_of(name) for name in used if self._is_used_up(phase, name))
 
-    def _send_back_unread(self, phase: int, interval: int) -> list[str]:
-        """Send back the gradients of what was gathered for `phase` and read by later ones alone; its names."""
+    def send_back_unread(self, phase: int, interval: int, rows: Block | Chunk) -> None:
+        """Send back the gradients of what was gathered for `phase` and read by later ones alone."""
+        for name, local in self._unread(phase):
+            local.send_back(rows.first, rows.last, self._rows[interval].get(gradient_of(name), rows.inside))
+
+    def _unread(self, phase: int) -> list[tuple[str, LocalGather]]:
+        """Rows gathered for `phase` that it does not read itself, and whose they are."""
         if phase == 0:
             return []
-        first, last = self.bounds[interval]
         read = self.program.phases[phase].differentiated
-        unread = [(gather.out, local) for gather, local in self._steps(phase - 1) if gather.out not in read]
-        for name, local in unread:
-            local.send_back(first, last, self._rows[interval].get(_gradient(name), slice(None)))
-        return [name for name, _ in unread]
+        return [(gather.out, local) for gather, local in self._steps(phase - 1) if gather.out not in read]
 
-    def tally(self, interval: int, weights: Weights, key: Tensor) -> Done:
+    def tally(self, interval: int, weights: Weights, draw: Draw) -> Done:
         """The last tensor phase of an evaluation: how good its rows are."""
         phase = len(self.program.phases) - 1
         run = self._runners[phase]
         tallies: dict[str, Tally] = {}
-        for block in self._blocks[phase][interval]:
-            inputs, ids = self.labelled_inputs(interval, block), self.labelled_ids(block)
-            (logits,), _ = run.forward(inputs, weights, ids, key)
-            for split, tally in tallies_of_block(block, logits).items():
-                tallies[split] = tallies.get(split, Tally()) + tally
-        return Done(tallies=tallies)
+        for chunk in self._chunks[phase][interval]:
+            self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
+            for block in chunk.blocks:
+                inputs, ids = self.labelled_inputs(interval, block), self.labelled_ids(block)
+                (logits,), _ = run.forward(inputs, weights, ids, draw.key)
+                for split, tally in self._tallies(block, logits).items():
+                    tallies[split] = tallies[split] + tally if split in tallies else tally
+        self._rows[interval].end_passing()
+        return Done(measures=self._objective.encode(tallies))
+
+    def tallied(self, block: Block, logits: Tensor) -> Done:
+        """The same for one block, whose rows were computed elsewhere."""
+        return Done(measures=self._objective.encode(self._tallies(block, logits)))
+
+    def _tallies(self, block: Block, logits: Tensor) -> dict[str, Tally]:
+        """How good a block's labelled rows are, by split."""
+        return {
+            split: self._objective.tally(logits[mask], block.y[mask]) for split, mask in block.splits.items()
+        }
 
     def is_constant(self, name: str) -> bool:
         """Whether rows of that name are the same in every epoch."""
@@ -260,14 +294,24 @@ class Lane:
         """All rows of an interval."""
         return self._whole[interval]
 
-    def inputs(self, phase: int, interval: int, block: Block) -> list[Tensor]:
+    def inputs(self, phase: int, interval: int, block: Block) -> list[RowsIn]:
         """What a phase reads of some rows."""
+        rows = self._rows[interval]
+        return [self._operand(name, rows, block) for name in self.program.phases[phase].inputs]
+
+    def _inputs_again(self, phase: int, interval: int, block: Block) -> dict[int, RowsIn]:
+        """Inputs of a phase that its backward task reads, too, by their places."""
+        rows, inputs = self._rows[interval], self.program.phases[phase].inputs
+        return {k: self._operand(inputs[k], rows, block) for k in self._runners[phase].reads_inputs}
+
+    def dense_inputs(self, phase: int, interval: int, block: Block) -> list[Tensor]:
+        """The same with every zero, for whoever multiplies elsewhere."""
         return [self._row(name, self._rows[interval], block) for name in self.program.phases[phase].inputs]
 
     def output_gradients(self, phase: int, interval: int, block: Block) -> list[Tensor]:
         """The gradients of what a phase made of some rows."""
         rows = self._rows[interval]
-        return [rows.get(_gradient(name), block.inside) for name in self.program.phases[phase].outputs]
+        return [rows.get(gradient_of(name), block.inside) for name in self.program.phases[phase].outputs]
 
     def ids(self, block: Block) -> Tensor:
         return self._vertices[block.first : block.last]
@@ -275,34 +319,20 @@ class Lane:
     def labelled_inputs(self, interval: int, block: Block) -> list[Tensor]:
         """What the last phase reads of those rows that it computes."""
         last = len(self.program.phases) - 1
-        return [_pick(each, block.labelled) for each in self.inputs(last, interval, block)]
+        return [_pick(each, block.labelled) for each in self.dense_inputs(last, interval, block)]
 
     def labelled_ids(self, block: Block) -> Tensor:
         return _pick(self.ids(block), block.labelled)
 
     def _block_size(self, phase: TensorPhase) -> int:
         """Rows that make the widest of a phase's tables about as large as a core's cache."""
-        shapes = [self.program.shapes[name] for name in (*phase.inputs, *phase.outputs)]
-        widest = max([1, *(math.prod(shape) for shape in shapes)])
-        return max(_LEAST_ROWS, near_cache_bytes() // (widest * self._itemsize))
+        return block_rows((self._width(name) for name in (*phase.inputs, *phase.outputs)), self._itemsize)
 
-    def _lasting_rows(self) -> set[str]:
-        """Rows that a phase makes and that are read again later, other than through edges."""
-        phases = self.program.phases
-        read_later = {name for phase in phases for name in phase.inputs}
-        read_later |= {
-            name
-            for depth, group in enumerate(self.program.gathers)
-            for step in group
-            for name in step.sent
-            if name not in phases[depth].outputs
-        }
-        read_back = {
-            phase.outputs[k]
-            for phase, run in zip(phases, self._runners, strict=True)
-            for k in run.reads_outputs
-        }
-        return read_back | {name for phase in phases for name in phase.outputs if name in read_later}
+    def _width(self, name: str) -> int:
+        """Numbers in a row of that name."""
+        constant = self.constants.get(name)
+        share = 2 * constant.density if isinstance(constant, SparseRows) else 1.0
+        return math.ceil(share * math.prod(self.program.shapes[name]))
 
     def _steps(self, before: int) -> list[tuple[GatherStep, LocalGather]]:
         """The gathers that come after tensor phase `before`."""
@@ -318,48 +348,56 @@ class Lane:
         """Whether no earlier phase reads the gradient of these rows after the backward task of `phase`."""
         return name in self.program.phases[phase].outputs or self._gatherer(phase, name) is not None
 
+    def _operand(self, name: str, rows: IntervalRows, block: Block) -> RowsIn:
+        constant = self.constants.get(name)
+        if isinstance(constant, SparseRows):
+            return constant.rows(block.first, block.last)
+        return self._row(name, rows, block)
+
     def _row(self, name: str, rows: IntervalRows, block: Block) -> Tensor:
         constant = self.constants.get(name)
         if constant is None:
             return rows.get(name, block.inside)
+        if isinstance(constant, SparseRows):
+            return constant.rows(block.first, block.last).dense()
         # Stored in half the memory, they are widened where they are used: a block at a time, in the cache.
         picked = constant[block.first : block.last]
         return picked.float() if picked.dtype == torch.bfloat16 else picked
 
 
-def tallies_of_block(block: Block, logits: Tensor) -> dict[str, Tally]:
-    """How good a block's labelled rows are, by split."""
-    return {split: Tally.of(logits[mask], block.y[mask]) for split, mask in block.splits.items()}
+def lasting_rows(program: Program, *, training: bool, remade: frozenset[int] = frozenset()) -> set[str]:
+    """Rows that a phase makes and that are read again later, other than through edges; remade: as in `Lane`."""
+    phases = program.phases
+    read_later = {name for phase in phases for name in phase.inputs}
+    read_later |= {
+        name
+        for depth, group in enumerate(program.gathers)
+        for step in group
+        for name in step.sent
+        if name not in phases[depth].outputs
+    }
+    read_back = {
+        phase.outputs[k]
+        for number, phase in enumerate(phases)
+        for k in (reread_outputs(phase) if training and number not in remade else ())
+    }
+    return read_back | {name for phase in phases for name in phase.outputs if name in read_later}
 
 
-def _blocks(first: int, last: int, size: int, labels: Labels) -> list[Block]:
-    """An interval cut in blocks of about `size` rows; one if it is empty."""
-    count = max(1, round((last - first) / size))
-    bounds = [first + (last - first) * k // count for k in range(count + 1)]
-    return [_block(lo, hi, first, labels) for lo, hi in itertools.pairwise(bounds)]
-
-
-def _block(first: int, last: int, start: int, labels: Labels) -> Block:
-    if labels.rows is None:
-        lo, hi, picked = first, last, None
-    else:
-        lo, hi = (int(k) for k in torch.searchsorted(labels.rows, torch.tensor([first, last])))
-        picked = labels.rows[lo:hi] - first
-    splits = {split: mask[lo:hi] for split, mask in labels.splits.items()}
-    return Block(first, last, slice(first - start, last - start), picked, labels.y[lo:hi], splits)
+def places_of(program: Program, remade: frozenset[int]) -> dict[str, str]:
+    """Gradients that can be where the rows are: of rows that a single phase reads, which then makes the gradient."""
+    found = {}
+    for number, phase in enumerate(program.phases):
+        again = set() if number in remade else {phase.outputs[k] for k in reread_outputs(phase)}
+        for name in phase.outputs:
+            readers = [each for each in program.phases if name in each.inputs]
+            if len(readers) == 1 and name in readers[0].differentiated and name not in again:
+                found[gradient_of(name)] = name
+    return found
 
 
 def _kept(phase: int, number: int) -> str:
     return f"kept/{phase}/{number}"
-
-
-def _gradient(name: str) -> str:
-    return f"gradient/{name}"
-
-
-def _dropout(gather: GatherStep, seeds: Seeds) -> Any:
-    share = gather.site.dropout
-    return {"dropout": share, "seed": seeds(gather.site.dropout_site)} if share else {}
 
 
 def _pick(rows: Tensor, which: Tensor | None) -> Tensor:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.execute.torch_executor import TorchExecutor
 from siafu.program.tensor_program import TensorProgram
 
@@ -15,5 +16,5 @@ class NamedExecutor:
         self._names = program.output_names
         self._execute = TorchExecutor(program)
 
-    def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def __call__(self, inputs: Mapping[str, Tensor | SparseRows]) -> dict[str, Tensor]:
         return dict(zip(self._names, self._execute(inputs), strict=True))

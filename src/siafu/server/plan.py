@@ -1,7 +1,8 @@
-"""Plan: what a graph, a model, options and a partition come to, before any row is held: the same on every machine."""
+"""ServerPlan: what a graph, a model, options and a partition come to, before any row is held: the same on every machine."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -14,18 +15,22 @@ from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition, auto_interval_count
-from siafu.nn.loss import loss_terms, target_of
+from siafu.objective.objective import Objective, target_of
+from siafu.objective.registry import objective_for
 from siafu.options import Options
-from siafu.pipeline.ids import Lane as LaneName
-from siafu.pipeline.ids import Mode
+from siafu.pipeline.ids import LaneName, Mode
 from siafu.pipeline.layout import Layout
-from siafu.pipeline.schedule import Schedule
+from siafu.pipeline.schedule import Schedule, fused_gathers
 from siafu.pipeline.setup import Setup
-from siafu.program.compile import compile_model
+from siafu.program.cache.program_cache import compiled
+from siafu.program.density import sampled_density
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
 from siafu.server.assembly import Blueprint
-from siafu.server.schedules import Groups, evaluation_schedule, training_schedule
+from siafu.server.costs.extent import Extent
+from siafu.server.costs.graph_extent import extent_of
+from siafu.server.savings import Savings
+from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.weights.optimizer import Settings
 from siafu.weights.policy import policy
 from siafu.weights.store import WeightStore
@@ -34,13 +39,15 @@ Programs = dict[LaneName, Program]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class ServerPlan:
     """What every server of a run is made by.
 
     weights:         of the model, as it was given
     splits:          the vertex ids of each split that the graph has
     interval_counts: of each graph server
     settings:        of the optimizer
+    objective:       what is learnt; `options` have it too, as an object, which every process knows
+    savings:         how it spares memory
     """
 
     graph: Graph
@@ -53,6 +60,8 @@ class Plan:
     training: Schedule
     groups: Groups
     settings: Settings
+    objective: Objective
+    savings: Savings = Savings()
 
     @classmethod
     def of(
@@ -64,19 +73,22 @@ class Plan:
         *,
         programs: Programs | None = None,
         interval_counts: Sequence[int] | None = None,
-    ) -> "Plan":
+    ) -> "ServerPlan":
         """Compile the model and lay out its work.
 
         programs: those of another plan of this model on this graph; None: they are compiled
         """
         splits = rows_of(graph)
         _check(graph, model, options, splits)
-        programs = programs or compile_programs(graph, model, splits["train"])
-        training, groups = training_schedule(programs["train"])
+        objective = objective_for(graph, options.objective)
+        programs = programs or compile_programs(
+            graph, model, splits["train"], objective, sparse=options.lambdas == "off"
+        )
+        training, groups = schedule_training(programs["train"])
         return cls(
             graph,
             partition,
-            options,
+            replace(options, objective=objective),
             programs,
             {name: tensor.detach().clone() for name, tensor in state_of(model).items()},
             splits,
@@ -84,6 +96,7 @@ class Plan:
             training,
             groups,
             Settings(options.optimizer, options.lr, _weight_decay(model, options)),
+            objective,
         )
 
     @property
@@ -91,8 +104,39 @@ class Plan:
         """What to compute in."""
         return next(each.dtype for each in self.weights.values() if each.is_floating_point())
 
-    def blueprint(self) -> Blueprint:
-        """For the graph servers."""
+    @property
+    def schedules(self) -> dict[LaneName, Schedule]:
+        """The stages of an epoch and of an evaluation."""
+        fused = self.savings.fused
+        return {"train": self.training, "evaluate": schedule_evaluation(self.programs["evaluate"], fused)}
+
+    @property
+    def gathers_on_disk(self) -> dict[LaneName, frozenset[int]]:
+        """Gathers of each lane, by place, whose tables are on disk if they can be."""
+        disk = self.savings.disk is not None
+        return {
+            lane: fused_gathers(schedule.stages) if disk else frozenset()
+            for lane, schedule in self.schedules.items()
+        }
+
+    def saving(self, savings: Savings) -> "ServerPlan":
+        """The same plan, sparing memory."""
+        training, _ = schedule_training(self.programs["train"], savings.fused)
+        return replace(self, savings=savings, training=training)
+
+    def extent(self, lane: LaneName) -> Extent:
+        """What costs are reckoned from."""
+        found = extent_of(
+            self.graph, self.weights, self.programs[lane], self.needed(lane), training=lane == "train"
+        )
+        return replace(found, savings=self.savings)
+
+    def needed(self, lane: LaneName) -> list[Tensor]:
+        """The vertices whose rows a lane's last phase computes."""
+        return [self.splits["train"]] if lane == "train" else [*self.splits.values()]
+
+    def blueprint(self, *, on_lambdas: bool = False) -> Blueprint:
+        """For the graph servers; on_lambdas: tensor tasks run elsewhere."""
         splits: dict[LaneName, Mapping[str, Tensor]] = {
             "train": {"train": self.splits["train"]},
             "evaluate": self.splits,
@@ -102,10 +146,14 @@ class Plan:
             self.partition,
             self.interval_counts,
             self.programs,
+            self.schedules,
             splits,
             self.dtype,
             self.groups,
             self.options.seed,
+            self.objective,
+            multiplies=not on_lambdas,
+            savings=self.savings,
         )
 
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
@@ -120,13 +168,14 @@ class Plan:
         options = self.options
         return Setup(
             self.training,
-            evaluation_schedule(self.programs["evaluate"]),
+            self.schedules["evaluate"],
             layout,
             options.weight_servers,
             cast(Mode, options.mode),
             policy(options.weights),
             options.staleness,
             options.update_every,
+            self.savings.shared,
         )
 
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
@@ -166,12 +215,29 @@ def rows_of(graph: Graph) -> dict[str, Tensor]:
     return {split: torch.from_numpy(ids) for split, ids in parts.items() if ids is not None and len(ids)}
 
 
-def compile_programs(graph: Graph, model: nn.Module, train: Tensor) -> Programs:
-    """What `model` is compiled to, for training on the rows `train` and for evaluation."""
-    scale = 1.0 / loss_terms(target_of(graph), len(train))
+def compile_programs(
+    graph: Graph,
+    model: nn.Module,
+    train: Tensor,
+    objective: Objective | None = None,
+    *,
+    sparse: bool = True,
+) -> Programs:
+    """What `model` is compiled to, for training on the rows `train` and for evaluation.
+
+    objective: what is learnt; None: what the graph's labels are for
+    sparse:    products can be taken with features without their zeros: tensor tasks run on the servers
+    """
+    objective = objective or objective_for(graph)
+    terms = objective.terms(target_of(objective, graph)[train])
+    if not 0 < terms < math.inf:
+        raise BadInput(
+            f"objective {objective.name} divides the training rows' losses by {terms}: let `terms` give a number above 0"
+        )
+    scale = 1.0 / terms
     return {
-        "train": compile_model(model, graph, training=True, loss_scale=scale),
-        "evaluate": compile_model(model, graph, training=False),
+        "train": compiled(model, graph, objective, training=True, loss_scale=scale, sparse=sparse),
+        "evaluate": compiled(model, graph, objective, training=False, sparse=sparse),
     }
 
 
@@ -202,7 +268,8 @@ def _interval_counts(graph: Graph, partition: Partition, options: Options) -> li
         return [options.intervals] * partition.parts
     threads = max(1, thread_count() // partition.parts)
     share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
-    return [auto_interval_count(*share, threads)] * partition.parts
+    numbers = 0.0 if graph.x is None else graph.num_features * sampled_density(graph, gathered=True)
+    return [auto_interval_count(*share, threads, numbers=numbers)] * partition.parts
 
 
 def _weight_decay(model: nn.Module, options: Options) -> dict[str, float]:

@@ -10,18 +10,17 @@ from torch import Tensor
 
 from siafu.base.jit import kernel
 from siafu.graph import Graph
-from siafu.nn.gather import Sum, lend_scaling
 from siafu.program.constants import constant_rows, gathers_deep
 from siafu.program.constants import recipes as constant_recipes
 from siafu.program.program import Program
 from siafu.server.assembly import ConstantRows, constant_type
 
 Ids = NDArray[np.int64]
-Rows = Callable[[Ids], Tensor]
+ReadRows = Callable[[Ids], Tensor]
 """The features of some vertices, in the type to compute in."""
 
 
-def constants_of_share(graph: Graph, own: Ids, rows: Rows, weights: Mapping[str, Tensor]) -> ConstantRows:
+def constants_of_share(graph: Graph, own: Ids, rows: ReadRows, weights: Mapping[str, Tensor]) -> ConstantRows:
     """The constant rows of the vertices `own`. What is read of the graph are their in-edges and sources, and of these
     again as deep as gathers follow each other; for all usual models, that is the server's ghosts and no more."""
     known: dict[str, Tensor] = {}
@@ -37,13 +36,12 @@ def constants_of_share(graph: Graph, own: Ids, rows: Rows, weights: Mapping[str,
 
 
 def _made(
-    graph: Graph, own: Ids, rows: Rows, weights: Mapping[str, Tensor], program: Program
+    graph: Graph, own: Ids, rows: ReadRows, weights: Mapping[str, Tensor], program: Program
 ) -> list[Tensor]:
     part, vertices = surroundings(graph, own, gathers_deep(program.cut))
     x = rows(vertices)
     for site in program.cut.recording.sites:
-        if isinstance(site.gather, Sum):
-            lend_scaling(site.gather, graph, part, vertices, x.dtype)
+        site.gather.lend(graph, part, vertices, x.dtype)
     found = constant_rows(program.cut, part, x, dict(weights))
     inside = torch.from_numpy(np.searchsorted(vertices, own))
     return [each[inside].to(constant_type(program, x.dtype)) for each in found]

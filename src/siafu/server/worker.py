@@ -4,24 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from siafu.graph.content import SPLITS
 from siafu.kernels import Table
-from siafu.nn.dropout import site_key
-from siafu.nn.tally import Tally
 from siafu.pipeline.events import Measures
-from siafu.pipeline.ids import IntervalId, PhaseId, ServerId
-from siafu.pipeline.ids import Lane as LaneName
-from siafu.pipeline.schedule import Stage
+from siafu.pipeline.ids import IntervalId, LaneName, PhaseId, ServerId
+from siafu.pipeline.schedule import Schedule, Stage
 from siafu.pipeline.task import Task
 from siafu.server.copying import copy_rows, place_rows, taken_rows
-from siafu.server.edges import Exchange
+from siafu.server.disk_share import DiskShare
 from siafu.server.lane import Done, Lane, Weights
-from siafu.server.remote import Habits, RemotePhases, TensorJob
+from siafu.server.remote import TaskInputs, TaskSettings
 from siafu.server.schedules import Groups
+from siafu.server.stages.draws import Draws
+from siafu.server.stages.registry import stages_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,32 +34,15 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TaskResult:
     """What a task gives besides rows.
 
     gradients: of the parameters that are complete now, by the group that is updated together
-    measures:  the loss of a training's last phase; of an evaluation's, what `measures_of` makes of its tallies
+    measures:  the loss of a training's last phase; of an evaluation's, what the objective makes of its tallies
     """
 
     gradients: dict[PhaseId, dict[str, Tensor]]
     measures: Measures
-
-
-def measures_of(tallies: Mapping[str, Tally]) -> Measures:
-    """Tallies of all splits as numbers that can be added up; first the losses of all."""
-    found = [tallies.get(split, Tally()) for split in SPLITS]
-    parts = [(each.rows, each.loss_sum, each.loss_terms, each.hits, each.tries) for each in found]
-    return (sum(each.loss_sum for each in found), *(float(number) for part in parts for number in part))
-
-
-def tallies_of(measures: Measures) -> dict[str, Tally]:
-    """The tallies that `measures_of` or a sum of such came from; splits without rows are left out."""
-    tallies = {}
-    for place, split in enumerate(SPLITS):
-        rows, loss, terms, hits, tries = measures[1 + 5 * place : 6 + 5 * place]
-        if rows:
-            tallies[split] = Tally(int(rows), loss, int(terms), int(hits), int(tries))
-    return tallies
 
 
 class GraphWorker:
@@ -72,8 +52,10 @@ class GraphWorker:
     first_interval: the number of its first interval among those of all servers
     bounds:         its intervals, as ranges of its own rows
     lanes:          the training and the evaluation, each with tables of its own
+    schedules:      the stages of each
     groups:         which parameters' gradients go together
     seed:           what dropout is drawn from
+    disk:           its tables on disk; None: all are in memory
     """
 
     def __init__(
@@ -82,12 +64,18 @@ class GraphWorker:
         first_interval: int,
         bounds: Sequence[tuple[int, int]],
         lanes: Mapping[LaneName, Lane],
+        schedules: Mapping[LaneName, Schedule],
         groups: Groups,
         seed: int,
+        disk: DiskShare | None = None,
     ) -> None:
-        self.server, self.lanes = server, lanes
-        self._first_interval, self._bounds, self._groups, self._seed = first_interval, bounds, groups, seed
-        self._remote = {name: RemotePhases(lane) for name, lane in lanes.items()}
+        self.server, self.lanes, self.disk = server, lanes, disk
+        self._first_interval, self._bounds, self._groups = first_interval, bounds, groups
+        draws = Draws(seed)
+        self._stages = {
+            name: [stages_of(stage.kind).local(lane, stage, draws) for stage in schedules[name].stages]
+            for name, lane in lanes.items()
+        }
         self.begin_anew()
 
     @property
@@ -105,56 +93,36 @@ class GraphWorker:
         """Forget what tasks have left for others: the run goes back to its beginning, or to a checkpoint. None may run."""
         # Gradients of parameters that a later stage gives the rest of.
         self._partial: list[dict[str, Tensor]] = [{} for _ in self._bounds]
-        for lane in self.lanes.values():
+        for name, lane in self.lanes.items():
             lane.begin_anew()
+            for stage in self._stages[name]:
+                stage.begin_anew()
 
-    def run(self, task: Task, weights: Weights) -> Result:
+    def run(self, task: Task, weights: Weights) -> TaskResult:
         """Run a task; what it gives besides rows."""
-        return self._result(task, self._run(task, weights))
-
-    def job(self, task: Task, habits: Habits) -> TensorJob:
-        """What to compute elsewhere for a tensor task."""
         interval = task.interval - self._first_interval
-        remote = self._remote[task.lane]
-        return remote.job(task.stage, interval, self._key(task), habits, training=task.lane == "train")
+        stage = self._stages[task.lane][task.stage.id]
+        return self._result(task, stage.run(interval, weights, task.epoch))
 
-    def finish(self, task: Task, outputs: Mapping[str, Tensor]) -> Result:
+    def task_inputs(self, task: Task, settings: TaskSettings) -> TaskInputs:
+        """What to compute elsewhere for a task of a remote kind."""
+        stage = self._stages[task.lane][task.stage.id]
+        return stage.task_inputs(task.interval - self._first_interval, task.epoch, settings)
+
+    def finish(self, task: Task, outputs: Mapping[str, Tensor]) -> TaskResult:
         """Take what was computed elsewhere; what the task gives besides rows."""
-        interval = task.interval - self._first_interval
-        remote = self._remote[task.lane]
-        done = remote.finish(task.stage, interval, outputs, training=task.lane == "train")
-        return self._result(task, done)
+        stage = self._stages[task.lane][task.stage.id]
+        return self._result(task, stage.finish(task.interval - self._first_interval, outputs))
 
-    def _result(self, task: Task, done: Done) -> Result:
+    def _result(self, task: Task, done: Done) -> TaskResult:
         partial = self._partial[task.interval - self._first_interval]
-        for name, gradient in done.gradients.items():
-            partial[name] = partial[name] + gradient if name in partial else gradient
+        for part in (done.edge_gradients, done.gradients):
+            for name, gradient in part.items():
+                partial[name] = partial[name] + gradient if name in partial else gradient
         gradients = {
             group: {name: partial.pop(name) for name in self._groups[group]} for group in task.stage.gradients
         }
-        if done.tallies is not None:
-            return Result(gradients, measures_of(done.tallies))
-        return Result(gradients, () if done.loss is None else (done.loss,))
-
-    def _run(self, task: Task, weights: Weights) -> Done:
-        lane, stage = self.lanes[task.lane], task.stage
-        interval = task.interval - self._first_interval
-        if stage.kind == "gather":
-
-            def seeds(site: int) -> int:
-                return int(site_key(self._seed, task.epoch, site))
-
-            walk = lane.gather if stage.direction == "forward" else lane.gather_back
-            return walk(stage.phase, interval, weights, seeds)
-        key = self._key(task)
-        if stage.phase == len(lane.program.phases) - 1:
-            end = lane.learn if task.lane == "train" else lane.tally
-            return end(interval, weights, key)
-        compute = lane.forward if stage.direction == "forward" else lane.backward
-        return compute(stage.phase, interval, weights, key)
-
-    def _key(self, task: Task) -> Tensor:
-        return torch.tensor([self._seed, task.epoch], dtype=torch.int64)
+        return TaskResult(gradients, done.measures)
 
     def send_rows(self, to: "GraphWorker", lane: LaneName, stage: Stage, interval: IntervalId) -> int:
         """Copy the rows that `stage` made of an interval to the ghosts of another server; how many bytes went."""
@@ -184,7 +152,7 @@ class GraphWorker:
     ) -> Iterator[tuple[Table, NDArray[np.int64], slice]]:
         """For each table of a stage: which rows of it another server needs, and which of those are an interval's."""
         first, last = self._bounds[interval - self._first_interval]
-        for exchange, tables in self._exchanges(lane, stage):
+        for exchange, tables in self._stages[lane][stage.id].scattered:
             rows = exchange.send[to]
             lo, hi = np.searchsorted(rows, (first, last))
             for table in tables:
@@ -194,18 +162,9 @@ class GraphWorker:
         self, sender: ServerId, lane: LaneName, stage: Stage
     ) -> Iterator[tuple[Table, NDArray[np.int64]]]:
         """For each table of a stage: where the rows of another server go."""
-        for exchange, tables in self._exchanges(lane, stage):
+        for exchange, tables in self._stages[lane][stage.id].scattered:
             for table in tables:
                 yield table, exchange.receive[sender]
-
-    def _exchanges(self, lane: LaneName, stage: Stage) -> Iterator[tuple[Exchange, list[Table]]]:
-        forward = stage.direction == "forward"
-        phase = stage.phase if forward else stage.phase - 1
-        for each in self.lanes[lane].gathers[phase]:
-            if forward:
-                yield each.forward_exchange, each.forward_tables
-            else:
-                yield each.backward_exchange, each.backward_tables
 
 
 def _bytes(rows: Table) -> NDArray[np.uint8]:

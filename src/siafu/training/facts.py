@@ -10,7 +10,8 @@ from siafu.base import machine
 from siafu.base.threads import thread_count
 from siafu.graph.partition.quality import measure
 from siafu.graph.remote import is_address
-from siafu.training.explanation import StageCost, explain
+from siafu.server.costs.stage_cost import StageCost
+from siafu.training.explanation import explain
 from siafu.training.trainer import Trainer
 
 VERSION = 1

@@ -31,10 +31,10 @@ class Keywords(Session, Options):
 
     def options(self) -> Options:
         """How to train, without the vertices' owners: a `Partition` is as large as the graph."""
-        return Options(**self.as_json() | {"lambdas": self.lambdas})
+        return Options(**self.as_json() | {"lambdas": self.lambdas, "objective": self.objective})
 
 
-class Train(Protocol[Given]):
+class TrainFunction(Protocol[Given]):
     """A function that trains a model on a graph, with these keywords."""
 
     def __call__(
@@ -44,14 +44,14 @@ class Train(Protocol[Given]):
 
 def keywords_of(
     declaration: Callable[Given, Asked],
-) -> Callable[[Callable[[Graph, nn.Module, Asked], Run]], Train[Given]]:
+) -> Callable[[Callable[[Graph, nn.Module, Asked], Run]], TrainFunction[Given]]:
     """Turn a function of a dataclass into one of its fields as keywords, and put them in its docstring at {keywords}.
 
     Type checkers find the keywords in the dataclass's constructor, which `Given` stands for: nothing is written twice, as a
     signature or a TypedDict would be. For `inspect`, and so for notebooks and the reference, they stand in `__signature__`.
     """
 
-    def taking(trained: Callable[[Graph, nn.Module, Asked], Run]) -> Train[Given]:
+    def taking(trained: Callable[[Graph, nn.Module, Asked], Run]) -> TrainFunction[Given]:
         @functools.wraps(trained)
         def train(graph: Graph, model: nn.Module, *none: Given.args, **keywords: Given.kwargs) -> Run:
             return trained(graph, model, declaration(*none, **keywords))

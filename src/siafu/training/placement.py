@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ _NAME = re.compile(r"(?P<method>[a-z]+)-(?P<parts>\d+)-(?P<seed>\d+)")
 def choose_partition(graph: Graph, servers: int, wanted: str | Partition) -> Partition:
     """A partition of `graph` for so many servers: the one that is given, one that its store holds, or a new one.
 
+    graph:  as it is walked: of a layout, partitions that are given or saved are in the user's numbers
     wanted: a partition, or a method's name. "auto" takes what the store holds for that number of servers. A store that
             was partitioned, but for other numbers only, is refused: someone meant it to be used.
     """
     if isinstance(wanted, Partition):
-        return _fitting(wanted, graph, servers)
+        return _laid_out(_fitting(wanted, graph, servers), graph)
     method = wanted
     if method not in METHODS:
         raise BadInput(f"no partition method {method!r}: choose one of {', '.join(METHODS)}")
@@ -32,7 +34,8 @@ def choose_partition(graph: Graph, servers: int, wanted: str | Partition) -> Par
     saved = _saved(graph)
     fitting = [path for path in saved if _parts(path) == servers and method in ("auto", _method(path))]
     if fitting:
-        return read_partition(min(fitting, key=_preference), graph)
+        user = graph if graph.renumbered is None else graph.renumbered.graph
+        return _laid_out(read_partition(min(fitting, key=_preference), user), graph)
     if saved and method == "auto":
         there = ", ".join(sorted(str(parts) for parts in {_parts(path) for path in saved}))
         raise BadInput(
@@ -40,6 +43,13 @@ def choose_partition(graph: Graph, servers: int, wanted: str | Partition) -> Par
             f"'siafu partition {graph.source} --parts {servers}', or name a method to partition it anew"
         )
     return make_partition(graph, servers, method=method)
+
+
+def _laid_out(partition: Partition, graph: Graph) -> Partition:
+    """A partition of the user's vertices as one of the layout's."""
+    if graph.renumbered is None:
+        return partition
+    return replace(partition, owner=partition.owner[graph.renumbered.order])
 
 
 def describe_partition(partition: Partition) -> dict[str, Any] | None:

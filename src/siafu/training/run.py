@@ -10,17 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import refuse_more_than_free
+from siafu.base.memory import own_bytes, refuse_more_than_budget
 from siafu.graph import Graph
+from siafu.graph.foreign import graph_of
 from siafu.nn.calling import call_model
+from siafu.objective.objective import Objective, target_of
+from siafu.objective.registry import objective_of_run
 from siafu.program.record.record import mode as mode_of
 from siafu.report.files.checkpoint import is_whole, load_tensors
 from siafu.report.files.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.files.run_directory import RunDirectory
 from siafu.report.pages.plot import Plot, plot_history
 from siafu.report.pages.run_card import run_card
-from siafu.report.score import Target, classes, probabilities
-from siafu.server.need import widened_bytes
+from siafu.server.memory.constants import widened_bytes
 from siafu.server.plan import model_input, rows_of
 
 # What the pipeline counts, as it stands in a summary.
@@ -31,6 +33,10 @@ COUNTERS = (
     "weight_versions_peak",
     "gradients_applied",
     "bytes_scattered",
+    "bytes_read",
+    "bytes_written",
+    "memory_budget_bytes",
+    "memory_planned_bytes",
     "lambda",
 )
 
@@ -71,6 +77,7 @@ class Run:
     counters:       what the pipeline counted: see docs/pipeline.md
     seconds_total:  from start to end, evaluations included, pauses between sessions left out
     peak_rss_bytes: the most memory the process held
+    objective:      what it learnt
     path:           the run's directory; None: it was not saved
     cost:           its bill, and what it would have cost elsewhere: see docs/cost.md; None: of a run of an older Siafu
     """
@@ -81,6 +88,7 @@ class Run:
     counters: dict[str, Any]
     seconds_total: float
     peak_rss_bytes: int
+    objective: Objective
     path: Path | None = None
     cost: dict[str, Any] | None = None
 
@@ -88,20 +96,30 @@ class Run:
         scores = self.summary()
         found = scores["test_accuracy"] if scores["test_accuracy"] is not None else scores["train_accuracy"]
         split = "test" if scores["test_accuracy"] is not None else "train"
-        return f"Run({scores['model']} on {scores['dataset']}, {len(self.history)} epochs, {split} {scores['metric']} {found:.4f})"
+        return f"Run({scores['model']} on {scores['dataset']}, {len(self.history)} epochs, {split} {self.objective.metric.name} {found:.4f})"
 
     def _repr_html_(self) -> str:
         return run_card(self.summary())
 
     def plot(self) -> Plot:
         """Loss and accuracies over the epochs: notebooks show it, and `save` writes an .svg file."""
-        return plot_history(self.history, self.config["graph"]["metric"].replace("_", "-"))
+        return plot_history(self.history, self.objective.metric)
 
     @classmethod
-    def load(cls, path: str | Path, model: nn.Module | None = None) -> "Run":
-        """A finished run from its directory. Pass `model`, as it was built, if it is of your own making."""
+    def load(
+        cls, path: str | Path, model: nn.Module | None = None, objective: Objective | None = None
+    ) -> "Run":
+        """A finished run from its directory.
+
+        Pass `model`, as it was built, and `objective`, if they are of your own making.
+        """
         directory = RunDirectory(Path(path))
-        config, summary = directory.config(), directory.summary()
+        config = directory.config()
+        if config.get("kind") == "embedding":
+            raise BadInput(
+                f"{path} holds embeddings, not a model: use 'siafu embed predict', 'neighbours' or 'export'"
+            )
+        summary = directory.summary()
         _refuse_damage(config, _IN_CONFIG, directory.path / "config.json")
         _refuse_damage(summary, _IN_SUMMARY, directory.path / "summary.json")
         if model is None:
@@ -113,7 +131,8 @@ class Run:
             reason = " ".join(str(error).split())
             raise BadInput(f"{directory.model} holds the weights of another model: {reason}") from error
         history = read_metrics(directory.metrics_path)
-        if best_epoch(history) is None:
+        objective = objective or objective_of_run(config)
+        if best_epoch(history, objective.metric) is None:
             raise BadInput(f"{directory.metrics_path} holds no epoch that was evaluated: copy the run again")
         return cls(
             model,
@@ -122,20 +141,22 @@ class Run:
             {name: summary[name] for name in (*COUNTERS, *_LOSSES) if name in summary},
             summary["seconds_total"],
             summary["peak_rss_bytes"],
+            objective,
             directory.path,
             summary["cost"] if isinstance(summary.get("cost"), dict) else None,
         )
 
     def summary(self) -> dict[str, Any]:
         """What came of the run, as JSON takes it; losses and accuracies are those of the best epoch."""
-        best = best_epoch(self.history)
+        best = best_epoch(self.history, self.objective.metric)
         assert best is not None, "the last epoch is always evaluated"
         evaluations = [e.evaluate_seconds for e in self.history if e.evaluate_seconds is not None]
         return {
             "dataset": self.config["graph"]["name"],
             "model": self.config["model"]["name"],
             "parameters": sum(p.numel() for p in self.model.parameters()),
-            "metric": self.config["graph"]["metric"],
+            "metric": self.objective.metric.name,
+            "objective": self.config.get("objective"),
             **{name: self.config["training"].get(name) for name in _LAYOUT},
             "seed": self.config["training"]["seed"],
             "epochs": len(self.history),
@@ -157,26 +178,36 @@ class Run:
             "path": None if self.path is None else str(self.path),
         }
 
-    def predict(self, graph: Graph) -> Tensor:
-        """[V] the likeliest class of each vertex, or [V, C] booleans where a vertex may have several labels."""
-        return classes(self.logits(graph), multi_label=self.multi_label)
+    def predict(self, graph: Graph, *, memory: str | None = None) -> Tensor:
+        """[V] the likeliest class of each vertex, or [V, C] booleans where a vertex may have several labels.
 
-    def probabilities(self, graph: Graph) -> Tensor:
-        """[V, C]: how likely each class, or each label, is."""
-        return probabilities(self.logits(graph), multi_label=self.multi_label)
+        With an objective of your own: its answers.
 
-    def evaluate(self, graph: Graph) -> dict[str, dict[str, float]]:
-        """For each split of `graph`: how many `rows` it has, the `loss` and the `accuracy` on them."""
-        target = Target.of(graph)
-        if target.num_classes != self.config["graph"]["classes"] or target.multi_label != self.multi_label:
+        memory: a size that this process may take, such as "8GB"; None: what is free, less a reserve
+        """
+        return self.objective.answers(self.logits(graph, memory=memory))
+
+    def probabilities(self, graph: Graph, *, memory: str | None = None) -> Tensor:
+        """[V, C]: how likely each class, or each label, is. memory: as for `predict`."""
+        return self.objective.probabilities(self.logits(graph, memory=memory))
+
+    def evaluate(self, graph: Graph, *, memory: str | None = None) -> dict[str, dict[str, float]]:
+        """For each split of `graph`: how many `rows` it has, the `loss` and the `accuracy` on them.
+
+        With an objective that has another metric, `accuracy` is that. memory: as for `predict`.
+        """
+        graph = graph_of(graph, "evaluate")
+        y = target_of(self.objective, graph)
+        if graph.num_classes != self.config["graph"]["classes"]:
             raise BadInput(
-                f"graph {graph.name!r} has {target.num_classes} classes ({target.metric}), the run was trained for "
-                f"{self.config['graph']['classes']} ({self.config['graph']['metric']}): give a graph of the same kind"
+                f"graph {graph.name!r} has {graph.num_classes} classes, the run was trained for "
+                f"{self.config['graph']['classes']}: give a graph of the same kind"
             )
-        return target.scores(self.logits(graph), rows_of(graph))
+        return self.objective.scores(self.logits(graph, memory=memory), y, rows_of(graph))
 
-    def logits(self, graph: Graph) -> Tensor:
-        """[V, C]: the model's output, dropout off."""
+    def logits(self, graph: Graph, *, memory: str | None = None) -> Tensor:
+        """[V, C]: the model's output, dropout off. memory: as for `predict`."""
+        graph = graph_of(graph, "predict")
         wanted = self.config["graph"]["features"]
         if graph.num_features != wanted:
             raise BadInput(
@@ -184,8 +215,13 @@ class Run:
                 "give a graph of the same kind"
             )
         normalize = self.config["training"]["normalize_features"]
-        refuse_more_than_free(
-            self._least_bytes(graph, normalize), "predicting", "use a machine with more, or a smaller graph"
+        taken = own_bytes()
+        refuse_more_than_budget(
+            taken + self._least_bytes(graph, normalize),
+            "predicting",
+            "use a machine with more, or a smaller graph",
+            memory=memory,
+            taken=taken,
         )
         x = model_input(graph, normalize=True) if normalize else None
         with mode_of(self.model, training=False), torch.no_grad():

@@ -18,6 +18,7 @@ from siafu.cost.prices import price_book
 from siafu.cost.run_prices import RunPrices
 from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
+from siafu.graph.foreign import graph_of
 from siafu.graph.remote import is_address
 from siafu.graph.store import is_store
 from siafu.options import Named, Options, Session
@@ -31,7 +32,6 @@ from siafu.report.files.tensorboard import TensorBoardLog
 from siafu.report.files.trace_file import TraceFile
 from siafu.report.progress import Progress
 from siafu.report.run_cost import RunCost
-from siafu.report.score import Target
 from siafu.report.signals import StopRequest
 from siafu.runtime.happenings import Rewound
 from siafu.serverless.platforms.platform import AwsPlatform, LocalPlatform, Platform
@@ -47,23 +47,24 @@ from siafu.training.trainer import Checkpoint, Trainer, lambdas_on
 def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     """Train `model` on the whole of `graph`, in place; it ends with the weights of its best epoch.
 
-    The best epoch is the one of highest validation accuracy; of equals the one of lowest validation loss; of
-    equals the earliest. Without a validation split it is the last. Only training rows enter the loss.
+    `graph` may be PyG's `Data`, and `model` any module with a `forward(x, edge_index, …)`: see docs/from-pyg.md.
+
+    The best epoch is the one of highest validation accuracy, or of the best that another objective measures; of equals the
+    one of lowest validation loss; of equals the earliest. Without a validation split it is the last. Only training rows
+    enter the loss.
 
     {keywords}
 
     With `out`, SIGINT and SIGTERM save a checkpoint at the end of an epoch, at most two later, and raise `Interrupted`;
     so does the dashboard's stop button (see `siafu.report.files.stop_file`).
     """
-    if not isinstance(graph, Graph):
-        raise BadInput(
-            f"train takes a siafu.Graph, not {type(graph).__name__}: make one with Graph.from_pyg, from_dgl or from_edges"
-        )
+    graph = graph_of(graph, "train")
     path = None if asked.out is None else Path(asked.out)
     if path is None:
         _refuse_without_directory(asked)
     elif asked.resume and asked.intervals is None:
         asked = replace(asked, intervals=_intervals_before(RunDirectory(path)))
+    walked = _walked(graph, RunDirectory(path) if path is not None and asked.resume else None)
     options = asked.options()
     platform = _platform(asked.lambdas)
     run_prices = RunPrices.of(
@@ -74,17 +75,19 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         lambdas=platform.prices if platform is not None and platform.paid else None,
     )
     trainer = Trainer(
-        graph,
+        walked,
         model,
         options,
-        choose_partition(graph, asked.servers, asked.partition),
+        choose_partition(walked, asked.servers, asked.partition),
         lambdas=None if platform is None else lambdas_on(platform, asked.lambda_count),
         cluster=_checked_cluster(asked.cluster, graph, options),
         traced=asked.trace != "off" and path is not None,
+        memory=asked.memory,
+        scratch=None if asked.scratch is None else Path(asked.scratch),
     )
     if not asked.resume:
-        trainer.refuse_more_than_free()  # before a run that is there is overwritten
-    config = _config(graph, model, trainer, asked.dataset)
+        trainer.refuse_more_than_budget()  # before a run that is there is overwritten
+    config = _config(walked, model, trainer, asked.dataset)
     listener = asked.progress or Progress()
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
@@ -163,7 +166,7 @@ def _saved(
     cost = RunCost(prices, trainer.history, spent + time.perf_counter() - began)
     if directory.finished and trainer.done:
         if is_whole(directory.model):
-            return Run.load(directory.path, trainer.model)
+            return Run.load(directory.path, trainer.model, trainer.objective)
         return _ended(trainer, config, cost, peak, directory)
     progress.prepared(*trainer.prepare(asked.checkpoint_every, directory.logs))
     progress.priced(cost.told)
@@ -199,7 +202,7 @@ def _saved(
                 progress.rewound(event.epochs, event.lost)
             else:
                 metrics = cost.note()
-                journal.add(metrics, trainer.doings)
+                journal.add(metrics, trainer.activity)
                 progress.epoch_ended(metrics)
                 if directory.stop_file.there:
                     request.act_as(signal.SIGTERM)
@@ -267,9 +270,9 @@ def _finished(
     trainer: Trainer, config: dict[str, Any], seconds: float, peak: int, path: Path | None, cost: RunCost
 ) -> Run:
     trainer.finish()
-    counters = trainer.counters()
+    counters = trainer.counters() | trainer.memory_counts()
     bill = cost.bill(seconds, peak, counters.get("lambda", NO_LAMBDAS))
-    return Run(trainer.model, trainer.history, config, counters, seconds, peak, path, bill)
+    return Run(trainer.model, trainer.history, config, counters, seconds, peak, trainer.objective, path, bill)
 
 
 def _intervals_before(directory: RunDirectory) -> int | None:
@@ -279,8 +282,22 @@ def _intervals_before(directory: RunDirectory) -> int | None:
     return found if isinstance(found, int) else None
 
 
+def _walked(graph: Graph, resumed: RunDirectory | None) -> Graph:
+    """The graph in the order that training walks it in: its layout, unless the run began before there was one."""
+    began_without = resumed is not None and resumed.exists and "order" not in _graph_before(resumed)
+    if graph.layout is None or began_without:
+        return graph
+    return graph.layout.replace(source=graph.source)
+
+
+def _graph_before(directory: RunDirectory) -> dict[str, Any]:
+    """Description of the graph when the run began."""
+    found = directory.config().get("graph")
+    return found if isinstance(found, dict) else {}
+
+
 def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | None) -> dict[str, Any]:
-    config = {
+    config: dict[str, Any] = {
         "siafu": __version__,
         "torch": torch.__version__,
         "dataset": dataset or graph.source,
@@ -290,13 +307,16 @@ def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | Non
             "edges": graph.num_edges,
             "features": graph.num_features,
             "classes": graph.num_classes,
-            "metric": Target.of(graph).metric,
+            "metric": trainer.objective.metric.name,
         },
         "model": _describe(model),
+        "objective": trainer.objective.as_json(),
         "training": trainer.options.as_json()
         | {"intervals": trainer.plan.interval_counts[0], "partition": trainer.plan.partition.method},
         "partition": describe_partition(trainer.plan.partition),
     }
+    if graph.renumbered is not None:
+        config["graph"] |= {"order": graph.renumbered.method}
     # As it comes back from a file, where tuples are lists.
     plain: dict[str, Any] = json.loads(json.dumps(config))
     return plain

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +12,16 @@ from torch import Tensor, nn
 
 from siafu.base.activity import together
 from siafu.base.errors import Diverged
-from siafu.base.memory import refuse_more_than_free
+from siafu.base.memory import budget_bytes, refuse_more_than_budget, rounded_up
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition
+from siafu.objective.objective import Objective
+from siafu.objective.tally import decode
 from siafu.options import Options
-from siafu.pipeline.events import Measures
-from siafu.pipeline.ids import Anchor, Epoch, Version
-from siafu.pipeline.ids import Lane as LaneName
-from siafu.pipeline.records import Best, Score
+from siafu.pipeline.ids import Anchor, Epoch, LaneName, Version
+from siafu.pipeline.records import Best
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
@@ -30,16 +31,19 @@ from siafu.program.record.record import state_of
 from siafu.report.files.metrics import EpochMetrics, best_epoch
 from siafu.report.lambda_metrics import lambda_metrics
 from siafu.runtime.counting import added
-from siafu.runtime.happenings import Doings, EpochRecord, Outcome, Rewound, Snapshot
+from siafu.runtime.happenings import EpochActivity, EpochRecord, Outcome, Rewound, Snapshot
 from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Entry
-from siafu.server.assembly import Assembly, assemble
-from siafu.server.need import least_bytes
-from siafu.server.plan import Plan, model_input
-from siafu.server.worker import tallies_of
+from siafu.server.assembly import assemble
+from siafu.server.memory.listing import RunListing
+from siafu.server.memory.measures import Choice, choose_if_needed
+from siafu.server.memory.memory_list import MemoryList
+from siafu.server.plan import ServerPlan, model_input
 from siafu.serverless.platforms.platform import LocalPlatform, Platform
+from siafu.tables import DiskTraffic, ScratchDirectory
+from siafu.training.tables_on_disk import told, with_tables_on_disk
 from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
@@ -60,7 +64,7 @@ class Trainer:
 
     history:   what each epoch measured
     busy_seconds: what tasks took from the start to the last epoch in `history`, over all threads, by kind
-    doings:    what was done for the last epoch in `history`
+    activity:    what was done for the last epoch in `history`
     plan:      what the model was compiled to, and how its work is laid out
     """
 
@@ -74,30 +78,42 @@ class Trainer:
         lambdas: Lambdas | None = None,
         cluster: str | None = None,
         traced: bool = False,
+        memory: str | None = None,
+        scratch: Path | None = None,
     ) -> None:
         """Ready to be prepared.
 
         programs: those of another training of this model on this graph; None: they are compiled
         lambdas:  what computes tensor tasks; None: as `options` say, on threads or on this machine's Lambdas
         cluster:  the address of a Ray cluster to run on; None: in this process
-        traced:   whether `doings` tell of every task
+        traced:   whether `activity` tells of every task
+        memory:   a size that this process may take; None: what is free
+        scratch:  a directory for tables that do not fit; None: all are in memory
         """
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self.busy_seconds: Mapping[str, float] = {}
-        self.doings = Doings()
-        self.plan = Plan.of(graph, model, options, partition, programs=programs)
+        self.activity = EpochActivity()
+        self.plan = ServerPlan.of(graph, model, options, partition, programs=programs)
         self._best_weights: Mapping[str, Tensor] = self.plan.weights
         self._start = Snapshot(Epoch(0), Version(0), self.plan.weights, {}, {})
         self._earlier: dict[str, Any] = {}
         self._runtime: LocalRuntime | ClusterRuntime | None = None
-        self._cluster, self._traced = cluster, traced
+        self._cluster, self._traced, self._memory = cluster, traced, memory
         self._lambdas = lambdas or _lambdas(options)
+        self._traffic: DiskTraffic | None = None
+        if scratch is not None:
+            self._spare_memory(scratch)
 
     @property
     def epoch(self) -> int:
         """How many are done."""
         return len(self.history)
+
+    @property
+    def objective(self) -> Objective:
+        """What is learnt."""
+        return self.plan.objective
 
     @property
     def on_cluster(self) -> bool:
@@ -106,7 +122,7 @@ class Trainer:
 
     @property
     def done(self) -> bool:
-        best = best_epoch(self.history)
+        best = best_epoch(self.history, self.objective.metric)
         patience = self.options.patience
         stopped = patience is not None and best is not None and self.epoch - best.epoch >= patience
         return self.epoch >= self.options.epochs or stopped
@@ -124,8 +140,8 @@ class Trainer:
         for event in runtime.events():
             match event:
                 case EpochRecord():
-                    self.busy_seconds, self.doings = event.busy_seconds, event.doings
-                    self.history.append(_metrics(event))
+                    self.busy_seconds, self.activity = event.busy_seconds, event.activity
+                    self.history.append(_metrics(event, self.objective))
                     yield self.history[-1]
                 case Snapshot():
                     yield self._checkpoint(event)
@@ -133,7 +149,8 @@ class Trainer:
                     del self.history[event.epochs :]
                     yield event
                 case Outcome():
-                    counters = runtime.counters()  # Lambdas have gone home since: their bills are in it now
+                    # Lambdas have gone home since: their bills are in it now.
+                    counters = runtime.counters() | self._disk_counts()
                     self._earlier = added(self._start.counters, counters)
                     self._end(event)
                     if event.last is not None:
@@ -211,23 +228,63 @@ class Trainer:
         self._runtime = runtime
         return lines if self._lambdas is None else [*lines, self._lambdas.among_servers()]
 
-    def refuse_more_than_free(self) -> None:
-        """Refuse a training whose rows cannot all be held in this process; nothing of them is allocated yet."""
+    @cached_property
+    def memory_choice(self) -> Choice:
+        """How the training spares memory to fit its budget, chosen before any array is allocated."""
+        listing = RunListing.of(self.plan, on_lambdas=self._lambdas is not None)
+        return choose_if_needed(listing, budget_bytes(self._memory, listing.taken))
+
+    @property
+    def memory_list(self) -> MemoryList:
+        """Every array of the training in this process, listed before any of them is allocated."""
+        return self.memory_choice.listed
+
+    @cached_property
+    def memory_budget(self) -> int | None:
+        """Bytes that the process may take; None: any amount."""
+        return budget_bytes(self._memory, self.memory_list.taken)
+
+    def memory_counts(self) -> dict[str, int | None]:
+        """Bytes that this process may take and was planned to take; none on a cluster, whose servers have budgets of their own."""
+        if self.on_cluster:
+            return {}
+        return {"memory_budget_bytes": self.memory_budget, "memory_planned_bytes": self.memory_list.peak}
+
+    def _spare_memory(self, scratch: Path) -> None:
+        """Have tables on disk, if the training needs more memory than it may take."""
+        directory = ScratchDirectory(scratch)
+        budget = None if self.on_cluster else self.memory_budget
+        if budget is None or self.memory_list.peak <= budget:
+            return
+        self.plan = with_tables_on_disk(
+            self.plan, directory, budget, self.options, on_lambdas=self._lambdas is not None
+        )
+        del self.memory_choice  # that of the plan before
+
+    def refuse_more_than_budget(self) -> None:
+        """Refuse a training whose arrays cannot all be held in this process; none of them is allocated yet."""
         if self.on_cluster:
             return
         fewer = "fewer servers in this process, " if self.options.servers > 1 else ""
-        refuse_more_than_free(
-            least_bytes(self.plan, on_lambdas=self._lambdas is not None),
+        disk = "a directory for tables on disk (scratch), " if self.plan.savings.disk is None else ""
+        refuse_more_than_budget(
+            self.memory_list.peak,
             "training",
-            f"choose narrower layers (hidden), {fewer}rows in bf16 (precision), a cluster or a machine with more",
+            f"choose {disk}narrower layers (hidden), {fewer}rows in bf16 (precision), a cluster or a machine with more",
+            memory=self._memory,
+            taken=self.memory_list.taken,
         )
 
     def _prepare_here(self, due: "_Due") -> list[str]:
-        self.refuse_more_than_free()
-        plan = self.plan
+        self.refuse_more_than_budget()
+        choice = self.memory_choice
+        plan = self.plan = self.plan.saving(choice.savings)
         x = model_input(plan.graph, normalize=self.options.normalize_features)
         with one_thread():  # what is folded has the same bits wherever it is made
-            assembly = assemble(plan.blueprint(), x.to(plan.dtype), plan.weights)
+            assembly = assemble(
+                plan.blueprint(on_lambdas=self._lambdas is not None), x.to(plan.dtype), plan.weights
+            )
+        self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
         setup = plan.setup(assembly.layout)
         self._runtime = LocalRuntime(
             setup,
@@ -240,12 +297,17 @@ class Trainer:
             checkpoint_due=due,
             traced=self._traced,
         )
-        lines = [_placed(assembly, plan.partition, plan.interval_counts)]
+        lines = [_placed(choice.listed, plan.partition, plan.interval_counts)]
+        if choice.measures:
+            budget = budget_bytes(self._memory, choice.listed.taken)
+            lines.append(f"to fit into {rounded_up(budget or 0)}: {choice}")
+        if plan.savings.disk is not None:
+            lines.append(told(plan))
         return lines if self._lambdas is None else [*lines, str(self._lambdas)]
 
     def _run_machine(self, setup: Setup) -> RunMachine:
-        options = self.options
-        best = best_epoch(self.history)
+        options, objective = self.options, self.objective
+        best = best_epoch(self.history, objective.metric)
         return RunMachine(
             setup,
             RunOptions(
@@ -254,18 +316,16 @@ class Trainer:
                 options.patience,
                 exact_above=options.exact_above,
             ),
-            _score,
+            objective.score,
             start=Anchor(self._start.epochs, self._start.version),
-            best=None
-            if best is None
-            else Best(Epoch(best.epoch - 1), Score(best.val_accuracy, best.val_loss)),
+            best=None if best is None else Best(Epoch(best.epoch - 1), best.score(objective.metric)),
             exact=self._was_exact(),
         )
 
     def _was_exact(self) -> bool:
         """Whether an earlier session had come to exact epochs."""
-        above = self.options.exact_above
-        return above is not None and any((epoch.val_accuracy or 0.0) >= above for epoch in self.history)
+        above, metric = self.options.exact_above, self.objective.metric
+        return above is not None and any(epoch.score(metric).reaches(above) for epoch in self.history)
 
     def _checkpoint(self, snapshot: Snapshot) -> Checkpoint:
         if snapshot.best is not None:
@@ -273,7 +333,13 @@ class Trainer:
         tensors = {f"model.{name}": tensor for name, tensor in snapshot.weights.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self._best_weights.items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in snapshot.optimizer.items()}
-        return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, snapshot.counters))
+        counters = {**snapshot.counters, **self._disk_counts()}
+        return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
+
+    def _disk_counts(self) -> dict[str, int]:
+        """Bytes that this session moved from and to scratch files."""
+        traffic = self._traffic or DiskTraffic()
+        return {"bytes_read": traffic.bytes_read, "bytes_written": traffic.bytes_written}
 
     def _end(self, outcome: Outcome) -> None:
         if outcome.stop.reason == "diverged":
@@ -311,23 +377,20 @@ class _Due:
         return True
 
 
-def _placed(assembly: Assembly, partition: Partition, counts: Sequence[int]) -> str:
+def _placed(listed: MemoryList, partition: Partition, counts: Sequence[int]) -> str:
     servers = "1 graph server" if len(counts) == 1 else f"{len(counts)} graph servers ({partition.method})"
     intervals = "1 interval" if counts[0] == 1 else f"{counts[0]} intervals"
     each = " each" if len(counts) > 1 else ""
-    needed = max(worker.activation_bytes for worker in assembly.workers) / 1e6
-    return f"{servers} with {intervals}{each}, {needed:,.1f} MB of rows{each}; {thread_count()} threads"
+    return (
+        f"{servers} with {intervals}{each}, {listed.peak / 1e6:,.0f} MB of memory; {thread_count()} threads"
+    )
 
 
-def _score(measures: Measures) -> Score:
-    val = tallies_of(measures).get("val")
-    return Score(None, None) if val is None else Score(val.accuracy, val.loss)
-
-
-def _metrics(record: EpochRecord) -> EpochMetrics:
-    tallies = {} if record.evaluation is None else tallies_of(record.evaluation)
+def _metrics(record: EpochRecord, objective: Objective) -> EpochMetrics:
+    tallies = {} if record.evaluation is None else decode(record.evaluation)
     accuracies = {
-        f"{split}_accuracy": tallies[split].accuracy if split in tallies else None for split in SPLITS
+        f"{split}_accuracy": objective.measured(tallies[split]) if split in tallies else None
+        for split in SPLITS
     }
     return EpochMetrics(
         epoch=record.epoch + 1,
@@ -337,10 +400,10 @@ def _metrics(record: EpochRecord) -> EpochMetrics:
         seconds=record.seconds,
         evaluate_seconds=record.evaluate_seconds if tallies else None,
         time=time.time(),
-        busy_seconds=together(record.doings.threads),
-        staleness=dict(record.doings.staleness),
-        bytes_scattered=record.doings.bytes_scattered,
-        lambdas=lambda_metrics(record.doings),
+        busy_seconds=together(record.activity.threads),
+        staleness=dict(record.activity.staleness),
+        bytes_scattered=record.activity.bytes_scattered,
+        lambdas=lambda_metrics(record.activity),
     )
 
 

@@ -48,7 +48,7 @@ class Cores:
             self._free += 1
 
 
-class Link:
+class VirtualLink:
     """One direction of a network interface, or a processor that takes things in turn: first come, first served.
 
     rate: bytes a second
@@ -68,6 +68,6 @@ class Link:
         return self._free_at
 
 
-def carry_over(now: float, amount: float, *links: Link) -> float:
+def carry_over(now: float, amount: float, *links: VirtualLink) -> float:
     """When `amount` is through all of some links, which it passes at the same time: the slowest decides."""
     return max([now, *(link.carry(now, amount) for link in links)])

@@ -4,11 +4,12 @@ import math
 from dataclasses import dataclass, replace
 
 from siafu.kernels import block_size
-from siafu.pipeline.ids import Lane, PhaseId, StageId
+from siafu.pipeline.ids import LaneName, PhaseId, StageId
 from siafu.pipeline.schedule import Stage
-from siafu.virtual.costs import LambdaKind, Machine, Work, task_seconds
+from siafu.server.costs.work import Work
+from siafu.virtual.costs import LambdaKind, Machine, task_seconds
 from siafu.virtual.graph_shape import GraphShape
-from siafu.virtual.sampling import Sample
+from siafu.virtual.server_sample import Sample
 from siafu.virtual.workload import Workload
 
 _OPTIMIZER_PASSES = 19  # numbers that Adam's operations read and write for each parameter
@@ -16,8 +17,8 @@ _OPTIMIZER_CALLS = 12  # of operations, for each tensor of parameters
 
 
 @dataclass(frozen=True, slots=True)
-class StageCost:
-    """One stage of one simulated interval.
+class TaskCost:
+    """A task of one stage, of one simulated interval.
 
     work:    of one real interval
     seconds: of a core, for all the intervals that it stands for
@@ -36,11 +37,11 @@ class StageCosts:
 
     def __init__(self, workload: Workload, shape: GraphShape, machine: Machine, sample: Sample) -> None:
         self.workload, self.shape, self.machine, self.sample = workload, shape, machine, sample
-        self._found: dict[tuple[Lane, StageId], StageCost] = {}
+        self._found: dict[tuple[LaneName, StageId], TaskCost] = {}
         for stage in workload.training.stages:
             self._found["train", stage.id] = self._cost(stage)
 
-    def of(self, lane: Lane, stage: StageId) -> StageCost | None:
+    def of(self, lane: LaneName, stage: StageId) -> TaskCost | None:
         """None: an evaluation's, which no one pays for here."""
         return self._found.get((lane, stage))
 
@@ -64,16 +65,16 @@ class StageCosts:
     def weight_bytes(self) -> float:
         return sum(self.workload.parameter_bytes.values())
 
-    def _cost(self, stage: Stage) -> StageCost:
+    def _cost(self, stage: Stage) -> TaskCost:
         sample, machine = self.sample, self.machine
         whole = self.workload.work["train", stage.id]
         parts = sample.servers * sample.intervals
         work = whole.share(whole.rows / parts, whole.edges / parts)
-        if stage.kind == "gather":
+        if work.gathers:
             work = self._placed(work)
         sent = self._sent(stage, work)
         packing = machine.message_seconds * sample.receivers_each + sent / machine.core.memory
-        return StageCost(work, task_seconds(work, machine) * sample.intervals_each, sent, packing)
+        return TaskCost(work, task_seconds(work, machine) * sample.intervals_each, sent, packing)
 
     def _placed(self, work: Work) -> Work:
         """A gather on a server with so many rows of its own and ghosts."""
@@ -111,4 +112,4 @@ class StageCosts:
     @property
     def _last(self) -> int:
         """The phase that makes the loss: only rows that enter it are gathered for."""
-        return max(stage.phase for stage in self.workload.training.stages if stage.kind == "tensor")
+        return max(stage.phase for stage in self.workload.training.stages)

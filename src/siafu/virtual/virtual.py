@@ -11,7 +11,7 @@ from siafu.pipeline.ids import Mode
 from siafu.pipeline.setup import Setup
 from siafu.virtual.costs import LambdaKind, Machine
 from siafu.virtual.graph_shape import GraphShape
-from siafu.virtual.sampling import Sample
+from siafu.virtual.server_sample import Sample
 from siafu.virtual.stage_costs import StageCosts
 from siafu.virtual.virtual_run import VirtualRun
 from siafu.virtual.workload import ModelShape, Workload, workload_of
@@ -135,7 +135,10 @@ def simulate(
 def _intervals(shape: GraphShape, machine: Machine, servers: int, lambdas: int) -> int:
     """As `siafu.server.plan` chooses for threads; with Lambdas, as many as keep all of them busy."""
     found = auto_interval_count(
-        int(shape.vertices / servers), int(shape.edges / servers), threads=machine.cores
+        int(shape.vertices / servers),
+        int(shape.edges / servers),
+        threads=machine.cores,
+        numbers=shape.features,
     )
     return max(found, lambdas)
 

@@ -11,43 +11,43 @@ from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task, entry_priority
 from siafu.runtime.executor import Weights
 from siafu.runtime.letter import Letter
-from siafu.server.worker import Result
+from siafu.server.worker import TaskResult
 from siafu.virtual.agenda import Agenda
-from siafu.virtual.fleet import Fleet, TensorTask
 from siafu.virtual.resources import FIRST, Cores
-from siafu.virtual.stage_costs import StageCost, StageCosts
+from siafu.virtual.stage_costs import StageCosts, TaskCost
+from siafu.virtual.virtual_lambdas import TensorTask, VirtualLambdas
 
 
 class VirtualExecutor:
     """Every task takes what it costs; what costs nothing takes no time. See `siafu.runtime.executor`."""
 
     def __init__(
-        self, agenda: Agenda, setup: Setup, costs: StageCosts, cores: Cores, fleet: Fleet | None
+        self, agenda: Agenda, setup: Setup, costs: StageCosts, cores: Cores, fleet: VirtualLambdas | None
     ) -> None:
         self._agenda, self._setup, self._costs = agenda, setup, costs
         self._cores, self._fleet = cores, fleet
 
     def run(
-        self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[Result], None]
+        self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
     ) -> None:
         task = what.task
         cost = self._costs.of(task.lane, task.stage.id)
         gradients: dict[Any, Any] = {phase: {} for phase in task.stage.gradients}
-        end = partial(done, Result(gradients, (1.0,)))
+        end = partial(done, TaskResult(gradients, (1.0,)))
         if cost is None:
             self._agenda.after(0.0, end)
             return
         urgency = (0, *(task.priority if self._setup.exact else task.fresh_priority))
-        if self._fleet is not None and task.stage.kind == "tensor" and cost.work.received:
+        if self._fleet is not None and task.stage.kind.remote and cost.work.received:
             self._hand_over(self._fleet, what, cost, urgency, end)
         else:
             self._cores.add(urgency, str(task.stage), cost.seconds, end)
 
     def _hand_over(
         self,
-        fleet: Fleet,
+        fleet: VirtualLambdas,
         what: RunTask,
-        cost: StageCost,
+        cost: TaskCost,
         urgency: tuple[Any, ...],
         end: Callable[[], None],
     ) -> None:

@@ -11,8 +11,8 @@ from siafu.runtime.letter import Letter
 from siafu.runtime.post import Counter
 from siafu.virtual.agenda import Agenda
 from siafu.virtual.costs import Machine
-from siafu.virtual.resources import FIRST, Cores, Link
-from siafu.virtual.stage_costs import StageCost, StageCosts
+from siafu.virtual.resources import FIRST, Cores, VirtualLink
+from siafu.virtual.stage_costs import StageCosts, TaskCost
 
 Hear = Callable[[Address, Address, Letter], None]
 """Takes a letter: its sender, its receiver, and the letter."""
@@ -25,11 +25,11 @@ class Links:
     weight_adding: what a weight server adds gradients with, in turn
     """
 
-    out: list[Link]
-    come_in: list[Link]
-    weight_out: list[Link]
-    weight_in: list[Link]
-    weight_adding: list[Link]
+    out: list[VirtualLink]
+    come_in: list[VirtualLink]
+    weight_out: list[VirtualLink]
+    weight_in: list[VirtualLink]
+    weight_adding: list[VirtualLink]
 
     @classmethod
     def of(cls, setup: Setup, costs: StageCosts, weight_machine: Machine) -> "Links":
@@ -38,11 +38,11 @@ class Links:
         scale = costs.sample.weight_servers / weight
         own, adding = weight_machine.network_bytes_s * scale, weight_machine.core.stream * scale
         return cls(
-            [Link(rate) for _ in range(graph)],
-            [Link(rate) for _ in range(graph)],
-            [Link(own) for _ in range(weight)],
-            [Link(own) for _ in range(weight)],
-            [Link(adding) for _ in range(weight)],
+            [VirtualLink(rate) for _ in range(graph)],
+            [VirtualLink(rate) for _ in range(graph)],
+            [VirtualLink(own) for _ in range(weight)],
+            [VirtualLink(own) for _ in range(weight)],
+            [VirtualLink(adding) for _ in range(weight)],
         )
 
 
@@ -95,7 +95,7 @@ class VirtualPost:
         self._agenda.after(0.0 if self._near else self._costs.machine.latency_s, arrive)
 
     def _send_rows(
-        self, sender: Address, to: Address, cost: StageCost | None, arrive: Callable[[], None]
+        self, sender: Address, to: Address, cost: TaskCost | None, arrive: Callable[[], None]
     ) -> None:
         if cost is None:
             self._agenda.after(0.0, arrive)

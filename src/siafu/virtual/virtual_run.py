@@ -4,27 +4,27 @@ from collections import Counter
 from typing import Any, cast
 
 from siafu.base.errors import SiafuError
+from siafu.objective.score import Score
 from siafu.pipeline.events import EpochFinished
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import RUN, Address, Epoch, ServerId, Version
-from siafu.pipeline.records import Score
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import WeightServer
-from siafu.runtime.doings import ServerDoings
 from siafu.runtime.graph_host import GraphHost
 from siafu.runtime.happenings import Snapshot
 from siafu.runtime.host import Host
 from siafu.runtime.letter import Letter
 from siafu.runtime.run_host import RunHost
+from siafu.runtime.server_activity import ServerActivity
 from siafu.runtime.weight_host import WeightHost
 from siafu.virtual.agenda import Agenda
 from siafu.virtual.costs import LambdaKind, Machine
-from siafu.virtual.fleet import Fleet
-from siafu.virtual.resources import Cores, Link
+from siafu.virtual.resources import Cores, VirtualLink
 from siafu.virtual.stage_costs import StageCosts
 from siafu.virtual.virtual_executor import VirtualExecutor, VirtualUpdates
+from siafu.virtual.virtual_lambdas import VirtualLambdas
 from siafu.virtual.virtual_post import Links, VirtualPost
 from siafu.weights.store import WeightStore
 
@@ -59,8 +59,8 @@ class VirtualRun:
         self.cores = [Cores(self.agenda, costs.machine.cores) for _ in range(graph)]
         self.links = Links.of(setup, costs, weight_machine)
         own = lambda_network_bytes_s
-        self._to_lambdas = self.links.out if own is None else [Link(own) for _ in range(graph)]
-        self._from_lambdas = self.links.come_in if own is None else [Link(own) for _ in range(graph)]
+        self._to_lambdas = self.links.out if own is None else [VirtualLink(own) for _ in range(graph)]
+        self._from_lambdas = self.links.come_in if own is None else [VirtualLink(own) for _ in range(graph)]
         self.fleets = (
             [] if lambdas is None else [self._fleet(lambdas, each, lambdas_on_cores) for each in range(graph)]
         )
@@ -119,11 +119,11 @@ class VirtualRun:
             self.cores[server],
             self.fleets[server] if self.fleets else None,
         )
-        return GraphHost(machine, self.post.of(machine.address), executor, ServerDoings(None, None))
+        return GraphHost(machine, self.post.of(machine.address), executor, ServerActivity(None, None))
 
-    def _fleet(self, kind: LambdaKind, server: int, on_cores: bool) -> Fleet:
+    def _fleet(self, kind: LambdaKind, server: int, on_cores: bool) -> VirtualLambdas:
         sample, weight_out = self._costs.sample, self.links.weight_out
-        return Fleet(
+        return VirtualLambdas(
             self.agenda,
             kind,
             sample.simulated_lambdas,

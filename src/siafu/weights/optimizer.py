@@ -1,10 +1,10 @@
-"""Optimizer: from one version of the weights to the next, bit for bit as torch.optim goes, in new tensors.
+"""Optimizers: from one version of the weights to the next, bit for bit as torch.optim goes, in new tensors.
 
 `step` is a pure function: weights, gradients and state in, weights and state out, nothing changed in place.
 Parameters go by name and each by itself, so any subset of a model's can live on a weight server of its own.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -21,7 +21,7 @@ State = Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to update.
+    """Settings of an optimizer.
 
     optimizer:    sgd, adam or adamw
     lr:           learning rate
@@ -40,36 +40,6 @@ class Settings:
             raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(RULES)}")
 
 
-class Optimizer:
-    """`step` with the state kept from one call to the next."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self._state: State = {}
-
-    def step(self, weights: Weights, gradients: Weights) -> dict[str, Tensor]:
-        """The next version of `weights`."""
-        updated, self._state = step(weights, gradients, self._state, self.settings)
-        return updated
-
-    def state(self) -> dict[str, Tensor]:
-        """The state, for a checkpoint."""
-        return dict(self._state)
-
-    def restore(self, state: State, names: Collection[str] | None = None) -> None:
-        """Go on from `state`; of the parameters in `names` only, where it is of more than this optimizer's."""
-        slots = RULES[self.settings.optimizer].slots
-        for key in state:
-            if key.rpartition(".")[2] not in slots:
-                raise BadInput(
-                    f"the optimizer's state has {key!r}, which {self.settings.optimizer} does not know: "
-                    f"resume with the optimizer that the run began with"
-                )
-        self._state = {
-            key: tensor for key, tensor in state.items() if names is None or key.rpartition(".")[0] in names
-        }
-
-
 def check_state(state: State, weights: Weights, settings: Settings, *, updated: bool) -> None:
     """Refuse, with a ValueError, a state that `step` did not make for these weights.
 
@@ -78,9 +48,8 @@ def check_state(state: State, weights: Weights, settings: Settings, *, updated: 
     slots = RULES[settings.optimizer].slots
     known = {f"{name}.{slot}": (weight, slot) for name, weight in weights.items() for slot in slots}
     if unknown := sorted(state.keys() - known.keys()):
-        raise ValueError(
-            f"the optimizer's state has {unknown[0]!r}, which {settings.optimizer} does not know"
-        )
+        rule = settings.optimizer
+        raise ValueError(f"the optimizer's state has {unknown[0]!r}, which {rule} does not know")
     begun = {key.rpartition(".")[0] for key in state}
     for key, (weight, slot) in known.items():
         if key in state:
@@ -127,25 +96,24 @@ def _weight_of(name: str, gradient: Tensor, weights: Weights) -> Tensor:
 
 
 Slots = dict[str, Tensor]
+_Update = Callable[[Tensor, Tensor, Slots, float, Settings], tuple[Tensor, Slots]]
 
 
-def _sgd(
-    weight: Tensor, gradient: Tensor, _: Slots, decay: float, settings: Settings
-) -> tuple[Tensor, Slots]:
-    return weight.add(_decayed(gradient, weight, decay), alpha=-settings.lr), {}
+def _sgd(weight: Tensor, gradient: Tensor, _: Slots, decay: float, how: Settings) -> tuple[Tensor, Slots]:
+    return weight.add(_decayed(gradient, weight, decay), alpha=-how.lr), {}
 
 
 def _adam(
-    weight: Tensor, gradient: Tensor, slots: Slots, decay: float, settings: Settings
+    weight: Tensor, gradient: Tensor, slots: Slots, decay: float, how: Settings
 ) -> tuple[Tensor, Slots]:
-    return _moments(weight, _decayed(gradient, weight, decay), slots, settings)
+    return _moments(weight, _decayed(gradient, weight, decay), slots, how)
 
 
 def _adamw(
-    weight: Tensor, gradient: Tensor, slots: Slots, decay: float, settings: Settings
+    weight: Tensor, gradient: Tensor, slots: Slots, decay: float, how: Settings
 ) -> tuple[Tensor, Slots]:
-    shrunk = weight.mul(1 - settings.lr * decay) if decay != 0 else weight
-    return _moments(shrunk, gradient, slots, settings)
+    shrunk = weight.mul(1 - how.lr * decay) if decay != 0 else weight
+    return _moments(shrunk, gradient, slots, how)
 
 
 def _decayed(gradient: Tensor, weight: Tensor, decay: float) -> Tensor:
@@ -180,13 +148,9 @@ class Rule:
     slots:  the names of what it remembers of a parameter: "step", a count in float32, or a tensor of the weight's shape
     """
 
-    update: Callable[[Tensor, Tensor, Slots, float, Settings], tuple[Tensor, Slots]]
+    update: _Update
     slots: tuple[str, ...]
 
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-RULES = {
-    "adam": Rule(_adam, _MOMENTS),
-    "adamw": Rule(_adamw, _MOMENTS),
-    "sgd": Rule(_sgd, ()),
-}
+RULES = {"adam": Rule(_adam, _MOMENTS), "adamw": Rule(_adamw, _MOMENTS), "sgd": Rule(_sgd, ())}

@@ -1,4 +1,4 @@
-"""VersionPolicy: how many versions of the weights may be alive, and what has to wait to keep it so."""
+"""VersionPolicy: the limit on live versions of the weights, and what has to wait for it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

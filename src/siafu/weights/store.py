@@ -14,7 +14,7 @@ class MissingVersion(SiafuError):
 
 
 class WeightStore:
-    """Holds what it is told to hold; which versions to make and to free is decided by `siafu.pipeline`.
+    """Tensors of one weight server. `siafu.pipeline` decides which versions to make and to free.
 
     Versions are never changed. Of each, this server makes the parameters that are at home here; the rest comes from
     the other weight servers.
@@ -33,7 +33,7 @@ class WeightStore:
 
     @property
     def versions(self) -> list[Version]:
-        """Those held, whole or in part, oldest first."""
+        """Versions held, whole or in part, oldest first."""
         return sorted(self._versions)
 
     def restore(self, version: Version, weights: Weights, state: State) -> None:
@@ -53,7 +53,7 @@ class WeightStore:
             ) from None
 
     def part(self, version: Version) -> dict[str, Tensor]:
-        """What of a version was made here."""
+        """Parameters of a version that were made here."""
         return {name: each for name, each in self.weights(version).items() if name in self._home}
 
     def keep(self, version: Version, part: Weights) -> None:
@@ -62,7 +62,7 @@ class WeightStore:
         self._versions[version] = self._versions.get(version, self._fixed) | dict(part)
 
     def free(self, version: Version) -> None:
-        """Let go of a version."""
+        """Free a version."""
         self.weights(version)
         del self._versions[version]
 
@@ -77,7 +77,7 @@ class WeightStore:
         self._counts[version] = self._counts.get(version, 0) + 1
 
     def update(self, version: Version) -> None:
-        """Make this server's part of `version`, of the one before and the sum of the gradients."""
+        """Make this server's part of `version` from the version before and the sum of the gradients."""
         made, self._state = step(
             self.part(version - 1), self._sums.pop(version, {}), self._state, self._settings
         )

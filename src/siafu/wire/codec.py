@@ -1,6 +1,6 @@
 """Messages as frames: one small header (who we are, version, JSON), then each tensor's memory as it is.
 
-Everything is checked before anything is made of it; sizes are checked against the frames that really came.
+Everything is checked before it is used; sizes are checked against the frames that really came.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from siafu.wire.messages import Message
 from siafu.wire.refusal import Refusal
 from siafu.wire.tensors import MOST_TENSORS, Buffer, Tensors, is_name, pack, unpack
 
-PROTOCOL = 4
+PROTOCOL = 5
 LONGEST_HEADER = 1 << 17
 _MAGIC = b"siafu"
 _START = len(_MAGIC) + 1
@@ -35,7 +35,7 @@ def encode(message: Message) -> list[Buffer]:
 
 
 def decode(frames: Sequence[Buffer]) -> Message:
-    """What `encode` made; its tensors are read-only views of the frames. Anything else is a Refusal."""
+    """The message in frames that `encode` made; tensors are read-only views of them. Anything else is a Refusal."""
     if not 1 <= len(frames) <= MOST_TENSORS + 1:
         raise Refusal("frames", f"a message of {len(frames)} frames")
     form = _parse(frames[0])

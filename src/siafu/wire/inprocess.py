@@ -24,7 +24,7 @@ class InProcessListener:
         self._woken = False
 
     def connect(self, key: str = "") -> "InProcessLink":
-        """A new peer; `key` stands for what it would have proved."""
+        """Connect a new peer; `key` stands for the key that it would have proved."""
         with self._changed:
             peer = Peer(next(self._numbers).to_bytes(8, "big"), key)
             self._links[peer] = InProcessLink(self, peer, self._changed)
@@ -68,7 +68,7 @@ class InProcessListener:
             self._changed.notify_all()
 
     def _put(self, link: "InProcessLink", message: Message, seconds: float) -> None:
-        """The peer's message, once there is room for it."""
+        """Queue the peer's message, once there is room for it."""
         with self._changed:
             there_is_room = self._changed.wait_for(lambda: link.unread < MARK or not link.open, seconds)
             if not there_is_room or not link.open:
@@ -113,5 +113,5 @@ class InProcessLink:
 
 
 def _bytes(message: Message) -> int:
-    """What it would be on a wire."""
+    """Bytes that a message would take on a wire."""
     return size(encode(message))

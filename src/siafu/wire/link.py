@@ -12,14 +12,14 @@ from siafu.wire.messages import Message
 
 
 class LinkLost(SiafuError):
-    """The other side does not take or give anything any more."""
+    """The other side does not receive or send any more."""
 
 
 class Peer(NamedTuple):
-    """Somebody at the other end of a Listener.
+    """A client of a Listener.
 
-    address: which connection
-    key:     whose: the public key that the peer has proved to hold the secret of; "" where there are no keys
+    address: of the connection
+    key:     public key whose secret the peer has proved to have; "" where there are no keys
     """
 
     address: bytes
@@ -28,7 +28,7 @@ class Peer(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes and messages through one end, without what the transport adds."""
+    """Bytes and messages through one end, without the transport's own."""
 
     bytes_in: int = 0
     bytes_out: int = 0
@@ -50,7 +50,7 @@ class Link(Protocol):
     traffic: Traffic
 
     def send(self, message: Message, seconds: float) -> None:
-        """Waits while the other side is behind; LinkLost if that takes longer than `seconds`."""
+        """Send a message. Waits while the other side is behind; LinkLost if that takes longer than `seconds`."""
 
     def receive(self, seconds: float) -> Message | None:
         """The next message; None: none came within `seconds`. A Refusal if it is not a message."""
@@ -64,7 +64,7 @@ class Listener(Protocol):
     traffic: Traffic
 
     def send(self, peer: Peer, message: Message) -> bool:
-        """Never waits. False: the peer is gone, or does not take what it asked for."""
+        """Send a message without waiting. False: the peer is gone, or does not receive."""
 
     def receive(self, seconds: float) -> tuple[Peer, Message] | None:
         """The next message; None: none came within `seconds`, or somebody called `wake`."""

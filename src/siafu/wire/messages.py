@@ -1,11 +1,12 @@
-"""What graph servers, weight servers and Lambdas say to each other.
+"""Messages between graph servers, weight servers and Lambdas.
 
-A Lambda opens with Hello and asks for tasks; everything about a task then names its *lease*, the number under which
-the server gave that task to that Lambda, once. Rows travel in *parts*: `part_bounds` says where they are cut.
-A server sends no more parts than it has credit for, so that a slow Lambda costs it no memory.
-Rows that never change make up *blocks*: the server says which of them a Lambda keeps until it leaves, and need not
-be sent again. With a block a Lambda may keep a *stash*: what one task made of these rows, for one later task.
-Parts of the outputs need no credit: a Lambda's socket blocks until the server has read what came before.
+A Lambda begins with Hello and asks for tasks. All messages about a task have the number of its *lease*: one offer of that
+task to that Lambda. Rows travel in *parts*: `part_bounds` says where they are cut. A server sends only as many parts as it
+has credit for, so that a slow Lambda costs it no memory. Parts of the outputs need no credit: a Lambda's socket blocks
+until the server has read the parts before.
+
+Rows that never change are *blocks*: the server says which of them a Lambda keeps until it leaves, and does not send them
+again. With a block a Lambda may keep a *stash*: rows that one task made for one later task.
 """
 
 import hashlib
@@ -17,16 +18,16 @@ from siafu.wire.refusal import Refusal
 from siafu.wire.tensors import Tensors
 
 MOST_CREDIT = 64
-"""Parts that a peer may be owed at once, of one lease."""
+"""The most parts of one lease that a peer may have credit for."""
 MOST_PLACES = 8
-"""Leases that a peer may hold at once, with those that it asks for."""
+"""The most tasks that a peer may have or ask for at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Lambda → graph server: who I am.
+    """Lambda → graph server: the beginning of a session.
 
-    programs: hashes of the programs that I still have
+    programs: hashes of the programs that the Lambda still has
     """
 
     run: str
@@ -43,21 +44,21 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Lambda → graph server: I can take a task. With it may come `credit` parts of its inputs, unasked."""
+class AskTask:
+    """Lambda → graph server: a request for a task, with credit for so many parts of its inputs."""
 
     credit: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
-    """Graph server → Lambda: a program that the next Offer needs, as the bytes of its JSON."""
+class ProgramText:
+    """Graph server → Lambda: a program that the next TaskOffer needs, as the bytes of its JSON."""
 
     hash: str
     tensors: Tensors
 
     @classmethod
-    def of(cls, hash: str, text: str) -> "Program":
+    def of(cls, hash: str, text: str) -> "ProgramText":
         return cls(hash, {"json": np.frombuffer(text.encode(), np.uint8)})
 
     def text(self) -> str:
@@ -71,22 +72,22 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offer:
+class TaskOffer:
     """Graph server → Lambda: a task.
 
     program:   its hash
     precision: what the program's "float" is: float32 or float64
-    rows:      how many
-    parts:     how many messages they come in
-    server:    which weight server has the weights, by its place in the invocation's list
+    rows:      number of rows
+    parts:     number of messages that they come in
+    server:    the weight server that has the weights, by its place in the payload's list
     version:   of the weights
     block:     the block that `held` and `keep` are about
-    held:      inputs that do not come: the Lambda has them in that block, or in its stash, which is then used up.
-               If there are no others, no parts come at all
-    keep:      inputs that come, and are to be kept in it once the task is done
-    tag:       of which pass the stash is, that is to be used or made
-    leave:     outputs and inputs that are to be the block's stash once the task is done; the one before it may go at once
-    unsent:    those of them that are not sent
+    held:      inputs that are not sent: the Lambda has them in that block, or in its stash, which is then used up.
+               If there are no others, no parts are sent
+    keep:      inputs that are sent, and kept in the block once the task is done
+    tag:       the pass of the stash that is used or made
+    leave:     outputs and inputs that are the block's stash once the task is done; the stash before may be freed at once
+    unsent:    outputs in `leave` that are not sent
     tensors:   the inputs that are neither rows nor weights
     """
 
@@ -107,8 +108,8 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InputPart:
-    """Graph server → Lambda: the inputs that have rows, those of one part."""
+class TaskInputPart:
+    """Graph server → Lambda: rows of the inputs, of one part."""
 
     lease: int
     part: int
@@ -117,15 +118,15 @@ class InputPart:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """Lambda → graph server: I have used `parts` parts; as many more may come."""
+    """Lambda → graph server: `parts` parts were used; as many more may be sent."""
 
     lease: int
     parts: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OutputPart:
-    """Lambda → graph server: the outputs that have rows, those of one part. Parts come in order."""
+class TaskOutputPart:
+    """Lambda → graph server: rows of the outputs, of one part. Parts come in order."""
 
     lease: int
     part: int
@@ -133,7 +134,7 @@ class OutputPart:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Result:
+class TaskEnd:
     """Lambda → graph server: the end of a task, and the outputs that are sums over its rows."""
 
     lease: int
@@ -143,16 +144,16 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveBack:
-    """Lambda → graph server: I shall not finish this; also the answer to Cancel."""
+class TaskReturn:
+    """Lambda → graph server: the task will not be finished; also the answer to TaskCancel."""
 
     lease: int
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
-    """Graph server → Lambda: nobody waits for this any more."""
+class TaskCancel:
+    """Graph server → Lambda: nobody waits for the task any more."""
 
     lease: int
 
@@ -166,42 +167,42 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class ForgetStash:
-    """Graph server → Lambda: what a task left in this block will not be used."""
+    """Graph server → Lambda: the stash of this block will not be used."""
 
     block: int
 
 
 @dataclass(frozen=True, slots=True)
 class Dismiss:
-    """Graph server → Lambda: there will be nothing more for you."""
+    """Graph server → Lambda: there are no more tasks for it."""
 
     invocation: int
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Lambda → graph server: I go. What was offered and not answered is given back."""
+    """Lambda → graph server: the end of the session. Tasks that were offered and not answered are returned."""
 
     invocation: int
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The answer to Leave, after everything that was said before: now the Lambda may go."""
+    """The answer to Leave, after all messages before it: now the Lambda may end."""
 
     invocation: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskWeights:
-    """Lambda → weight server: these weights, of one version."""
+    """Lambda → weight server: a request for these weights, of one version."""
 
     version: int
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weights:
+class WeightsReply:
     """Weight server → Lambda: the answer to AskWeights, all of it."""
 
     version: int
@@ -209,7 +210,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class NoWeights:
+class WeightsMissing:
     """Weight server → Lambda: that version is not held here, or has no such weight."""
 
     version: int
@@ -218,7 +219,7 @@ class NoWeights:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Server → Lambda: what you said cannot be, and I shall not listen further."""
+    """Server → Lambda: a message was invalid, and the session is over."""
 
     why: str
 
@@ -226,23 +227,23 @@ class Refused:
 Message = (
     Hello
     | Welcome
-    | Ask
-    | Program
-    | Offer
-    | InputPart
+    | AskTask
+    | ProgramText
+    | TaskOffer
+    | TaskInputPart
     | Credit
-    | OutputPart
-    | Result
-    | GiveBack
-    | Cancel
+    | TaskOutputPart
+    | TaskEnd
+    | TaskReturn
+    | TaskCancel
     | Forget
     | ForgetStash
     | Dismiss
     | Leave
     | Left
     | AskWeights
-    | Weights
-    | NoWeights
+    | WeightsReply
+    | WeightsMissing
     | Refused
 )
 

@@ -19,7 +19,7 @@ class NearDirectory:
             self._directory = OwnedDirectory(parent="/tmp")
 
     def address(self, name: str) -> str:
-        """Of a socket."""
+        """Address of a socket in the directory."""
         return f"ipc://{self._directory.path / name}"
 
     def remove(self) -> None:

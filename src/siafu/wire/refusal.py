@@ -1,4 +1,4 @@
-"""Refusal: what came from a peer is not used; and how refusals are counted and told."""
+"""Refusal: an invalid message of a peer, and counts of them."""
 
 import logging
 from collections import Counter
@@ -6,7 +6,7 @@ from typing import Literal
 
 from siafu.base.errors import SiafuError
 
-Reason = Literal[
+RefusalReason = Literal[
     "handshake",  # no key, a wrong one, or bytes that are not ZeroMQ's
     "key",  # a key that this run did not hand out, or took back
     "frames",  # too few, too many or too large
@@ -21,9 +21,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Refusal(SiafuError):
-    """A message that is not used. `reason` is one of a few words; the text says what was wrong with it."""
+    """A message that is refused. `reason` is one of a few words; the text says what is wrong with it."""
 
-    def __init__(self, reason: Reason, what: str) -> None:
+    def __init__(self, reason: RefusalReason, what: str) -> None:
         super().__init__(what)
         self.reason = reason
 
@@ -31,14 +31,14 @@ class Refusal(SiafuError):
 class Refusals:
     """Counts of refused messages. Of each reason only the first is logged: a flood must not fill a disk.
 
-    at: which door they came to, as the log names it
+    at: the socket that received them, as the log names it
     """
 
     def __init__(self, at: str) -> None:
-        self.counts: Counter[Reason] = Counter()
+        self.counts: Counter[RefusalReason] = Counter()
         self._at = at
 
-    def add(self, reason: Reason, what: str) -> None:
+    def add(self, reason: RefusalReason, what: str) -> None:
         self.counts[reason] += 1
         if self.counts[reason] == 1:
             _LOG.warning("%s: refused: %s (further ones of this kind are only counted)", self._at, what)

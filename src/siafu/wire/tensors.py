@@ -23,7 +23,7 @@ assert sys.byteorder == "little", "Siafu's wire is little-endian, as are all mac
 
 
 def pack(tensors: Tensors) -> tuple[list[Any], list[Buffer]]:
-    """How to describe `tensors`, and their memory itself; only what is not contiguous is copied."""
+    """Descriptions of `tensors`, and their memory; only tensors that are not contiguous are copied."""
     described, buffers = [], []
     for name, array in tensors.items():
         if array.dtype.name not in _DTYPES:
@@ -51,7 +51,7 @@ def unpack(described: Any, buffers: Sequence[Buffer]) -> dict[str, Array]:
 
 
 def is_name(thing: Any) -> bool:
-    """Whether it may be a name: short, and nothing in it that could spoil a log."""
+    """Whether it is a valid name: short, and without characters that could spoil a log."""
     return isinstance(thing, str) and 0 < len(thing) <= LONGEST_NAME and thing.isprintable()
 
 

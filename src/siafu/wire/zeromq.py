@@ -12,8 +12,8 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from siafu.wire.authenticator import Authenticator
 from siafu.wire.codec import decode, encode, size
-from siafu.wire.doorman import Doorman
 from siafu.wire.keys import Keys, check_key
 from siafu.wire.link import LinkLost, Peer, Traffic
 from siafu.wire.messages import MOST_CREDIT, Message, Refused
@@ -43,7 +43,7 @@ class ZmqListener:
         self.traffic = Traffic()
         self.refusals = Refusals(address)
         self._context = zmq.Context()
-        self._doorman = Doorman(self._context, self.refusals)
+        self._authenticator = Authenticator(self._context, self.refusals)
         self._asks = keys is not None or is_near(address)
         self._socket = self._context.socket(zmq.ROUTER)
         _limit(self._socket, largest_frame)
@@ -66,17 +66,17 @@ class ZmqListener:
         self._woken, self._waker = socketpair()
         self._waker.setblocking(False)
         self._poller = zmq.Poller()
-        for each in (self._socket, self._doorman.socket, self._monitor, self._woken):
+        for each in (self._socket, self._authenticator.socket, self._monitor, self._woken):
             self._poller.register(each, zmq.POLLIN)
 
     def admit(self, key: str, secret: str | None = None) -> None:
         """Let a peer in that proves this public key; where nothing is encrypted, by its secret. From any thread."""
         check_key(key)
-        self._doorman.admit(key, secret)
+        self._authenticator.admit(key, secret)
 
     def dismiss(self, key: str) -> None:
         """Take nothing from it any more. From any thread."""
-        self._doorman.dismiss(key)
+        self._authenticator.dismiss(key)
 
     def send(self, peer: Peer, message: Message) -> bool:
         frames = encode(message)
@@ -92,8 +92,8 @@ class ZmqListener:
     def receive(self, seconds: float) -> tuple[Peer, Message] | None:
         ready = dict(self._poller.poll(round(1000 * seconds)))
         # Doors first: who floods the socket must not keep others out.
-        if self._doorman.socket in ready:
-            self._doorman.answer()
+        if self._authenticator.socket in ready:
+            self._authenticator.answer()
         if self._monitor in ready:
             self._count_failed_handshakes()
         if self._woken.fileno() in ready:
@@ -114,7 +114,7 @@ class ZmqListener:
 
     def close(self) -> None:
         self._socket.disable_monitor()
-        for each in (self._socket, self._doorman.socket, self._monitor):
+        for each in (self._socket, self._authenticator.socket, self._monitor):
             each.close(linger=0)
         self._context.term()
         self._woken.close()
@@ -140,7 +140,7 @@ class ZmqListener:
         if not self._asks:
             return ""
         key: str = frame.get("User-Id")
-        if not self._doorman.knows(key):
+        if not self._authenticator.knows(key):
             raise Refusal("key", "a message under a key that was taken back")
         return key
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siafu.graph.partition import auto_interval_count, intervals
-from siafu.graph.partition.cost import default_vertex_cost, vertex_costs
+from siafu.graph.partition.intervals import default_vertex_cost, vertex_costs
 
 degrees = st.lists(st.integers(0, 50), min_size=0, max_size=60)
 
@@ -78,3 +78,9 @@ def test_intervals_are_as_many_as_are_worth_having(
     vertices: int, edges: int, threads: int, expected: int
 ) -> None:
     assert auto_interval_count(vertices, edges, threads) == expected
+
+
+def test_wide_features_make_more_intervals_worth_having() -> None:
+    assert auto_interval_count(19_717, 88_648, 2) == 1
+    assert auto_interval_count(19_717, 88_648, 2, numbers=135.0) == 4
+    assert auto_interval_count(2_708, 10_556, 2, numbers=67.0) == 1

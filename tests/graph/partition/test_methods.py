@@ -9,8 +9,8 @@ from siafu import Graph
 from siafu.base.errors import BadInput
 from siafu.graph import csr
 from siafu.graph.partition import METHODS, make_partition, measure, metis, stream
-from siafu.graph.partition.cost import vertex_costs
 from siafu.graph.partition.hashed import hash_owners
+from siafu.graph.partition.intervals import vertex_costs
 from tests.graph.partition.graphs import communities, graphs, matrix
 
 needs_metis = pytest.mark.skipif(not metis.metis_installed(), reason="pymetis is not installed")
@@ -147,10 +147,9 @@ def test_a_graph_too_large_for_metis_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 
 @needs_metis
-def test_auto_takes_metis_where_it_fits_and_streams_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_metis_where_it_fits_and_streams_elsewhere() -> None:
     assert make_partition(communities(), 2).method == "metis"
-    monkeypatch.setattr("siafu.graph.partition.methods.memory_for_metis", lambda: 1_000_000)
-    assert make_partition(communities(), 2).method == "stream"
+    assert make_partition(communities(), 2, memory=100_000).method == "stream"
 
 
 def test_an_unknown_method_is_refused_with_the_ones_there_are() -> None:

@@ -8,7 +8,7 @@ from siafu import nn
 from siafu.program.compile import compile_model
 from siafu.program.execute.numpy_interpreter import NumpyInterpreter
 from siafu.program.program import Program
-from siafu.program.tensor_program import Rows, TensorProgram
+from siafu.program.tensor_program import RowCount, TensorProgram
 from siafu.program.trace.split import Halves, split_backward, split_forward, split_last
 from tests.toys import toy_graph
 
@@ -69,7 +69,7 @@ def test_what_is_handed_on_has_rows(program: Program) -> None:
         if halves is not None:
             handed_on = [spec for name, spec in halves[1].inputs if name in halves[0].output_names]
             assert handed_on
-            assert all(isinstance(spec.shape[0], Rows) for spec in handed_on)
+            assert all(isinstance(spec.shape[0], RowCount) for spec in handed_on)
 
 
 def test_the_loss_is_cut_off_the_last_phase(program: Program) -> None:

@@ -15,7 +15,7 @@ from tests.training_runs import compiled
 
 def hashes(graph: Graph, model: nn.Module) -> list[str]:
     """Of what the phases of `model` are compiled to."""
-    return [phase.programs.joint.hash for phase in compiled(graph, model)["train"].phases]
+    return [phase.programs.forward_keeping.hash for phase in compiled(graph, model)["train"].phases]
 
 
 def test_models_are_compiled_by_two_threads_at_a_time() -> None:

@@ -10,8 +10,8 @@ from siafu.report.files.journal import Journal
 from siafu.report.files.metrics import EpochMetrics, MetricsFile, read_metrics
 from siafu.report.files.sampling import Sampling
 from siafu.report.files.trace_file import TraceFile, events
-from siafu.runtime.happenings import Doings
-from tests.report.files.test_trace_file import doings
+from siafu.runtime.happenings import EpochActivity
+from tests.report.files.test_trace_file import activity
 
 
 def metrics(epoch: int) -> EpochMetrics:
@@ -22,7 +22,7 @@ def test_lines_are_on_the_disk_once_it_is_synced(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path / "m")
     with Journal(file, None, pytest.fail) as journal:
         for epoch in range(1, 101):
-            journal.add(metrics(epoch), Doings())
+            journal.add(metrics(epoch), EpochActivity())
         journal.sync()
         assert read_metrics(tmp_path / "m") == [metrics(epoch) for epoch in range(1, 101)]
     file.close()
@@ -32,14 +32,14 @@ def test_a_slow_trace_loses_spans_and_no_line(tmp_path: Path) -> None:
     go = threading.Event()
 
     class Slow(TraceFile):
-        def add(self, epoch: int, done: Doings) -> None:
+        def add(self, epoch: int, done: EpochActivity) -> None:
             go.wait(10)
             super().add(epoch, done)
 
     file = MetricsFile(tmp_path / "m")
     with Journal(file, lambda: Slow(tmp_path / "t", Sampling(300, full=True)), pytest.fail) as journal:
         for epoch in range(1, 301):
-            journal.add(metrics(epoch), doings(epoch))
+            journal.add(metrics(epoch), activity(epoch))
         go.set()
     file.close()
     assert len(read_metrics(tmp_path / "m")) == 300
@@ -54,7 +54,7 @@ def test_a_trace_that_cannot_be_written_is_said_once_and_the_run_goes_on(tmp_pat
     file = MetricsFile(tmp_path / "m")
     with Journal(file, lambda: TraceFile(tmp_path / "t", Sampling(9)), said.append) as journal:
         for epoch in range(1, 10):
-            journal.add(metrics(epoch), doings(epoch))
+            journal.add(metrics(epoch), activity(epoch))
         journal.keep_until(4)
     file.close()
     assert len(read_metrics(tmp_path / "m")) == 4
@@ -69,7 +69,7 @@ def test_a_line_that_cannot_be_written_ends_the_run(tmp_path: Path) -> None:
 
     file = Full(tmp_path / "m")
     with Journal(file, None, pytest.fail) as journal:
-        journal.add(metrics(1), Doings())
+        journal.add(metrics(1), EpochActivity())
         with pytest.raises(NoSpace):
             journal.sync()
     file.close()
@@ -79,7 +79,7 @@ def test_void_epochs_leave_both_files(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path / "m")
     with Journal(file, lambda: TraceFile(tmp_path / "t", Sampling(9)), pytest.fail) as journal:
         for epoch in range(1, 6):
-            journal.add(metrics(epoch), doings(epoch))
+            journal.add(metrics(epoch), activity(epoch))
         journal.keep_until(2)
     file.close()
     assert len(read_metrics(tmp_path / "m")) == 2

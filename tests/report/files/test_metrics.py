@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siafu.base.errors import BadInput
-from siafu.report.files.metrics import EpochMetrics, MetricsFile, best_epoch, is_better, read_metrics
+from siafu.objective.metric import ACCURACY, Metric
+from siafu.report.files.metrics import EpochMetrics, MetricsFile, best_epoch, read_metrics
 
 
 def metrics(epoch: int, val_accuracy: float | None = 0.5, val_loss: float | None = 1.0) -> EpochMetrics:
@@ -69,33 +70,37 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_the_best_epoch_has_the_highest_validation_accuracy() -> None:
-    assert best_epoch([metrics(1, 0.5), metrics(2, 0.9, 9.0), metrics(3, 0.7)]) == metrics(2, 0.9, 9.0)
-
-
-def test_of_equal_accuracies_the_lower_loss_is_better() -> None:
-    assert best_epoch([metrics(1, 0.5, 1.0), metrics(2, 0.5, 0.8), metrics(3, 0.5, 0.9)]) == metrics(
-        2, 0.5, 0.8
+    assert best_epoch([metrics(1, 0.5), metrics(2, 0.9, 9.0), metrics(3, 0.7)], ACCURACY) == metrics(
+        2, 0.9, 9.0
     )
 
 
+def test_of_equal_accuracies_the_lower_loss_is_better() -> None:
+    assert best_epoch(
+        [metrics(1, 0.5, 1.0), metrics(2, 0.5, 0.8), metrics(3, 0.5, 0.9)], ACCURACY
+    ) == metrics(2, 0.5, 0.8)
+
+
 def test_of_equals_the_earliest_is_best() -> None:
-    assert best_epoch([metrics(1), metrics(2), metrics(3)]) == metrics(1)
+    assert best_epoch([metrics(1), metrics(2), metrics(3)], ACCURACY) == metrics(1)
 
 
 def test_without_validation_the_last_evaluated_is_best() -> None:
     history = [metrics(1, None, None), metrics(2, None, None), unevaluated(3)]
-    assert best_epoch(history) == history[1]
+    assert best_epoch(history, ACCURACY) == history[1]
 
 
 def test_without_an_evaluation_there_is_no_best() -> None:
-    assert best_epoch([unevaluated(1)]) is None
+    assert best_epoch([unevaluated(1)], ACCURACY) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 1.0, 2.0])), min_size=1))
-def test_the_best_so_far_ends_as_the_best_of_all(scores: list[tuple[float, float]]) -> None:
+def test_the_best_so_far_ends_as_the_first_of_the_highest(scores: list[tuple[float, float]]) -> None:
     history = [metrics(number, *score) for number, score in enumerate(scores, start=1)]
-    best = None
-    for epoch in history:
-        if is_better(epoch, best):
-            best = epoch
-    assert best == best_epoch(history)
+    expected = max(range(len(scores)), key=lambda place: (scores[place][0], -scores[place][1]))
+    assert best_epoch(history, ACCURACY) == history[expected]
+
+
+def test_where_smaller_is_better_the_lowest_is_best() -> None:
+    history = [metrics(1, 0.5, 1.0), metrics(2, 0.2, 3.0), metrics(3, 0.2, 2.0), metrics(4, 0.9, 0.0)]
+    assert best_epoch(history, Metric("error", larger_is_better=False)) == history[2]

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from siafu.base.activity import About, Span, Taken
 from siafu.report.files.sampling import Sampling
 from siafu.report.files.trace_file import TraceFile, events
-from siafu.runtime.happenings import Doings
+from siafu.runtime.happenings import EpochActivity
 from tests.report.trace_events import checked_events
 
 
-def doings(epoch: int, tasks: int = 4, *, server: str = "graph server 0", dropped: int = 0) -> Doings:
+def activity(
+    epoch: int, tasks: int = 4, *, server: str = "graph server 0", dropped: int = 0
+) -> EpochActivity:
     """An epoch, counted from 1, of tasks that last a second each, on two threads."""
     spans = [
         Span(
@@ -26,13 +28,13 @@ def doings(epoch: int, tasks: int = 4, *, server: str = "graph server 0", droppe
         )
         for place in range(tasks)
     ]
-    return Doings((Taken({}, tuple(spans), dropped, zero=time.time()),))
+    return EpochActivity((Taken({}, tuple(spans), dropped, zero=time.time()),))
 
 
 def written(path: Path, epochs: int, *, full: bool = False) -> TraceFile:
     file = TraceFile(path, Sampling(epochs, full=full))
     for epoch in range(1, epochs + 1):
-        file.add(epoch, doings(epoch))
+        file.add(epoch, activity(epoch))
     return file
 
 
@@ -74,7 +76,7 @@ def test_a_file_at_its_limit_takes_no_more_and_counts(
 
 def test_an_epoch_whose_spans_had_no_room_is_not_called_whole(tmp_path: Path) -> None:
     file = TraceFile(tmp_path / "t", Sampling(3))
-    file.add(1, doings(1, dropped=5))
+    file.add(1, activity(1, dropped=5))
     file.close()
     assert list(events(tmp_path / "t"))[-1]["args"] == {"dropped": 5, "epochs": []}
 
@@ -116,7 +118,7 @@ def test_a_resumed_run_goes_on_where_its_checkpoint_was(tmp_path: Path) -> None:
     written(tmp_path / "t", 5).close()
     file = TraceFile(tmp_path / "t", Sampling(6), keep_until=3)
     for epoch in (4, 5, 6):
-        file.add(epoch, doings(epoch, server="graph server 1"))
+        file.add(epoch, activity(epoch, server="graph server 1"))
     file.close()
     found = checked_events((tmp_path / "t").read_text())
     assert sum(event["ph"] == "X" for event in found) == 6 * 4
@@ -130,7 +132,7 @@ def test_a_resumed_run_goes_on_where_its_checkpoint_was(tmp_path: Path) -> None:
 def test_epochs_that_a_lost_server_made_void_leave_the_trace(tmp_path: Path) -> None:
     file = written(tmp_path / "t", 5)
     file.keep_until(2)
-    file.add(3, doings(3, tasks=1))
+    file.add(3, activity(3, tasks=1))
     file.close()
     found = checked_events((tmp_path / "t").read_text())
     assert [event["args"]["epoch"] for event in found if event["ph"] == "X"].count(3) == 1
@@ -138,9 +140,9 @@ def test_epochs_that_a_lost_server_made_void_leave_the_trace(tmp_path: Path) -> 
 
 
 def test_lambdas_have_tracks_of_their_own(tmp_path: Path) -> None:
-    spans = doings(1).threads
+    spans = activity(1).threads
     file = TraceFile(tmp_path / "t", Sampling(1))
-    file.add(1, Doings(spans, spans))
+    file.add(1, EpochActivity(spans, spans))
     file.close()
     found = checked_events((tmp_path / "t").read_text())
     named = {event["args"]["name"] for event in found if event["ph"] == "M"}

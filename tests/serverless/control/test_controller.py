@@ -2,7 +2,7 @@
 
 from siafu.serverless.control.events import TasksAbandoned
 from siafu.serverless.control.ids import InvocationId, PeerId, TaskId
-from siafu.serverless.control.instructions import Cancel, Deliver, Dismiss, Drop, WakeAt
+from siafu.serverless.control.instructions import CancelInvocation, Deliver, DismissLambda, Drop, WakeAt
 from tests.serverless.small_controller import Small, invoked, of, offered
 
 # Giving out
@@ -138,8 +138,8 @@ def test_one_too_many_ends_what_it_has_in_hand_first() -> None:
     for invocation in (0, 1, 0, 1):
         small.ask(invocation)
     small.change_count(1)
-    assert of(Dismiss, small.result(0, 0) + small.ask(0)) == []
-    assert of(Dismiss, small.result(0, 2)) == [Dismiss(InvocationId(0), PeerId("0"))]
+    assert of(DismissLambda, small.result(0, 0) + small.ask(0)) == []
+    assert of(DismissLambda, small.result(0, 2)) == [DismissLambda(InvocationId(0), PeerId("0"))]
 
 
 # Results
@@ -168,9 +168,9 @@ def test_garbage_is_dropped_and_its_lambda_given_up() -> None:
     small.ask(0)
     out = small.result(0, 7, valid=False)
     assert of(Drop, out) == [Drop(TaskId(7), InvocationId(0), "garbage")]
-    assert Cancel(InvocationId(0)) in out
+    assert CancelInvocation(InvocationId(0)) in out
     assert invoked(out) == [1]
-    assert small.ask(0) == [Dismiss(InvocationId(0), PeerId("0"))]
+    assert small.ask(0) == [DismissLambda(InvocationId(0), PeerId("0"))]
     assert offered(small.ask(1)) == [(1, 7)]
 
 
@@ -272,8 +272,8 @@ def test_a_further_attempt_is_given_twice_as_long() -> None:
 
 def test_a_lambda_that_stays_silent_for_twice_its_time_is_cancelled() -> None:
     small = learned(1.0)
-    assert of(Cancel, small.at(3.0)) == []
-    assert of(Cancel, small.at(5.0)) == [Cancel(InvocationId(0))]
+    assert of(CancelInvocation, small.at(3.0)) == []
+    assert of(CancelInvocation, small.at(5.0)) == [CancelInvocation(InvocationId(0))]
 
 
 def test_a_late_lambda_that_comes_back_is_given_tasks_if_there_is_room() -> None:
@@ -291,7 +291,7 @@ def test_and_is_dismissed_if_others_took_its_place() -> None:
     small.ask(0)
     small.at(10.0)
     small.ask(1)
-    assert small.ask(0) == [Dismiss(InvocationId(0), PeerId("0"))]
+    assert small.ask(0) == [DismissLambda(InvocationId(0), PeerId("0"))]
 
 
 def test_one_straggler_does_not_make_all_wait_longer() -> None:

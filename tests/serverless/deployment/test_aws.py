@@ -12,7 +12,7 @@ from siafu.base.errors import BadInput
 from siafu.serverless.control.failure import FailureKind
 from siafu.serverless.deployment.aws import Place
 from siafu.serverless.platforms.aws_invoker import AwsInvoker, DeployedFunction, usage_from
-from siafu.serverless.platforms.invoker import Answered
+from siafu.serverless.platforms.invoker import InvocationAnswered
 from tests.serverless.calls import Calls
 from tests.serverless.fake_lambda import FakeLambda, serving
 
@@ -66,7 +66,7 @@ def test_many_invocations_are_out_at_once() -> None:
         calls = _calls(fake.url)
         sent = {calls.send() for _ in range(16)}
         ended = [calls.next() for _ in range(16)]
-        assert all(isinstance(outcome, Answered) for outcome in ended)
+        assert all(isinstance(outcome, InvocationAnswered) for outcome in ended)
         assert {outcome.number for outcome in ended} == sent
 
 
@@ -179,4 +179,4 @@ def test_after_a_stop_nothing_is_told() -> None:
 def test_cancelling_changes_nothing(fake: FakeLambda) -> None:
     calls = _calls(fake.url)
     calls.invoker.cancel(calls.send())
-    assert isinstance(calls.next(), Answered)
+    assert isinstance(calls.next(), InvocationAnswered)

@@ -14,7 +14,7 @@ from siafu.serverless.deployment.aws import Place, aws_errors
 from siafu.serverless.deployment.deploy import left_alone, steps_away, steps_to
 from siafu.serverless.deployment.deployment import TAG, Account, Deployment, permissions
 from siafu.serverless.deployment.observed import Clients, observe
-from siafu.serverless.deployment.package import Package, Target
+from siafu.serverless.deployment.package import LambdaTarget, Package
 from siafu.serverless.deployment.steps import Step, run
 from siafu.serverless.function.handler_variables import handler_variables
 
@@ -74,7 +74,10 @@ def _everything(clients: Clients) -> dict[str, Any]:
 
 
 def test_everything_that_a_function_needs_is_made(clients: Clients) -> None:
-    _deploy(clients, Deployment("ants", Target("arm64"), memory_mb=3538, timeout_seconds=300, concurrency=50))
+    _deploy(
+        clients,
+        Deployment("ants", LambdaTarget("arm64"), memory_mb=3538, timeout_seconds=300, concurrency=50),
+    )
     function = clients["lambda"].get_function(FunctionName="ants")
     told = function["Configuration"]
     assert (told["MemorySize"], told["Timeout"], told["Architectures"]) == (3538, 300, ["arm64"])

@@ -14,8 +14,8 @@ import pytest
 from siafu.base.errors import BadInput
 from siafu.serverless.deployment import package
 from siafu.serverless.deployment.package import (
+    LambdaTarget,
     Package,
-    Target,
     build,
     fetch_wheels,
     find_wheels,
@@ -53,17 +53,17 @@ def _names(made: Package) -> list[str]:
 
 
 def test_the_zip_has_the_libraries_and_the_handler_and_no_tests(wheels: Path) -> None:
-    names = _names(build(find_wheels(wheels, Target())))
+    names = _names(build(find_wheels(wheels, LambdaTarget())))
     assert {"numpy/__init__.py", "numpy/_core/x.so", "zmq/__init__.py"} <= set(names)
     assert "siafu/serverless/function/handler.py" in names
     assert not [name for name in names if "tests" in name or "f2py" in name or name.endswith(".pyi")]
 
 
 def test_equal_contents_make_equal_bytes(wheels: Path) -> None:
-    first = build(find_wheels(wheels, Target()))
+    first = build(find_wheels(wheels, LambdaTarget()))
     numpy = next(wheels.glob("numpy-*"))
     _wheel(numpy, ["numpy/_core/x.so", "numpy/__init__.py"], date=(2020, 5, 5))
-    second = build(find_wheels(wheels, Target()))
+    second = build(find_wheels(wheels, LambdaTarget()))
     assert first.body == second.body
     assert first.digest == second.digest
 
@@ -112,17 +112,17 @@ def test_a_package_that_is_too_large_is_refused(
 ) -> None:
     monkeypatch.setattr(package, limit, 1000)
     with pytest.raises(BadInput, match="use wheels of versions that are smaller"):
-        build(find_wheels(wheels, Target()))
+        build(find_wheels(wheels, LambdaTarget()))
 
 
-@pytest.mark.parametrize("target", [Target("arm64"), Target("x86_64", "3.13")])
-def test_wheels_for_another_machine_or_python_are_not_used(wheels: Path, target: Target) -> None:
+@pytest.mark.parametrize("target", [LambdaTarget("arm64"), LambdaTarget("x86_64", "3.13")])
+def test_wheels_for_another_machine_or_python_are_not_used(wheels: Path, target: LambdaTarget) -> None:
     with pytest.raises(BadInput, match="no wheel of numpy"):
         find_wheels(wheels, target)
 
 
 def test_a_broken_wheel_is_one_line(wheels: Path) -> None:
-    found = find_wheels(wheels, Target())
+    found = find_wheels(wheels, LambdaTarget())
     found[0].write_bytes(b"not a zip")
     with pytest.raises(BadInput, match="cannot be read as a wheel"):
         build(found)
@@ -133,14 +133,14 @@ def test_a_broken_wheel_is_one_line(wheels: Path) -> None:
 )
 def test_a_target_that_aws_does_not_have_is_refused(architecture: str, python: str) -> None:
     with pytest.raises(BadInput, match="choose"):
-        Target(architecture, python)
+        LambdaTarget(architecture, python)
 
 
 def test_what_pip_cannot_fetch_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "libraries", lambda: ["numpy==0.0.0.dev0"])
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(BadInput, match="--wheels") as refused:
-        fetch_wheels(Target(), tmp_path)
+        fetch_wheels(LambdaTarget(), tmp_path)
     assert "\n" not in str(refused.value)
 
 
@@ -148,7 +148,7 @@ def test_what_pip_cannot_fetch_is_one_line(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("architecture", ["x86_64", "arm64"])
 def test_the_real_package_fits(tmp_path: Path, architecture: str) -> None:
     try:
-        found = fetch_wheels(Target(architecture), tmp_path)
+        found = fetch_wheels(LambdaTarget(architecture), tmp_path)
     except BadInput as unreachable:
         pytest.skip(f"pip reaches no index: {unreachable}")
     made = build(found)

@@ -10,59 +10,59 @@ import zmq
 
 from siafu.base.errors import BadInput
 from siafu.serverless.control.ids import InvocationId, PeerId
-from siafu.serverless.desk.desk import DeskEvent, Finished, TaskDesk
 from siafu.serverless.function.faults import FaultPlan
 from siafu.serverless.function.garbled_link import FAULTS_VARIABLE, GARBLERS, Answer, GarbledLink, plan_in
 from siafu.serverless.function.handler import handle
 from siafu.serverless.function.payload import Endpoint
 from siafu.serverless.function.receipt import Receipt
 from siafu.serverless.function.warm import Warm
+from siafu.serverless.inbox.task_inbox import InboxEvent, TaskFinished, TaskInbox
 from siafu.wire import messages as say
 from siafu.wire.codec import decode
 from siafu.wire.keys import Keys
 from siafu.wire.link import Link, Peer
 from siafu.wire.refusal import Refusal
-from tests.serverless.office import RUN, Clock, Office, assignment, expected, over_zeromq, payload
+from tests.serverless.office import RUN, Clock, Office, expected, over_zeromq, payload, task_step
 
 LAMBDA = Peer(b"a", "its key")
 
 
-def desk_with_a_task(told: list[DeskEvent]) -> tuple[TaskDesk, list[Answer]]:
-    """A desk that gave a task to a Lambda, and what that one would rightly answer."""
+def inbox_with_a_task(told: list[InboxEvent]) -> tuple[TaskInbox, list[Answer]]:
+    """An inbox that gave a task to a Lambda, and what that one would rightly answer."""
     sent: list[say.Message] = []
 
     def send(_: Peer, message: say.Message) -> bool:
         sent.append(message)
         return True
 
-    desk = TaskDesk(RUN, send, told.append, part_bytes=1 << 17)
-    desk.expect(InvocationId(1), LAMBDA.key)
-    desk.receive(LAMBDA, say.Hello(RUN, 1, 0, ()))
-    desk.receive(LAMBDA, say.Ask(8))
-    assert desk.offer(PeerId(LAMBDA.address.hex()), assignment())
-    offer = next(each for each in sent if isinstance(each, say.Offer))
-    outputs = expected(assignment())
+    inbox = TaskInbox(RUN, send, told.append, part_bytes=1 << 17)
+    inbox.expect(InvocationId(1), LAMBDA.key)
+    inbox.receive(LAMBDA, say.Hello(RUN, 1, 0, ()))
+    inbox.receive(LAMBDA, say.AskTask(8))
+    assert inbox.offer(PeerId(LAMBDA.address.hex()), task_step())
+    offer = next(each for each in sent if isinstance(each, say.TaskOffer))
+    outputs = expected(task_step())
     rows = outputs.pop("grad/rows/0")
     answers: list[Answer] = []
     for part in range(offer.parts):
         first, last = say.part_bounds(offer.rows, offer.parts, part)
-        answers.append(say.OutputPart(offer.lease, part, {"grad/rows/0": rows[first:last]}))
-    return desk, [*answers, say.Result(offer.lease, 1, 1, outputs)]
+        answers.append(say.TaskOutputPart(offer.lease, part, {"grad/rows/0": rows[first:last]}))
+    return inbox, [*answers, say.TaskEnd(offer.lease, 1, 1, outputs)]
 
 
 def test_what_is_not_garbled_is_taken() -> None:
-    told: list[DeskEvent] = []
-    desk, answers = desk_with_a_task(told)
+    told: list[InboxEvent] = []
+    inbox, answers = inbox_with_a_task(told)
     for each in answers:
-        desk.receive(LAMBDA, each)
-    assert isinstance(told[-1], Finished)
+        inbox.receive(LAMBDA, each)
+    assert isinstance(told[-1], TaskFinished)
 
 
 @pytest.mark.parametrize("which", ["first part", "last part", "result"])
 @pytest.mark.parametrize("garbler", GARBLERS)
 def test_every_garbled_answer_is_refused(garbler: str, which: str) -> None:
-    told: list[DeskEvent] = []
-    desk, answers = desk_with_a_task(told)
+    told: list[InboxEvent] = []
+    inbox, answers = inbox_with_a_task(told)
     assert len(answers) > 2
     at = {"first part": 0, "last part": len(answers) - 2, "result": len(answers) - 1}[which]
     garbled = GARBLERS[garbler](answers[at], random.Random(f"{garbler} {which}"))
@@ -70,12 +70,12 @@ def test_every_garbled_answer_is_refused(garbler: str, which: str) -> None:
         assert (garbler, which) == ("another part", "result")
         return
     for each in answers[:at]:
-        desk.receive(LAMBDA, each)
+        inbox.receive(LAMBDA, each)
     with pytest.raises(Refusal):
         for frames in garbled:
-            desk.receive(LAMBDA, decode([bytes(each) for each in frames]))
+            inbox.receive(LAMBDA, decode([bytes(each) for each in frames]))
     came_whole = garbler == "the same again" and which == "result"
-    assert any(isinstance(each, Finished) for each in told) == came_whole
+    assert any(isinstance(each, TaskFinished) for each in told) == came_whole
 
 
 def garbled_warm(plan: FaultPlan) -> Iterator[Warm]:
@@ -108,12 +108,12 @@ def work(office: Office, warm: Warm, invocation: int, **told: Any) -> Receipt:
 def test_a_struck_invocation_is_refused_and_the_next_does_its_task(warm: Warm) -> None:
     with over_zeromq() as office:
         for task, (struck, spared) in enumerate(zip(STRUCK[:20], SPARED[:20], strict=True)):
-            office.tasks.append(assignment(task))
+            office.tasks.append(task_step(task))
             assert work(office, warm, struck).ended == "refused"
             if task not in office.results():
-                office.tasks.append(assignment(task))
+                office.tasks.append(task_step(task))
             assert work(office, warm, spared).ended == "dismissed"
-            for name, value in expected(assignment(task)).items():
+            for name, value in expected(task_step(task)).items():
                 np.testing.assert_allclose(office.results()[task][name], value, rtol=1e-11, atol=1e-12)
         refused = office.listener.refusals.counts + office.loop.refusals.counts
     # Everything that can be wrong with an answer was: with its frames, its header, its tensors and its lease.
@@ -122,7 +122,7 @@ def test_a_struck_invocation_is_refused_and_the_next_does_its_task(warm: Warm) -
 
 def test_one_that_is_refused_when_it_is_about_to_leave_does_not_wait_to_be_let_go(warm: Warm) -> None:
     with over_zeromq() as office:
-        office.tasks.extend(assignment(task) for task in range(8))
+        office.tasks.extend(task_step(task) for task in range(8))
         ended = {work(office, warm, struck, tasks=1).ended for struck in STRUCK[:8]}
     assert ended == {"refused"}
 
@@ -130,7 +130,7 @@ def test_one_that_is_refused_when_it_is_about_to_leave_does_not_wait_to_be_let_g
 def test_an_invocation_that_is_not_struck_says_what_it_means(warm: Warm) -> None:
     with over_zeromq() as office:
         for task, spared in enumerate(SPARED[:5]):
-            office.tasks.append(assignment(task))
+            office.tasks.append(task_step(task))
             assert work(office, warm, spared).ended == "dismissed"
         assert office.listener.refusals.total() + office.loop.refusals.total() == 0
 

@@ -10,7 +10,7 @@ import pytest
 from siafu.base.errors import BadInput
 from siafu.serverless.function.slow_link import Line, SlowLink, lines
 from siafu.wire.link import LinkLost
-from siafu.wire.messages import Ask, OutputPart, Welcome
+from siafu.wire.messages import AskTask, TaskOutputPart, Welcome
 from siafu.wire.refusal import Refusal
 from siafu.wire.zeromq import ZmqLink, ZmqListener
 from tests.wire.links import heard, linked, listening, meet
@@ -52,9 +52,9 @@ def test_the_environment_says_how_slow() -> None:
 def test_a_round_trip_takes_two_latencies() -> None:
     with slow(0.03, None) as (listener, link):
         began = time.monotonic()
-        link.send(Ask(1), 1)
+        link.send(AskTask(1), 1)
         peer, message = heard(listener)
-        assert message == Ask(1)
+        assert message == AskTask(1)
         listener.send(peer, Welcome(1))
         assert link.receive(0) is None
         assert link.receive(5) == Welcome(1)
@@ -65,12 +65,12 @@ def test_a_sender_is_held_back_while_what_it_sent_is_under_way() -> None:
     rows = {"output/0": np.zeros(1000)}
     with slow(0.0, 1000.0) as (_, link), pytest.raises(LinkLost, match="has not set out"):
         for part in range(100):
-            link.send(OutputPart(0, part, rows), 0.01)
+            link.send(TaskOutputPart(0, part, rows), 0.01)
 
 
 def test_what_is_no_message_is_refused_when_it_arrives() -> None:
     with slow(0.001, None) as (listener, link):
-        link.send(Ask(1), 1)
+        link.send(AskTask(1), 1)
         peer, _ = heard(listener)
         listener._socket.send_multipart([peer.address, b"junk"])
         with pytest.raises(Refusal):
@@ -83,14 +83,16 @@ def test_a_lost_connection_is_lost_here_too(monkeypatch: pytest.MonkeyPatch) -> 
 
     with slow(0.0, None) as (_, link), monkeypatch.context() as patch:
         patch.setattr(ZmqLink, "send", lose)
-        link.send(Ask(1), 1)
+        link.send(AskTask(1), 1)
         assert link.receive(5) is None
         with pytest.raises(LinkLost, match="gone"):
-            link.send(Ask(1), 1)
+            link.send(AskTask(1), 1)
 
 
 def test_traffic_is_that_of_the_connection() -> None:
     with slow(0.0, None) as (listener, link):
-        link.send(Ask(1), 1)
-        heard(listener)
+        link.send(AskTask(1), 1)
+        peer, _ = heard(listener)
+        listener.send(peer, Welcome(1))
+        assert link.receive(5) == Welcome(1)  # read after the count: by the thread that sent
         assert link.traffic.bytes_out == listener.traffic.bytes_in > 0

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from siafu.serverless.control.controller_options import ControllerOptions
 from siafu.serverless.control.events import (
+    ControllerEvent,
     CountChanged,
-    Event,
     InvocationEnded,
     LambdaAsks,
     ResultArrived,
@@ -20,12 +20,12 @@ from siafu.serverless.control.events import (
 from siafu.serverless.control.failure import FailureKind
 from siafu.serverless.control.ids import InvocationId, PeerId, SlotId, TaskId
 from siafu.serverless.control.instructions import (
-    Cancel,
+    CancelInvocation,
+    ControllerInstruction,
     Deliver,
-    Dismiss,
+    DismissLambda,
     Drop,
     Fail,
-    Instruction,
     Invoke,
     OfferTask,
     WakeAt,
@@ -92,7 +92,7 @@ class Checker:
         self._refused_at = -1.0
         self._final = False
 
-    def check(self, now: float, event: Event, out: list[Instruction]) -> None:
+    def check(self, now: float, event: ControllerEvent, out: list[ControllerInstruction]) -> None:
         require(self.failed is None or not out, "after a failure there is nothing more to do", event, out)
         self._now = now
         self._expire()
@@ -162,7 +162,7 @@ class Checker:
 
     # What the controller hears
 
-    def _before(self, event: Event) -> None:
+    def _before(self, event: ControllerEvent) -> None:
         match event:
             case TaskQueued():
                 self.tasks[event.task] = _Task(event.kind)
@@ -218,7 +218,7 @@ class Checker:
 
     # What it says
 
-    def _check_result(self, event: Event, out: list[Instruction]) -> None:
+    def _check_result(self, event: ControllerEvent, out: list[ControllerInstruction]) -> None:
         about = [each for each in out if isinstance(each, Deliver | Drop)]
         if not isinstance(event, ResultArrived) or self.failed is not None:
             require(not about, "only what just arrived is delivered or dropped", event, about)
@@ -251,7 +251,7 @@ class Checker:
         if sender is not None and event.task in sender.tasks and event.valid:
             self._through(sender, event.task)
 
-    def _instructed(self, instruction: Instruction) -> None:
+    def _instructed(self, instruction: ControllerInstruction) -> None:
         match instruction:
             case Deliver():
                 self._deliver(instruction)
@@ -259,11 +259,11 @@ class Checker:
                 self._invoke(instruction)
             case OfferTask():
                 self._offer(instruction)
-            case Dismiss():
+            case DismissLambda():
                 self._answered(instruction.peer)
                 if (found := self._lambdas.get(instruction.invocation)) and found.peer == instruction.peer:
                     found.excused = True
-            case Cancel():
+            case CancelInvocation():
                 self._cancel(instruction)
             case Fail():
                 self._fail(instruction)
@@ -319,7 +319,7 @@ class Checker:
     def _is_idle(self, found: _Lambda) -> bool:
         return not found.tasks and found.peer is not None and self._asking[found.peer] > 0
 
-    def _check_idle(self, event: Event) -> None:
+    def _check_idle(self, event: ControllerEvent) -> None:
         idle = [each for each in self._lambdas.values() if self._counts(each) and self._is_idle(each)]
         waiting = [task for task in self.tasks.values() if not self._has_runner(task, -_ROUNDING)]
         require(not (idle and waiting), "no Lambda idles while a task waits", event, idle, waiting)
@@ -361,7 +361,7 @@ class Checker:
         require(self._asking[peer] > 0, "who did not ask is not answered", peer)
         self._asking[peer] -= 1
 
-    def _cancel(self, cancel: Cancel) -> None:
+    def _cancel(self, cancel: CancelInvocation) -> None:
         found = self._lambdas.get(cancel.invocation)
         if found is None:
             # After a jump of the clock it may be lost and over in one moment.

@@ -6,9 +6,9 @@ from typing import Any
 from siafu.serverless.control.alarms import Alarms
 from siafu.serverless.control.controller import Controller
 from siafu.serverless.control.events import TasksAbandoned
-from siafu.serverless.control.fleet import NOBODY, Fleet, Standing
 from siafu.serverless.control.ids import SlotId
 from siafu.serverless.control.instructions import Deliver, Invoke, OfferTask
+from siafu.serverless.control.lambda_table import NOBODY, LambdaTable, Standing
 from siafu.serverless.control.patience import Patience
 from siafu.serverless.control.task_table import TaskTable
 
@@ -195,15 +195,15 @@ class LambdasWithoutTasks(Controller):
     """a Lambda is invoked without a task for it"""
 
     def _invoke(self, out):
-        starting = Fleet.num_starting
-        Fleet.num_starting = property(lambda fleet: 0)
+        starting = LambdaTable.num_starting
+        LambdaTable.num_starting = property(lambda table: 0)
         try:
             super()._invoke(out)
         finally:
-            Fleet.num_starting = starting
+            LambdaTable.num_starting = starting
 
 
-class _OneSlot(Fleet):
+class _OneSlot(LambdaTable):
     def make(self, now):
         made = super().make(now)
         made.slot = SlotId(0)
@@ -216,7 +216,7 @@ class TwoInASlot(Controller):
 
     def __init__(self, options, jitter):
         super().__init__(options, jitter)
-        self._fleet = _OneSlot()
+        self._lambdas = _OneSlot()
 
 
 @fault
@@ -268,7 +268,7 @@ class LosesTheTasksOfTheDead(Controller):
     """the task of a Lambda that died is forgotten"""
 
     def _remove(self, member, trouble):
-        self._fleet.remove(member)
+        self._lambdas.remove(member)
         self._alarms.clear(("late", member.id))
         self._alarms.clear(("over", member.id))
 
@@ -278,7 +278,7 @@ class LosesTheTaskOfGarbage(Controller):
     """the task of a Lambda that brought garbage is forgotten"""
 
     def _distrust(self, sender, out):
-        found = self._fleet.get(sender)
+        found = self._lambdas.get(sender)
         if found is not None:
             found.tasks.clear()
         super()._distrust(sender, out)
@@ -298,7 +298,7 @@ class LeavesTheIdleIdle(Controller):
 
     def _offer_tasks(self, out):
         task = next(iter(self._tasks.waiting()), None)
-        if task is None or not task.attempts or len(out) == 0 or self._fleet.made % 3:
+        if task is None or not task.attempts or len(out) == 0 or self._lambdas.made % 3:
             super()._offer_tasks(out)
 
 
@@ -316,7 +316,7 @@ class ServesTwins(Controller):
     """both of an invocation that was run twice are given tasks"""
 
     def _asked(self, event, out):
-        found = self._fleet.get(event.invocation)
+        found = self._lambdas.get(event.invocation)
         if found is not None:
             found.peer = NOBODY
         super()._asked(event, out)
@@ -328,7 +328,7 @@ class ServesTheEnded(Controller):
 
     def _asked(self, event, out):
         task = next(iter(self._tasks.waiting()), None)
-        if self._fleet.get(event.invocation) is None and task is not None:
+        if self._lambdas.get(event.invocation) is None and task is not None:
             self._tasks.give(task, event.invocation, self._clock.now)
             out.append(OfferTask(event.invocation, event.peer, task.id))
             return
@@ -364,7 +364,7 @@ class FillsHandsFirst(Controller):
     """a Lambda at a task is given another while one is idle"""
 
     def _taker(self, task):
-        busiest = max(self._fleet._asking, key=lambda each: len(each.tasks), default=None)
+        busiest = max(self._lambdas._asking, key=lambda each: len(each.tasks), default=None)
         return busiest or super()._taker(task)
 
 
@@ -392,7 +392,7 @@ class ForgetsToInvoke(Controller):
     """a Lambda is asked for once only"""
 
     def _invoke(self, out):
-        if not self._fleet.made:
+        if not self._lambdas.made:
             super()._invoke(out)
 
 
@@ -402,8 +402,8 @@ class NumbersComeAgain(Controller):
 
     def _invoke(self, out):
         super()._invoke(out)
-        if any(isinstance(each, Invoke) for each in out) and self._fleet.made > 2:
-            self._fleet.made = 1
+        if any(isinstance(each, Invoke) for each in out) and self._lambdas.made > 2:
+            self._lambdas.made = 1
 
 
 @fault
@@ -412,7 +412,7 @@ class CancelsTheLate(Controller):
 
     def _ring(self, name, invocation, out):
         super()._ring(name, invocation, out)
-        found = None if invocation is None else self._fleet.get(invocation)
+        found = None if invocation is None else self._lambdas.get(invocation)
         if found is not None and found.standing is Standing.DOUBTED:
             super()._ring("late", invocation, out)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from siafu.serverless.control.backoff import hashed_jitter
 from siafu.serverless.control.controller import Controller
-from siafu.serverless.control.counts import Counts
+from siafu.serverless.control.counts import ControllerCounts
 from siafu.serverless.control.events import (
     ClockAdvanced,
+    ControllerEvent,
     CountChanged,
-    Event,
     InvocationEnded,
     LambdaAsks,
     ResultArrived,
@@ -21,10 +21,10 @@ from siafu.serverless.control.events import (
 from siafu.serverless.control.failure import Failure
 from siafu.serverless.control.ids import InvocationId, PeerId, TaskId
 from siafu.serverless.control.instructions import (
-    Cancel,
+    CancelInvocation,
+    ControllerInstruction,
     Deliver,
-    Dismiss,
-    Instruction,
+    DismissLambda,
     Invoke,
     OfferTask,
     WakeAt,
@@ -43,7 +43,7 @@ class Outcome:
     """failure: None: every task has its result."""
 
     failure: str | None
-    counts: Counts
+    counts: ControllerCounts
     makespan: float
 
 
@@ -104,7 +104,7 @@ class _Simulation:
 
     # What happens
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: ControllerEvent) -> None:
         try:
             out = self._controller.handle(event)
         except Exception as error:
@@ -160,15 +160,15 @@ class _Simulation:
 
     # What is to be done
 
-    def _obey(self, instruction: Instruction) -> None:
+    def _obey(self, instruction: ControllerInstruction) -> None:
         match instruction:
             case Invoke():
                 self._platform.invoke(instruction.invocation)
-            case Cancel():
+            case CancelInvocation():
                 self._platform.cancel(instruction.invocation)
             case OfferTask():
                 self._platform.offer(instruction.peer, instruction.task)
-            case Dismiss():
+            case DismissLambda():
                 self._platform.dismiss(instruction.peer)
             case WakeAt():
                 self._wake += 1

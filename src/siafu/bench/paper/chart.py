@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from siafu.base.svg import label, picture
-from siafu.bench.paper.cells import CLOSE, Cell
+from siafu.bench.paper.cells import CLOSE, PaperRatio
 
 _COLOURS = {
     "Table 4": "#1b7fc4",
@@ -18,7 +18,7 @@ _SIZE, _LEFT, _TOP, _BOTTOM = 520, 64, 20, 90
 _TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
-def chart(cells: Sequence[Cell]) -> str:
+def chart(cells: Sequence[PaperRatio]) -> str:
     """Points on a logarithmic square: on the diagonal a prediction is right, within the band it is close."""
     width, height = _LEFT + _SIZE + 20, _TOP + _SIZE + _BOTTOM
     body = [
@@ -48,7 +48,7 @@ def _frame() -> Iterator[str]:
     )
 
 
-def _point(cell: Cell) -> str:
+def _point(cell: PaperRatio) -> str:
     title = f"{cell.where}, {cell.row}, {cell.what}: {cell.published:.2f} published, {cell.predicted:.2f} predicted"
     colour = _COLOURS[cell.where]
     fill = colour if cell.close else "white"

@@ -1,4 +1,4 @@
-"""What an epoch of Dorylus has to do: its own tasks, without folding, choice of sides or needed rows.
+"""Work of an epoch of Dorylus: its own tasks, without folding, choice of sides or needed rows.
 
 GCN: GA · AV · SC · GA · AV(loss) · ∇SC · ∇GA · ∇AV, the first gather over the features, every epoch.
 GAT: AV · SC · AE · GA · AV · SC · AE · GA · loss, and back; AE, the attention of every edge, is a tensor task.
@@ -6,15 +6,16 @@ GAT: AV · SC · AE · GA · AV · SC · AE · GA · loss, and back; AE, the att
 
 from collections.abc import Sequence
 
-from siafu.pipeline.ids import Lane, PhaseId, StageId
+from siafu.pipeline.ids import LaneName, PhaseId, StageId
 from siafu.pipeline.schedule import Schedule, evaluation_schedule, training_schedule
-from siafu.virtual.costs import Product, Work
+from siafu.server.costs.work import Product, Work
 from siafu.virtual.graph_shape import GraphShape
 from siafu.virtual.workload import Workload
 
 _FLOAT = 4
+_Parts = tuple[Schedule, Sequence[Work], dict[PhaseId, int]]
 GAT_SCATTERS = 3.6
-"""How many times a row's bytes GAT sends to a ghost: rows, and what attention needs of them. Calibrated on GAT Amazon."""
+"""Bytes that GAT sends to a ghost, relative to its row: rows, and the inputs of attention. Calibrated on GAT Amazon."""
 
 _EDGE_IN, _EDGE_OUT = 8, 4
 """Bytes of an edge that travel to a Lambda for its attention, and back: both ends' numbers, and a weight."""
@@ -27,7 +28,7 @@ def dorylus(model: str, shape: GraphShape, hidden: int, servers: int, loads: boo
     """
     build = _gat if model == "gat" else _gcn
     training, works, parameters = build(shape, hidden, _held(shape, servers) if loads else 0.0)
-    work: dict[tuple[Lane, StageId], Work] = {
+    work: dict[tuple[LaneName, StageId], Work] = {
         ("train", stage.id): each for stage, each in zip(training.stages, works, strict=True)
     }
     evaluation = evaluation_schedule(0, 2)
@@ -44,48 +45,30 @@ def dorylus(model: str, shape: GraphShape, hidden: int, servers: int, loads: boo
     )
 
 
-def _gcn(
-    shape: GraphShape, hidden: int, loaded: float
-) -> tuple[Schedule, Sequence[Work], dict[PhaseId, int]]:
+def _gcn(shape: GraphShape, hidden: int, loaded: float) -> _Parts:
     features, classes = shape.features, shape.classes
+    first, last = (features, hidden), (hidden, classes)
     training = training_schedule(0, 2, {1, 2})
     works = (
         Work(shape.vertices),  # the features are where they are needed from the start
         _gather(shape, features, loaded),
-        _tensor(shape, [features], [hidden], [(features, hidden)], scatters=hidden),
+        _tensor(shape, [features], [hidden], [first], scatters=hidden),
         _gather(shape, hidden, loaded),
-        _tensor(
-            shape,
-            [hidden],
-            [hidden, classes],
-            3 * [(hidden, classes)],
-            scatters=hidden,
-            learnt=hidden * classes,
-        ),
+        _tensor(shape, [hidden], [hidden, classes], 3 * [last], scatters=hidden, learnt=hidden * classes),
         _gather(shape, hidden, loaded),
-        _tensor(
-            shape,
-            [hidden, features],
-            [],
-            [(features, hidden)],
-            learnt=features * hidden,
-            again=[(features, hidden)],
-        ),
+        _tensor(shape, [hidden, features], [], [first], learnt=features * hidden, again=[first]),
     )
     return training, works, {PhaseId(1): features * hidden, PhaseId(2): hidden * classes}
 
 
-def _gat(
-    shape: GraphShape, hidden: int, loaded: float
-) -> tuple[Schedule, Sequence[Work], dict[PhaseId, int]]:
+def _gat(shape: GraphShape, hidden: int, loaded: float) -> _Parts:
     features, classes = shape.features, shape.classes
+    first, last = (features, hidden), (hidden, classes)
     training = training_schedule(0, 2, {0, 1})
     works = (
-        _tensor(shape, [features], [hidden], [(features, hidden)], scatters=GAT_SCATTERS * hidden),
+        _tensor(shape, [features], [hidden], [first], scatters=GAT_SCATTERS * hidden),
         _gather(shape, hidden, loaded),
-        _tensor(
-            shape, [hidden], [classes], [(hidden, classes)], scatters=GAT_SCATTERS * classes, attends=True
-        ),
+        _tensor(shape, [hidden], [classes], [last], scatters=GAT_SCATTERS * classes, attends=True),
         _gather(shape, classes, loaded),
         _tensor(shape, [classes], [classes], [], scatters=GAT_SCATTERS * classes, attends=True),
         _gather(shape, classes, loaded),
@@ -93,21 +76,15 @@ def _gat(
             shape,
             [classes, hidden],
             [hidden],
-            2 * [(hidden, classes)],
+            2 * [last],
             scatters=GAT_SCATTERS * hidden,
             learnt=hidden * classes,
             attends=True,
-            again=[(hidden, classes)],
+            again=[last],
         ),
         _gather(shape, hidden, loaded),
         _tensor(
-            shape,
-            [hidden, features],
-            [],
-            [(features, hidden)],
-            learnt=features * hidden,
-            attends=True,
-            again=[(features, hidden)],
+            shape, [hidden, features], [], [first], learnt=features * hidden, attends=True, again=[first]
         ),
     )
     return training, works, {PhaseId(0): features * hidden, PhaseId(1): hidden * classes}

@@ -14,12 +14,12 @@ Everything else follows: other instances by their processors, memory and network
 
 from dataclasses import dataclass
 
-from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine, Processor
+from siafu.virtual.costs import CoreSpeed, Curve, EdgeCosts, LambdaKind, Machine
 
 GB = 1e9
 
 EDGE_SECONDS = ((256.0, 23e-9), (1200.0, 61e-9))
-"""What an edge takes a whole c5n.2xlarge, by the bytes of its row."""
+"""Seconds of an edge on a whole c5n.2xlarge, by the bytes of its row."""
 
 PRODUCTS = 40 * GB
 """FLOP/s of a c5n.2xlarge in matrix products: a tenth of the peak of its four cores."""
@@ -42,16 +42,16 @@ MORE_THREADS = 2 / 3
 """An assumption: what a server does grows with its threads to this power, since they share a memory."""
 
 LAMBDAS = 46
-"""Of each graph server: GAT Amazon paid 1.44 dollars for Lambdas in 853 seconds on 12 servers, which is 45 of 192 MB all the time."""
+"""Lambdas of each graph server: GAT Amazon paid 1.44 dollars for Lambdas in 853 seconds on 12 servers, which is 45 of 192 MB all the time."""
 
 LAMBDA_NETWORK = 100 * 200e6 / 8
 """Bytes/s of a c5n.2xlarge to and from all of its Lambdas: with 100 of them the paper measured 200 Mbit/s each."""
 
 LAMBDA_SHARE = 0.11
-"""Of a processor thread: a Lambda of 192 MB."""
+"""Share of a processor thread that a Lambda of 192 MB has."""
 
 LAMBDA_PACE = 4.5
-"""How fast that share goes through a task, relative to the same share of a graph server's thread."""
+"""Speed of that share in a task, relative to the same share of a graph server's thread."""
 
 _LAMBDA_MB = 192
 _VCPUS = 8  # of the machine that everything is calibrated on
@@ -60,7 +60,7 @@ _ADDING = 5 * GB  # bytes/s of gradients that are added up
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class PaperInstance:
     """An instance type of the paper.
 
     vcpus:   threads
@@ -80,13 +80,13 @@ class Instance:
 INSTANCES = {
     each.name: each
     for each in (
-        Instance("c5.2xlarge", 8, 0.34, 10.0),
-        Instance("c5n.2xlarge", 8, 0.432, 10.0),
-        Instance("c5n.4xlarge", 16, 0.864, 15.0),
-        Instance("r5.xlarge", 4, 0.252, 10.0, pace=3.1 / 3.4),
-        Instance("r5.2xlarge", 8, 0.504, 10.0, pace=3.1 / 3.4),
-        Instance("p2.xlarge", 4, 0.90, 1.25, pace=2.7 / 3.4, gpu=240 / 900),
-        Instance("p3.2xlarge", 8, 3.06, 10.0, pace=2.7 / 3.4, gpu=1.0),
+        PaperInstance("c5.2xlarge", 8, 0.34, 10.0),
+        PaperInstance("c5n.2xlarge", 8, 0.432, 10.0),
+        PaperInstance("c5n.4xlarge", 16, 0.864, 15.0),
+        PaperInstance("r5.xlarge", 4, 0.252, 10.0, pace=3.1 / 3.4),
+        PaperInstance("r5.2xlarge", 8, 0.504, 10.0, pace=3.1 / 3.4),
+        PaperInstance("p2.xlarge", 4, 0.90, 1.25, pace=2.7 / 3.4, gpu=240 / 900),
+        PaperInstance("p3.2xlarge", 8, 3.06, 10.0, pace=2.7 / 3.4, gpu=1.0),
     )
 }
 """On-demand prices of us-east-1 in 2021. c5n.4xlarge: 15 Gbit/s at all times; the others up to 10 and more."""
@@ -101,24 +101,11 @@ def machine(name: str) -> Machine:
     if instance.gpu:
         gather = Curve(((1.0, 1 / (GPU_GATHER * instance.gpu)), (1e5, 1e5 / (GPU_GATHER * instance.gpu))))
         copies = (instance.vcpus / _VCPUS) ** MORE_THREADS * instance.pace / INSTANCES["p3.2xlarge"].pace
-        core = Processor(
-            Curve.flat(GPU_PRODUCTS * instance.gpu),
-            GPU_TENSOR_BYTES * copies,
-            1e12,
-            0.0,
-            GPU_ATTENTIONS * instance.gpu,
-            GPU_LOAD * copies,
-        )
+        products, attentions = Curve.flat(GPU_PRODUCTS * instance.gpu), GPU_ATTENTIONS * instance.gpu
+        core = CoreSpeed(products, GPU_TENSOR_BYTES * copies, 1e12, 0.0, attentions, GPU_LOAD * copies)
         return _machine(1, core, gather, network)
     thread = instance.pace / _VCPUS * (instance.vcpus / _VCPUS) ** (MORE_THREADS - 1)
-    core = Processor(
-        Curve.flat(PRODUCTS * thread),
-        TENSOR_BYTES * thread,
-        1e12,
-        0.0,
-        ATTENTIONS * thread,
-    )
-    return _machine(instance.vcpus, core, _edge_curve(1 / thread), network)
+    return _machine(instance.vcpus, _thread(thread), _edge_curve(1 / thread), network)
 
 
 def lambda_network(name: str) -> float:
@@ -128,17 +115,15 @@ def lambda_network(name: str) -> float:
 
 def weight_machine() -> Machine:
     """A weight server: adding up gradients takes it memory, not tensor tasks."""
-    core = Processor(Curve.flat(PRODUCTS / _VCPUS), _ADDING, 1e12, 0.0)
+    core = CoreSpeed(Curve.flat(PRODUCTS / _VCPUS), _ADDING, 1e12, 0.0)
     return _machine(_VCPUS, core, _edge_curve(_VCPUS), 10.0 / 8 * GB)
 
 
 def lambda_kind() -> LambdaKind:
     """A Lambda as the paper had it: invoked for every task; nothing is kept from one to the next."""
-    share = LAMBDA_SHARE * LAMBDA_PACE / _VCPUS
-    thread = Processor(Curve.flat(PRODUCTS * share), TENSOR_BYTES * share, 1e12, 0.0, ATTENTIONS * share)
     return LambdaKind(
         memory_mb=_LAMBDA_MB,
-        thread=thread,
+        thread=_thread(LAMBDA_SHARE * LAMBDA_PACE / _VCPUS),
         bytes_s=800e6 / 8,
         latency_s=0.5e-3,
         invoke_s=0.02,
@@ -152,7 +137,12 @@ def lambda_kind() -> LambdaKind:
     )
 
 
-def _machine(cores: int, core: Processor, an_edge: Curve, network: float) -> Machine:
+def _thread(share: float) -> CoreSpeed:
+    """A part of a whole c5n.2xlarge."""
+    return CoreSpeed(Curve.flat(PRODUCTS * share), TENSOR_BYTES * share, 1e12, 0.0, ATTENTIONS * share)
+
+
+def _machine(cores: int, core: CoreSpeed, an_edge: Curve, network: float) -> Machine:
     return Machine(
         cores=cores,
         core=core,

@@ -1,4 +1,4 @@
-"""What the paper published: Thorpe et al., "Dorylus", OSDI 2021. Values read off a plot are approximate."""
+"""Published numbers of the paper: Thorpe et al., "Dorylus", OSDI 2021. Values read off a plot are approximate."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ Backend = Literal["lambda", "cpu", "gpu"]
 BACKENDS: tuple[Backend, ...] = ("lambda", "cpu", "gpu")
 
 _LOCALITY = 0.4
-"""Of the paper's partitions, which it does not tell: an assumption, the same for all graphs."""
+"""Locality of the paper's partitions. The paper does not give it: an assumption, the same for all graphs."""
 
 _FRIENDSTER_SPREAD = 6.2
 """The squared coefficient of variation of Friendster's degrees, out of SNAP's statistics of it: 4,173,724,142 triangles are
@@ -29,7 +29,7 @@ HIDDEN = {"reddit-small": 128, "reddit-large": 128, "amazon": 64, "friendster": 
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PublishedRow:
     """A row of Tables 3 and 4: end-to-end seconds and dollars of the three backends; the GPU cluster has p3.2xlarge."""
 
     model: str
@@ -46,22 +46,9 @@ class Row:
         return 1 / (self.seconds[backend] * self.dollars[backend])
 
 
-def _row(
-    model: str,
-    graph: str,
-    instance: str,
-    servers: int,
-    *both: tuple[float, float],
-) -> Row:
-    seconds, dollars = zip(*both, strict=True)
-    return Row(
-        model,
-        graph,
-        instance,
-        servers,
-        dict(zip(BACKENDS, seconds, strict=True)),
-        dict(zip(BACKENDS, dollars, strict=True)),
-    )
+def _row(model: str, graph: str, instance: str, servers: int, *both: tuple[float, float]) -> PublishedRow:
+    seconds, dollars = (dict(zip(BACKENDS, each, strict=True)) for each in zip(*both, strict=True))
+    return PublishedRow(model, graph, instance, servers, seconds, dollars)
 
 
 TABLE_4 = (
@@ -83,7 +70,7 @@ TABLE_2 = (
     ("amazon", ("r5.xlarge", 4), ("c5n.2xlarge", 8), "cpu", 2.72),
     ("amazon", ("p2.xlarge", 8), ("p3.2xlarge", 8), "gpu", 4.93),
 )
-"""How many times the value of one choice of machines another has."""
+"""Ratio of the values of two choices of machines."""
 
 FIGURE_6 = {
     "friendster": (0.63, 0.72),

@@ -17,10 +17,10 @@ from siafu.pipeline.ids import Mode
 from siafu.virtual.virtual import Simulated, simulate
 
 INTERVALS = 2 * LAMBDAS
-"""Of a server: twice as many as it has Lambdas, so that each has a task while another's is prepared."""
+"""Intervals of a server: twice as many as it has Lambdas, so that each has a task while the next is prepared."""
 
 EPOCHS = 5
-"""That are simulated."""
+"""Epochs that are simulated."""
 
 _SIMULATED = 32  # intervals of a server, each for several; and servers
 _SERVERS = 4
@@ -29,7 +29,7 @@ _LAMBDA_GB_SECOND, _LAMBDA_REQUEST = 0.0000166667, 0.20 / 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class PaperEpoch:
     """An epoch of Dorylus on a cluster: seconds, dollars (graph servers and Lambdas), and the run it is of."""
 
     seconds: float
@@ -51,7 +51,7 @@ def epoch(
     backend: Backend,
     mode: Mode = "async",
     staleness: int = 0,
-) -> Epoch:
+) -> PaperEpoch:
     """One epoch. GPU clusters have p3.2xlarge unless another GPU is named."""
     name = instance if backend != "gpu" or INSTANCES[instance].gpu else "p3.2xlarge"
     shape = GRAPHS[graph]
@@ -78,4 +78,4 @@ def epoch(
     memory = lambda_kind().memory_mb / 1024
     billed = run.lambda_billed_seconds * memory * _LAMBDA_GB_SECOND
     dollars += (billed + run.lambda_invocations * _LAMBDA_REQUEST) / EPOCHS
-    return Epoch(run.seconds_per_epoch, dollars, run)
+    return PaperEpoch(run.seconds_per_epoch, dollars, run)

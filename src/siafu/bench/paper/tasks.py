@@ -26,7 +26,7 @@ class TaskSeconds:
 
 
 def figure_10() -> list[TaskSeconds]:
-    """Of CPU and GPU clusters. Lambdas' tasks wait for each other and for the network: they have no seconds of their own."""
+    """Task times of CPU and GPU clusters. Lambdas' tasks wait for each other and for the network: they have no seconds of their own."""
     row = next(each for each in TABLE_4 if (each.model, each.graph) == ("gcn", "amazon"))
     found = []
     backends: tuple[Backend, ...] = ("cpu", "gpu")

@@ -6,19 +6,18 @@
   const MOST_ROWS = 8000; // beyond, every other goes: a chart has fewer pixels than that
   const id = document.querySelector('meta[name="siafu-run"]').content;
   const [status, stop, notice, dialog] = ["status", "stop", "notice", "confirm"].map((name) => document.getElementById(name));
-  const charts = new siafuCharts.EpochCharts(document.getElementById("charts"));
+  let charts = null; // until the run has told what it measures
   let rows = [];
   let drawing = false;
   let lastTold = null;
 
   function facts(run) {
     const last = run.last ?? {};
-    const split = run.metric === "micro_f1" ? "micro-F1" : "accuracy";
     const shown = [
       ["Epoch", epochs(run)],
       ["Training loss", format(last.train_loss, "number")],
-      [`Best validation ${split}`, format(run.best_val_accuracy, "percent")],
-      [`Test ${split} there`, format(run.best_test_accuracy, "percent")],
+      [`Best validation ${run.metric_words}`, format(run.best_val_accuracy, run.metric_unit)],
+      [`Test ${run.metric_words} there`, format(run.best_test_accuracy, run.metric_unit)],
       ["Best epoch", run.best_epoch ?? "–"],
       ["Last epoch took", format(last.seconds, "seconds")],
       ["Dataset", run.dataset ?? "–"],
@@ -33,6 +32,10 @@
 
   function show(run) {
     lastTold = run;
+    if (charts === null) {
+      charts = new siafuCharts.EpochCharts(document.getElementById("charts"), { words: run.metric_words, unit: run.metric_unit });
+      draw();
+    }
     if (status.dataset.status !== run.status) {
       status.dataset.status = run.status;
       status.textContent = run.status;
@@ -58,7 +61,7 @@
     requestAnimationFrame(() => {
       drawing = false;
       document.getElementById("waiting").hidden = rows.length > 0;
-      charts.update(rows);
+      charts?.update(rows);
     });
   }
 

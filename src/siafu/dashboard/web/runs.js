@@ -3,6 +3,7 @@
 
 (() => {
   const { ago, element, epochs, format, listen } = siafuDashboard;
+  const measured = (field) => (run) => format(run[field], run.metric_unit);
   const COLUMNS = [
     { title: "Run", key: (run) => run.name },
     { title: "Status", key: (run) => run.status },
@@ -10,8 +11,8 @@
     { title: "Model", key: (run) => run.model ?? "" },
     { title: "Epoch", key: (run) => run.epoch, show: epochs, number: true },
     { title: "Loss", key: (run) => run.last?.train_loss, unit: "number", number: true },
-    { title: "Best validation", key: (run) => run.best_val_accuracy, unit: "percent", number: true },
-    { title: "Test there", key: (run) => run.best_test_accuracy, unit: "percent", number: true },
+    { title: "Best validation", key: (run) => run.best_val_accuracy, show: measured("best_val_accuracy"), number: true },
+    { title: "Test there", key: (run) => run.best_test_accuracy, show: measured("best_test_accuracy"), number: true },
     { title: "Last epoch took", key: (run) => run.last?.seconds, unit: "seconds", number: true },
     { title: "Updated", key: (run) => run.updated, show: (run) => ago(run.updated), number: true },
   ];

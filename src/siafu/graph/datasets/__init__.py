@@ -4,9 +4,12 @@ import difflib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput, StoreError
@@ -16,9 +19,9 @@ from siafu.graph.datasets.bundle import read_bundle
 from siafu.graph.datasets.catalogue import CATALOGUE, Dataset
 from siafu.graph.graph import Graph
 from siafu.graph.remote import is_address, open_store
-from siafu.graph.store import MANIFEST, is_store, read_store
+from siafu.graph.store import MANIFEST, is_store, read_store, refuse_triples
 
-__all__ = ["CATALOGUE", "Dataset", "Listing", "cached_store", "listings", "load"]
+__all__ = ["CATALOGUE", "Dataset", "Listing", "cached_store", "listings", "load", "refuse_unknown"]
 
 
 def load(name_or_path: str | Path, *, verify: bool = True) -> Graph:
@@ -46,6 +49,15 @@ def load(name_or_path: str | Path, *, verify: bool = True) -> Graph:
         ) from error
 
 
+def refuse_unknown(name: str) -> None:
+    """Refuse a name that `load` would refuse. Paths and addresses are not looked at, and nothing is read or fetched."""
+    path = Path(name)
+    if is_address(name) or path.name != name or is_store(path):
+        return
+    if _in_data_path(name) is None and not is_store(cached_store(name)) and name not in CATALOGUE:
+        raise _unknown(name, path)
+
+
 def _expanded(path: Path) -> Path:
     try:
         return path.expanduser()
@@ -58,16 +70,12 @@ def _load(name_or_path: str | Path, path: Path, *, verify: bool) -> Graph:
     if is_store(path):
         return read_store(path, verify=verify)
     if isinstance(name_or_path, Path) or path.name != name:
-        return _read_path(path)
+        if path.is_file():
+            raise _not_imported(path)
+        return read_store(path)
     if (found := _in_data_path(name)) is not None:
         return read_store(found, verify=verify) if found.is_dir() else read_bundle(found)
     return _load_cached(name, path, verify=verify)
-
-
-def _read_path(path: Path) -> Graph:
-    if path.is_file():
-        raise _not_imported(path)
-    return read_store(path)
 
 
 def _load_cached(name: str, path: Path, *, verify: bool) -> Graph:
@@ -75,7 +83,7 @@ def _load_cached(name: str, path: Path, *, verify: bool) -> Graph:
     if not is_store(store):
         if name not in CATALOGUE:
             raise _unknown(name, path)
-        _publish(store, CATALOGUE[name].make)
+        _publish(store, partial(CATALOGUE[name].make, CATALOGUE[name]))
     try:
         return read_store(store, verify=verify)
     except StoreError as error:
@@ -85,6 +93,7 @@ def _load_cached(name: str, path: Path, *, verify: bool) -> Graph:
 def _unknown(name: str, path: Path) -> BadInput:
     if path.is_file():
         return _not_imported(path)
+    refuse_triples(path)
     near = difflib.get_close_matches(name.lower(), {known.name for known in listings()}, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "give a store's path, or a dataset's name;"
     return BadInput(f"no dataset or store {name!r}: {hint} 'siafu datasets' lists the names")
@@ -95,7 +104,7 @@ def _not_imported(path: Path) -> BadInput:
 
 
 def cached_store(name: str) -> Path:
-    """Where the cache keeps the store of that name."""
+    """Path of the store of that name in the cache."""
     return cache_directory() / "datasets" / name
 
 
@@ -128,7 +137,7 @@ def _in_data_path(name: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What `siafu datasets` says of one name.
+    """One line of `siafu datasets`.
 
     num_*:  None where only reading the whole file would tell
     source: where it comes from
@@ -155,13 +164,10 @@ def listings() -> list[Listing]:
         if store.name not in found:
             found[store.name] = _describe(store, "generated")
     for folder in reversed(_data_path()):
-        found |= {file.stem: _of_bundle(file) for file in sorted(folder.glob("*.npz"))}
+        for file in sorted(folder.glob("*.npz")):
+            found[file.stem] = Listing(file.stem, None, None, None, None, str(file), ready=True)
         found |= {store.name: _describe(store, str(store)) for store in _stores_in(folder)}
     return list(found.values())
-
-
-def _of_bundle(file: Path) -> Listing:
-    return Listing(file.stem, None, None, None, None, str(file), ready=True)
 
 
 def _stores_in(folder: Path) -> Iterator[Path]:
@@ -170,17 +176,11 @@ def _stores_in(folder: Path) -> Iterator[Path]:
 
 
 def _describe(store: Path, source: str) -> Listing:
-    vertices, edges, features, classes = _counts(store)
-    return Listing(store.name, vertices, edges, features, classes, source, ready=True)
-
-
-def _counts(store: Path) -> Sequence[int | None]:
-    """Vertices, edges, features and classes; all None of a bad store: `load` says what is wrong with it."""
-    unknown = (None,) * 4
-    try:
+    """A store's counts; all None of a bad store: `load` says what is wrong with it."""
+    counts: tuple[Any, Any, Any, Any] = (None, None, None, None)
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
         manifest = parse_json((store / MANIFEST).read_bytes())
         width = manifest["arrays"].get("x", {}).get("shape", [0, 0])[1]
         told = (manifest["num_vertices"], manifest["num_edges"], width, manifest["num_classes"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return unknown
-    return told if all(map(is_count, told)) else unknown
+        counts = told if all(map(is_count, told)) else counts
+    return Listing(store.name, *counts, source, ready=True)

@@ -21,151 +21,109 @@ from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.graph import Graph
-from siafu.graph.importing.readers.arrays import ArrayFile, members
+from siafu.graph.importing.readers.arrays import ArrayFile
+from siafu.graph.importing.readers.edges import check_compressed, row_of_each
+from siafu.graph.importing.readers.npz import Archive, sparse_rows
 
 _PARTS = ("train", "val", "test")
+_BLOCK_BYTES = 8 << 20
 
 
 def read_bundle(path: Path) -> Graph:
     """The graph in the file. One with labels but no split gets a split of 60/20/20, the same every time."""
     try:
-        return _build(path.stem, _Arrays(path))
+        return _build(Archive(path))
     except BadInput as error:
         where = "" if str(path) in str(error) else f"{path}: "
         raise BadInput(f"{where}{error}") from error
 
 
-class _Arrays:
-    """The file's arrays by name. Each is read when it is asked for, if the file has as much as it says."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._names = members(path)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in self._names:
-            raise BadInput(f"{self.path} has no array {name!r}: see docs/datasets.md for what it must hold")
-        array = ArrayFile(self.path, name)
-        return array.turned().read().T if array.by_column else array.read()
-
-
-def _build(name: str, arrays: _Arrays) -> Graph:
-    directed = "rel" in arrays or "indptr" in arrays or ("directed" in arrays and _truth(arrays, "directed"))
-    src, dst = _edges(arrays)
-    y = _numbers(arrays, "y", "number the classes from 0 up") if "y" in arrays else None
+def _build(archive: Archive) -> Graph:
+    directed = archive.number("directed") or 0
+    if directed > 1:
+        raise BadInput("directed should hold one truth: True or False")
+    as_they_stand = bool(directed) or archive.has("rel") or archive.has("indptr")
+    src, dst = _edges(archive)
+    y = _numbers(archive, "y", "number the classes from 0 up")
     return Graph.from_edges(
         src,
         dst,
-        num_vertices=_num_vertices(arrays),
-        edge_weight=_numbers(arrays, "edge_weight") if "edge_weight" in arrays else None,
-        undirected=not directed,
-        merge_parallel=not directed,
-        x=_features(arrays),
+        num_vertices=_num_vertices(archive),
+        edge_weight=_numbers(archive, "edge_weight"),
+        undirected=not as_they_stand,
+        merge_parallel=not as_they_stand,
+        x=_features(archive),
         y=y,
-        num_classes=_whole_number(arrays, "num_classes") if "num_classes" in arrays else None,
-        ids=_names(arrays) if "node_names" in arrays else None,
-        name=name,
-        **_split(arrays, y),
+        num_classes=archive.number("num_classes"),
+        ids=_names(archive),
+        name=archive.path.stem,
+        **_split(archive, y),
     )
 
 
-def _edges(arrays: _Arrays) -> tuple[NDArray[Any], NDArray[Any]]:
-    if "indptr" in arrays and "src" not in arrays:
-        indices = _list(arrays, "indices")
-        return _row_of_each(arrays, "indptr", len(indices)), indices
-    return arrays["src"], arrays["dst"]
+def _values(array: ArrayFile) -> NDArray[Any]:
+    return array.turned().read().T if array.by_column else array.read()
 
 
-def _features(arrays: _Arrays) -> NDArray[Any] | None:
-    if "x" in arrays:
-        return _numbers(arrays, "x")
-    if "x_indptr" not in arrays:
+def _numbers(archive: Archive, name: str, advice: str = "give real numbers") -> NDArray[Any] | None:
+    array = archive.first(name)
+    if array is None:
         return None
-    columns, width = _list(arrays, "x_indices"), _whole_number(arrays, "x_dim")
-    rows = _row_of_each(arrays, "x_indptr", len(columns))
-    if columns.size and (columns.min() < 0 or columns.max() >= width):
-        raise BadInput(f"x_indices has a column that is not from 0 to {width - 1}: x_dim is {width}")
-    values = _numbers(arrays, "x_data") if "x_data" in arrays else np.ones(len(columns), np.float32)
-    if values.shape != columns.shape:
-        raise BadInput(f"x_data has shape {values.shape}: give one number for each of {len(columns)} entries")
-    num_rows = len(arrays["x_indptr"]) - 1
-    check.plausible_width(width, len(columns), "x_dim")
-    x = check.empty_rows(num_rows, width)
-    x[rows, columns.astype(np.int64)] = check.float32(values)
-    return x
+    if not array.is_number:
+        raise BadInput(f"{name} holds {array.dtype}: {advice}")
+    return _values(array)
 
 
-def _numbers(arrays: _Arrays, name: str, advice: str = "give real numbers") -> NDArray[Any]:
-    values: NDArray[Any] = arrays[name]
-    if values.dtype.kind not in "biuf":
-        raise BadInput(f"{name} holds {values.dtype}: {advice}")
-    return values
-
-
-def _list(arrays: _Arrays, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = arrays[name]
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise BadInput(
-            f"{name} has shape {values.shape} and type {values.dtype}: give a list of whole numbers"
-        )
-    return values
-
-
-def _whole_number(arrays: _Arrays, name: str) -> int:
-    value: NDArray[Any] = arrays[name]
-    if value.size != 1 or value.dtype.kind not in "iu" or value.item() < 0:
-        raise BadInput(f"{name} should hold one whole number, not negative")
-    return int(value.item())
-
-
-def _num_vertices(arrays: _Arrays) -> int:
-    count = _whole_number(arrays, "num_nodes")
-    check.plausible_vertices(count, arrays.path.stat().st_size, "num_nodes", "mend it")
+def _num_vertices(archive: Archive) -> int:
+    count = archive.number("num_nodes")
+    if count is None:
+        raise BadInput("there is no array 'num_nodes': see docs/datasets.md for what a bundle must hold")
+    check.plausible_vertices(count, archive.path.stat().st_size, "num_nodes", "mend it")
     return count
 
 
-def _truth(arrays: _Arrays, name: str) -> bool:
-    value = arrays[name]
-    if value.size != 1 or value.dtype.kind not in "biu" or value.item() not in (0, 1):
-        raise BadInput(f"{name} should hold one truth: True or False")
-    return bool(value.item())
+def _edges(archive: Archive) -> tuple[NDArray[Any], NDArray[Any]]:
+    if archive.has("src") or not archive.has("indptr"):
+        return _values(archive.array("src")), _values(archive.array("dst"))
+    indptr, indices = archive.array("indptr"), archive.array("indices")
+    check_compressed(indptr, indices)
+    sources = np.concatenate([np.empty(0, np.int64), *row_of_each(indptr, len(indices))])
+    return sources, _values(indices)
 
 
-def _names(arrays: _Arrays) -> NDArray[Any]:
-    names = arrays["node_names"]
-    if names.dtype.kind == "U":
-        try:
-            return np.char.encode(names, "utf-8")
-        except UnicodeError as error:
-            raise BadInput(f"node_names has a name that is no text ({one_line(error)}): mend it") from error
-    return names
+def _features(archive: Archive) -> NDArray[Any] | None:
+    if archive.has("x") or not archive.has("x_indptr"):
+        return _numbers(archive, "x")
+    width = archive.number("x_dim")
+    if width is None:
+        raise BadInput("sparse features need an array 'x_dim': how many columns they have")
+    rows = sparse_rows(archive, "x_", width)
+    x = check.empty_rows(rows.count or 0, width)
+    first = 0
+    for block in rows.blocks(_BLOCK_BYTES):
+        x[first : first + len(block)] = block
+        first += len(block)
+    return x
 
 
-def _row_of_each(arrays: _Arrays, name: str, entries: int) -> NDArray[np.int64]:
-    """The row of each of a compressed matrix's entries."""
-    positions = _list(arrays, name).astype(np.int64)
-    if len(positions) == 0 or positions[0] != 0:
-        raise BadInput(f"{name} must be a list of V + 1 positions that starts at 0")
-    if (np.diff(positions) < 0).any():
-        raise BadInput(
-            f"{name} falls after vertex {np.argmax(np.diff(positions) < 0)}: positions never decrease"
-        )
-    if positions[-1] != entries:
-        raise BadInput(f"{name} ends at {positions[-1]}, but there are {entries} entries")
-    return np.repeat(np.arange(len(positions) - 1), np.diff(positions))
+def _names(archive: Archive) -> NDArray[Any] | None:
+    array = archive.first("node_names")
+    names = None if array is None else array.read()
+    if names is None or names.dtype.kind != "U":
+        return names
+    try:
+        return np.char.encode(names, "utf-8")
+    except UnicodeError as error:
+        raise BadInput(f"node_names has a name that is no text ({one_line(error)}): mend it") from error
 
 
-def _split(arrays: _Arrays, y: NDArray[Any] | None) -> dict[str, NDArray[np.bool_]]:
-    if "split" in arrays:
-        part = arrays["split"]
-    elif "splits10" in arrays:
-        part = arrays["splits10"]
-        if part.ndim != 2 or len(part) == 0:
-            raise BadInput(f"splits10 has shape {part.shape}: give ten rows, of which the first is taken")
-        part = part[0]
+def _split(archive: Archive, y: NDArray[Any] | None) -> dict[str, NDArray[np.bool_]]:
+    if array := archive.first("split", "splits10"):
+        part = _values(array)
+        if not archive.has("split"):
+            if part.ndim != 2 or len(part) == 0:
+                raise BadInput(f"splits10 has shape {part.shape}: give ten rows, of which the first is taken")
+            part = part[0]
     elif y is not None and y.ndim == 1:
         part = _drawn_split(y)
     else:

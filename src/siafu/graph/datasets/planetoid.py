@@ -45,6 +45,7 @@ def _build(name: str, parts: dict[str, Any], test: NDArray[np.int64]) -> Graph:
     num_train = len(parts["y"])
     src, dst = _edges(parts["graph"])
     apart = src != dst
+    one_hot = _rows(parts["ally"], parts["ty"], test, num_vertices)
     return Graph.from_edges(
         src[apart],
         dst[apart],
@@ -52,7 +53,7 @@ def _build(name: str, parts: dict[str, Any], test: NDArray[np.int64]) -> Graph:
         undirected=True,
         merge_parallel=True,
         x=_rows(_dense(parts["allx"]), _dense(parts["tx"]), test, num_vertices),
-        y=_classes(_rows(parts["ally"], parts["ty"], test, num_vertices)),
+        y=np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1),
         num_classes=parts["ally"].shape[1],
         train=np.arange(num_train),
         val=np.arange(num_train, num_train + _NUM_VAL),
@@ -74,10 +75,6 @@ def _dense(rows: Any) -> NDArray[Any]:
     return rows.to_dense() if isinstance(rows, PickledCsr) else np.asarray(rows)
 
 
-def _classes(one_hot: NDArray[np.float32]) -> NDArray[np.int64]:
-    return np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)
-
-
 def _edges(neighbours: dict[int, list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     src = np.repeat(np.fromiter(neighbours, np.int64), np.fromiter(map(len, neighbours.values()), np.int64))
     dst = np.fromiter((vertex for some in neighbours.values() for vertex in some), np.int64)
@@ -88,6 +85,4 @@ def _test_index(path: Path) -> NDArray[np.int64]:
     try:
         return np.array([int(line) for line in path.read_text().split()], np.int64)
     except (OSError, ValueError, OverflowError) as error:
-        raise BadInput(
-            f"{path} is not a list of vertex numbers ({one_line(error)}): fetch it again"
-        ) from error
+        raise BadInput(f"{path} is no list of vertex numbers ({one_line(error)}): fetch it again") from error

@@ -1,7 +1,7 @@
 """Python 2 pickles of plain arrays, read without letting them run anything.
 
-Python's own unpickler of the C kind allocates what a pickle announces, and NumPy's types take their state from it
-unchecked. So the one written in Python reads here, and what stands for arrays is our own.
+Python's unpickler in C allocates what a pickle announces, and NumPy's types take their state from the pickle
+unchecked. So the unpickler in Python is used here, with our own classes for arrays.
 """
 
 import io
@@ -23,7 +23,7 @@ _CODES = frozenset(f"{kind}{size}" for kind in "biuf" for size in (1, 2, 4, 8)) 
 
 
 class PickledCsr:
-    """What a pickled `scipy.sparse.csr_matrix` holds; SciPy itself is not needed."""
+    """The arrays of a pickled `scipy.sparse.csr_matrix`, read without SciPy."""
 
     indptr: NDArray[Any]
     indices: NDArray[Any]

@@ -2,8 +2,8 @@
 
 The model is a degree-corrected planted partition. Vertex popularity follows a power law; every vertex belongs to a
 community; two vertices are joined, each pair by itself, with a probability that is the product of their popularities
-times a rate for pairs within, or across, communities. Labels are communities but for some noise, features are a class
-centroid under strong noise: a vertex's neighbours say more about its class than its own features do.
+times a rate for pairs within, or across, communities. Every community has a class; in most shapes it is one. Labels are
+classes but for some noise, features are a class centroid under strong noise: a vertex's neighbours say more about its class than its own features do.
 """
 
 import math
@@ -22,11 +22,13 @@ from siafu.graph.generate.edges import draw_edges
 from siafu.graph.generate.population import BYTES_A_VERTEX, Population, make_population, stream
 from siafu.graph.generate.shapes import SHAPES, Shape, shape_named
 from siafu.graph.importing.importer import memory_budget
-from siafu.graph.progress import Progress, silent
+from siafu.graph.progress import ProgressCallback, silent
 from siafu.graph.sort import EdgeSorter, SortedEdges
 from siafu.graph.store import StoreWriter
 
 __all__ = ["SHAPES", "Shape", "generate", "shape_named"]
+
+Classes = NDArray[np.uint8]
 
 _ROWS_BYTES = 4 << 20  # of features that one thread makes at once
 _MOST_DRAWN = 32 << 20  # bytes of edges that are drawn at once
@@ -41,30 +43,30 @@ def generate(
     memory_limit: int | None = None,
     bf16: bool = False,
     overwrite: bool = False,
-    progress: Progress = silent,
+    progress: ProgressCallback = silent,
 ) -> int:
     """Write a graph of this shape to a store at `path`; how many edges it has, each way counted.
 
-    memory_limit: bytes the whole process may use; None: half of the machine's
+    memory_limit: bytes the whole process may use; None: what is free less a reserve, half of the machine's at most
 
-    The same shape and seed give the same bytes, whatever the threads and the memory limit. Vertices are numbered in
-    no order: neither popularity nor community shows in an id.
+    The same shape and seed give the same bytes, whatever the threads and the memory limit. Popularity does not show
+    in an id, nor does the community unless the shape has communities that lie together.
     """
     for_sorting = _memory_for_sorting(shape, memory_budget(memory_limit))
     with StoreWriter(path, overwrite=overwrite) as store:
         people = make_population(shape, seed)
         edges = _write_edges(store, shape, people, seed, for_sorting, progress)
-        community = people.community_by_vertex()
+        classes = people.class_by_vertex()
         del people
-        _write_features(store, shape, community, seed, bf16=bf16, progress=progress)
-        _write_labels(store, shape, community, seed)
+        _write_features(store, shape, classes, seed, bf16=bf16, progress=progress)
+        _write_labels(store, shape, classes, seed)
         _write_splits(store, shape, seed)
         store.commit(name=shape.name, num_classes=shape.num_classes, symmetric=edges.symmetric)
     return edges.num_edges
 
 
 def _memory_for_sorting(shape: Shape, budget: int) -> int:
-    """What the vertices and the features leave of the memory that may be allocated."""
+    """Memory that the vertices and the features leave for sorting."""
     held = BYTES_A_VERTEX * shape.num_vertices + 2 * _ROWS_BYTES * thread_count()
     if budget < held + _LEAST_FOR_SORTING:
         missing = math.ceil((held + _LEAST_FOR_SORTING - budget) / 1e6)
@@ -76,7 +78,7 @@ def _memory_for_sorting(shape: Shape, budget: int) -> int:
 
 
 def _write_edges(
-    store: StoreWriter, shape: Shape, people: Population, seed: int, memory: int, progress: Progress
+    store: StoreWriter, shape: Shape, people: Population, seed: int, memory: int, progress: ProgressCallback
 ) -> SortedEdges:
     sorter = EdgeSorter(shape.num_vertices, memory_limit=memory, scratch=store.path.parent)
     drawn = 0
@@ -95,11 +97,11 @@ def _write_edges(
 def _write_features(
     store: StoreWriter,
     shape: Shape,
-    community: NDArray[np.uint8],
+    classes: Classes,
     seed: int,
     *,
     bf16: bool,
-    progress: Progress,
+    progress: ProgressCallback,
 ) -> None:
     centroids = _centroids(shape, seed)
     key = stream(seed, "features")
@@ -107,7 +109,7 @@ def _write_features(
 
     def rows(block: range) -> NDArray[np.float32] | NDArray[np.uint16]:
         out = np.empty((len(block), shape.num_features), np.float32)
-        sampling.fill_noise(key, block.start, centroids, community[block.start : block.stop], out)
+        sampling.fill_noise(key, block.start, centroids, classes[block.start : block.stop], out)
         return to_bf16(out) if bf16 else out
 
     blocks = list(_blocks(shape.num_vertices, 4 * shape.num_features))
@@ -128,11 +130,11 @@ def _centroids(shape: Shape, seed: int) -> NDArray[np.float32]:
     return out
 
 
-def _write_labels(store: StoreWriter, shape: Shape, community: NDArray[np.uint8], seed: int) -> None:
+def _write_labels(store: StoreWriter, shape: Shape, classes: Classes, seed: int) -> None:
     writer = store.array("y", np.int64)
     key = stream(seed, "labels")
     for block in _blocks(shape.num_vertices, 8):
-        labels = community[block.start : block.stop].astype(np.int64)
+        labels = classes[block.start : block.stop].astype(np.int64)
         sampling.relabel(key, block.start, shape.label_noise, shape.num_classes, labels)
         writer.append(labels)
 

@@ -1,4 +1,4 @@
-"""The edges of a generated graph, drawn in runs that threads share and that nobody can tell apart afterwards."""
+"""The edges of a generated graph, drawn in parallel; the result does not depend on the threads."""
 
 import math
 from collections.abc import Callable
@@ -78,7 +78,7 @@ def _draw_run(
 def _runs(people: Population, rates: NDArray[np.float64], edges_a_run: int, *, inside: bool) -> list[_Run]:
     weights = people.weight
     if inside:
-        totals = np.bincount(people.community, weights, people.num_classes).astype(np.float64)
+        totals = np.bincount(people.community, weights, people.num_communities).astype(np.float64)
     else:
         totals = np.array([weights.sum(dtype=np.float64)])
     most = int(float(rates @ np.square(totals)) / 2 / edges_a_run) + 2

@@ -1,4 +1,4 @@
-"""Who lives in a generated graph: how popular each vertex is, its community, and its number."""
+"""Population: the popularity, community and number of each vertex of a generated graph."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from siafu.graph.generate.shapes import Shape
 
 BYTES_A_VERTEX = 24  # what a Population holds, and what making it needs for a while
 _HALVINGS = 80
-_UNEVEN = 0.5  # class k's share falls as (k + 1) ** -_UNEVEN: the largest of 41 has 6 times the smallest
+_UNEVEN = 0.5  # community k's share falls as (k + 1) ** -_UNEVEN: the largest of 41 has 6 times the smallest
 
 
 def stream(seed: int, name: str) -> np.uint64:
@@ -29,44 +29,64 @@ class Population:
     """The vertices of a graph, by position: position 0 is the most popular one.
 
     weight:    [V] float32, expected degrees up to a factor, falling
-    community: [V] uint8
+    community: [V] uint8, or wider where they are more
+    classes:   [C] uint8, the class of each community
     members:   [V] int32, positions by community, ascending within each
     ends:      [C] int64, where each community's members end
     vertex:    [V] int32, the number that the vertex at each position has in the graph
     """
 
     weight: NDArray[np.float32]
-    community: NDArray[np.uint8]
+    community: IntArray
+    classes: NDArray[np.uint8]
     members: IntArray
     ends: NDArray[np.int64]
     vertex: IntArray
 
     @property
-    def num_classes(self) -> int:
+    def num_communities(self) -> int:
         return len(self.ends)
 
-    def community_by_vertex(self) -> NDArray[np.uint8]:
+    def class_by_vertex(self) -> NDArray[np.uint8]:
         """[V] uint8, by the numbers that vertices have in the graph."""
-        out = np.empty_like(self.community)
-        out[self.vertex] = self.community
+        out = np.empty(len(self.vertex), np.uint8)
+        out[self.vertex] = self.classes[self.community]
         return out
 
 
 def make_population(shape: Shape, seed: int) -> Population:
     """Draw everyone's community and number; popularity follows from the position alone."""
-    count = shape.num_vertices
-    community = np.empty(count, np.uint8)
-    sampling.choose(stream(seed, "community"), 0, _class_bounds(shape.num_classes), community)
+    count, communities = shape.num_vertices, shape.num_communities
+    community = np.empty(count, np.min_scalar_type(communities - 1))
+    sampling.choose(stream(seed, "community"), 0, _shares(communities), community)
     vertex = np.arange(count, dtype=np.int32)
     sampling.shuffled(stream(seed, "vertex"), vertex)
-    ends = np.cumsum(np.bincount(community, minlength=shape.num_classes))
+    if shape.together:
+        vertex = _together(vertex, community)
+    ends = np.cumsum(np.bincount(community, minlength=communities))
     members = np.argsort(community, kind="stable").astype(np.int32)
-    return Population(_weights(shape), community, members, ends, vertex)
+    return Population(_weights(shape), community, _classes(shape, seed), members, ends, vertex)
 
 
-def _class_bounds(num_classes: int) -> NDArray[np.float64]:
-    shares = np.arange(1, num_classes + 1) ** -_UNEVEN
+def _shares(count: int) -> NDArray[np.float64]:
+    """Where the share of each of so many communities, or classes, ends."""
+    shares = np.arange(1, count + 1) ** -_UNEVEN
     return np.asarray(np.cumsum(shares) / shares.sum())
+
+
+def _classes(shape: Shape, seed: int) -> NDArray[np.uint8]:
+    """Each class has a community of its own; the classes of the rest are drawn."""
+    classes = np.empty(shape.num_communities, np.uint8)
+    sampling.choose(stream(seed, "class"), 0, _shares(shape.num_classes), classes)
+    classes[: shape.num_classes] = np.arange(shape.num_classes)
+    return classes
+
+
+def _together(shuffled: IntArray, community: IntArray) -> IntArray:
+    """Numbers by community, in no order within one."""
+    vertex = np.empty_like(shuffled)
+    vertex[shuffled[np.argsort(community[shuffled], kind="stable")]] = np.arange(len(vertex), dtype=np.int32)
+    return vertex
 
 
 def _weights(shape: Shape) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""How likely pairs must be joined for a graph to get the edges that its shape asks for."""
+"""Rates: edge probabilities that give a graph the number of edges of its shape."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from siafu.graph.generate.shapes import Shape
 
 _BINS = 128
 _HALVINGS = 60
+_MANY = 256  # communities
 
 
 class Rates(NamedTuple):
@@ -30,22 +31,24 @@ def find_rates(shape: Shape, people: Population) -> Rates:
     That share is each community's own: a vertex has as many of its edges inside, whether its community is large or
     small. Where one is so small that they do not fit, half of its pairs are joined and the rest goes outside.
 
-    Weights are taken in bins of positions, as pairs are too many to be looked at one by one.
+    EdgeWeights are taken in bins of positions, as pairs are too many to be looked at one by one.
     """
     cuts = np.concatenate([[0], np.unique(np.geomspace(1, len(people.weight), _BINS).astype(np.int64))])
     means = np.add.reduceat(people.weight, cuts[:-1], dtype=np.float64) / np.diff(cuts)
     product = np.outer(means, means)
     members = np.stack(
-        [np.bincount(people.community[lo:hi], minlength=people.num_classes) for lo, hi in pairwise(cuts)]
+        [np.bincount(people.community[lo:hi], minlength=people.num_communities) for lo, hi in pairwise(cuts)]
     ).astype(np.float64)
     mass = means @ members
     wanted = shape.num_edges / 2
-    inside = np.zeros(people.num_classes)
-    within = np.zeros(people.num_classes)
+    inside = np.zeros(people.num_communities)
+    within = np.zeros(people.num_communities)
     for c, counts in enumerate(members.T):
-        pairs = (np.outer(counts, counts) - np.diag(counts)) / 2
+        # Of thousands of communities each has members in few bins; of a few, nearly all bins are taken.
+        bins = np.flatnonzero(counts) if people.num_communities > _MANY else np.arange(len(counts))
+        pairs = (np.outer(counts[bins], counts[bins]) - np.diag(counts[bins])) / 2
         inside[c] = min(shape.inside * wanted * mass[c] / mass.sum(), pairs.sum() / 2)
-        within[c] = _rate(pairs, product, inside[c])
+        within[c] = _rate(pairs, product[np.ix_(bins, bins)], inside[c])
     everyone = members.sum(axis=1)
     pairs = (np.outer(everyone, everyone) - members @ members.T) / 2
     return Rates(within, np.array([_rate(pairs, product, wanted - inside.sum())]))

@@ -36,9 +36,13 @@ def choose(key: Any, first: int, until: IntArray, out: IntArray) -> None:
     """out[i] = k where draw `first + i` falls between until[k - 1] and until[k]; `until` ends at 1."""
     for i in range(len(out)):
         draw = uniform(_at(key, first + i))
-        k = 0
-        while k < len(until) - 1 and draw >= until[k]:
-            k += 1
+        k, last = 0, len(until) - 1
+        while k < last:
+            middle = (k + last) // 2
+            if draw >= until[middle]:
+                k = middle + 1
+            else:
+                last = middle
         out[i] = k
 
 
@@ -91,7 +95,7 @@ def draw_edges(
     members is None: rows are positions, only pairs of different communities are joined, and there is one rate.
     members given:   rows are places in `members`, only pairs of one community are joined, and each has its rate.
 
-    Weights fall along a row, so that the next neighbour can be found by one skip of geometric length under the
+    EdgeWeights fall along a row, so that the next neighbour can be found by one skip of geometric length under the
     last probability seen, then kept or dropped for the true one (Miller and Hagberg, WAW 2011): the work grows
     with the edges, not with the pairs.
 

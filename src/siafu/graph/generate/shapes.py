@@ -1,7 +1,8 @@
-"""The graphs that `siafu generate` makes: the four of the Dorylus paper's Table 1 in shape, and a small one."""
+"""The graphs that `siafu generate` makes: the four of the Dorylus paper's Table 1 in shape, ogbn-products, and a small one."""
 
 import difflib
 from dataclasses import dataclass, replace
+from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.graph.csr import MAX_INT32_VERTICES
@@ -9,10 +10,10 @@ from siafu.graph.csr import MAX_INT32_VERTICES
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a synthetic graph looks like, and how hard it is.
+    """Size, structure and difficulty of a synthetic graph.
 
     num_edges:   entries of the CSR: each undirected edge counts twice
-    num_classes: planted communities; a vertex's label is its community, but for `label_noise`
+    num_classes: a vertex's label is its community's class, but for `label_noise`
     max_degree:  what the largest hub is expected to have; smaller graphs cap it at an eighth of the vertices
     exponent:    of the power law that degrees follow
     inside:      share of the edges that stay within a community
@@ -20,6 +21,8 @@ class Shape:
                  features alone tell the class of a vertex where signal exceeds the largest of C - 1 normal draws
     label_noise: share of the vertices whose label is drawn from the other classes
     train, val:  shares of the vertices; the rest is for testing
+    communities: how many are planted, each of one class; 0: the classes themselves
+    together:    whether the vertices of a community have neighbouring ids; otherwise ids are in no order
     """
 
     name: str
@@ -34,6 +37,22 @@ class Shape:
     label_noise: float
     train: float
     val: float
+    communities: int = 0
+    together: bool = False
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Vertices, edges, features and classes."""
+        return self.num_vertices, self.num_edges, self.num_features, self.num_classes
+
+    @property
+    def num_communities(self) -> int:
+        """Communities that are planted."""
+        return self.communities or self.num_classes
+
+    def shuffled(self) -> "Shape":
+        """The shape with ids in no order."""
+        return replace(self, name=f"{self.name}-shuffled", together=False) if self.together else self
 
     def scaled(self, factor: float) -> "Shape":
         """The shape with `factor` times the vertices and edges: the same average degree."""
@@ -52,84 +71,27 @@ class Shape:
             raise BadInput(
                 f"--scale {factor} asks for {vertices:,} vertices: siafu generates up to {MAX_INT32_VERTICES:,}"
             )
-        return replace(self, name=f"{self.name}-x{factor:g}", num_vertices=vertices, num_edges=edges)
+        communities = max(self.num_classes, round(self.communities * factor)) if self.communities else 0
+        return replace(
+            self,
+            name=f"{self.name}-x{factor:g}",
+            num_vertices=vertices,
+            num_edges=edges,
+            communities=communities,
+        )
 
 
-SHAPES = {
-    shape.name: shape
-    for shape in (
-        Shape(
-            "demo",
-            num_vertices=4_000,
-            num_edges=64_000,
-            num_features=64,
-            num_classes=8,
-            max_degree=300,
-            exponent=2.4,
-            inside=0.65,
-            signal=1.9,
-            label_noise=0.03,
-            train=0.3,
-            val=0.2,
-        ),
-        Shape(
-            "reddit-small",
-            num_vertices=232_965,
-            num_edges=114_615_892,
-            num_features=602,
-            num_classes=41,
-            max_degree=20_000,
-            exponent=2.3,
-            inside=0.65,
-            signal=2.8,
-            label_noise=0.04,
-            train=0.66,
-            val=0.10,
-        ),
-        Shape(
-            "reddit-large",
-            num_vertices=1_100_000,
-            num_edges=1_300_000_000,
-            num_features=301,
-            num_classes=50,
-            max_degree=50_000,
-            exponent=2.3,
-            inside=0.6,
-            signal=2.8,
-            label_noise=0.06,
-            train=0.66,
-            val=0.10,
-        ),
-        Shape(
-            "amazon",
-            num_vertices=9_200_000,
-            num_edges=313_900_000,
-            num_features=300,
-            num_classes=25,
-            max_degree=10_000,
-            exponent=2.4,
-            inside=0.5,
-            signal=2.3,
-            label_noise=0.25,
-            train=0.66,
-            val=0.10,
-        ),
-        Shape(
-            "friendster",
-            num_vertices=65_600_000,
-            num_edges=3_600_000_000,
-            num_features=32,
-            num_classes=50,
-            max_degree=5_000,
-            exponent=2.4,
-            inside=0.5,
-            signal=2.3,
-            label_noise=0.10,
-            train=0.66,
-            val=0.10,
-        ),
-    )
+# Of each: vertices, edges, features, classes; largest degree, exponent, inside, signal, label noise; train, val;
+# communities, and whether they lie together.
+_SHAPES: dict[str, tuple[Any, ...]] = {
+    "demo": (4_000, 64_000, 64, 8, 300, 2.4, 0.65, 1.9, 0.03, 0.3, 0.2),
+    "reddit-small": (232_965, 114_615_892, 602, 41, 20_000, 2.3, 0.65, 2.8, 0.04, 0.66, 0.10),
+    "reddit-large": (1_100_000, 1_300_000_000, 301, 50, 50_000, 2.3, 0.6, 2.8, 0.06, 0.66, 0.10),
+    "products": (2_449_029, 123_718_152, 100, 47, 17_000, 2.4, 0.7, 2.0, 0.10, 0.08, 0.02, 5_000, True),
+    "amazon": (9_200_000, 313_900_000, 300, 25, 10_000, 2.4, 0.5, 2.3, 0.25, 0.66, 0.10),
+    "friendster": (65_600_000, 3_600_000_000, 32, 50, 5_000, 2.4, 0.5, 2.3, 0.10, 0.66, 0.10),
 }
+SHAPES = {name: Shape(name, *values) for name, values in _SHAPES.items()}
 
 
 def shape_named(name: str) -> Shape:

@@ -1,6 +1,5 @@
 """Import: any input that a reader knows to a store, in bounded memory."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,29 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
-from siafu.base.jit import kernel
+from siafu.base.memory import budget_bytes, machine_bytes, own_bytes, proc_kilobytes
 from siafu.graph import check
-from siafu.graph.csr import IntArray, Weights
+from siafu.graph.csr import EdgeWeights, IntArray
 from siafu.graph.importing.inputs import InputOptions, open_input, open_vertex_table
 from siafu.graph.importing.readers.blocks import EdgeSource, VertexBlock, VertexData, VertexTable
 from siafu.graph.importing.relabel import HashCollision, Relabeller
 from siafu.graph.importing.spool import SpooledIds
 from siafu.graph.importing.vertex_rows import VertexRows
 from siafu.graph.importing.vertices import check_counts, write_vertices
-from siafu.graph.progress import Progress, silent
+from siafu.graph.progress import ProgressCallback, silent
 from siafu.graph.sort import EdgeSorter
 from siafu.graph.store import StoreWriter
 
 Edges = tuple[Any, ...]  # src, dst, weights: ids or names, and numbers or None
 
 _COMPILER_BYTES = 128 << 20  # what Numba takes while it compiles or loads our kernels
+_RESIDENT_BYTES = 200 << 20  # what this process holds, where the system does not say
 _LEAST_BUDGET = 64 << 20
 _SEEDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How to read an input and what to make of it.
+    """How to read an input and how to store it.
 
     input:          which columns, format and files
     undirected:     add each edge's reverse (a self-loop is its own)
@@ -40,7 +40,7 @@ class ImportOptions:
     num_vertices:   ids go from 0 to this; None: as the input says or shows
     num_classes:    how many classes labels tell apart; None: as the input says or shows
     bf16:           round features to bfloat16
-    memory_limit:   bytes the whole process may use; None: half of the machine's
+    memory_limit:   bytes the whole process may use; None: what is free less a reserve, half of the machine's at most
     """
 
     input: InputOptions = field(default_factory=InputOptions)
@@ -55,16 +55,17 @@ class ImportOptions:
 
 
 class Imported(NamedTuple):
-    """What an import wrote."""
+    """Counts of an imported graph."""
 
     num_vertices: int
     num_edges: int
+    num_classes: int
     symmetric: bool
     relabelled: bool
 
 
 def import_graph(
-    source: Path, target: Path, options: ImportOptions | None = None, progress: Progress = silent
+    source: Path, target: Path, options: ImportOptions | None = None, progress: ProgressCallback = silent
 ) -> Imported:
     """Read `source` and write a store to `target`; nothing is seen there before all of it is written."""
     options = options or ImportOptions()
@@ -74,31 +75,26 @@ def import_graph(
     with StoreWriter(target, overwrite=options.overwrite) as store:
         done = _Import(source, store, edges, data, table, options, memory, progress).run()
         name = options.name or source.name.removesuffix(".gz").rsplit(".", 1)[0]
-        store.commit(name=name, num_classes=done.num_classes, symmetric=done.imported.symmetric)
-    return done.imported
+        store.commit(name=name, num_classes=done.num_classes, symmetric=done.symmetric)
+    return done
 
 
 def memory_budget(limit: int | None) -> int:
     """Bytes that an import may allocate, so that the process stays under `limit` as a whole."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if limit is None else limit
-    taken = _resident_bytes() + _COMPILER_BYTES
+    total = _usual_limit() if limit is None else limit
+    resident = proc_kilobytes(Path("/proc/self/status"), "VmRSS") or _RESIDENT_BYTES
+    taken = resident + _COMPILER_BYTES
     if total - taken < _LEAST_BUDGET:
         least = (taken + _LEAST_BUDGET) / 1e6
         raise BadInput(f"a memory limit of {total / 1e6:.0f} MB is too small: give at least {least:.0f} MB")
     return total - taken
 
 
-def _resident_bytes() -> int:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 200 << 20
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-class _Done(NamedTuple):
-    imported: Imported
-    num_classes: int
+def _usual_limit() -> int:
+    """Sorting more edges at a time than half of the machine's memory holds gains nothing."""
+    free = budget_bytes(None, own_bytes())
+    half = machine_bytes() // 2
+    return half if free is None else min(half, free)
 
 
 @dataclass(slots=True)
@@ -112,13 +108,13 @@ class _Import:
     table: VertexTable | None
     options: ImportOptions
     memory: int
-    progress: Progress
+    progress: ProgressCallback
 
     @property
     def scratch(self) -> Path:
         return self.store.path.parent
 
-    def run(self) -> _Done:
+    def run(self) -> Imported:
         if self.edges.named:
             return self._named()
         known = self._known_vertices()
@@ -129,15 +125,9 @@ class _Import:
         return self._undecided()
 
     def _known_vertices(self) -> int | None:
-        features = self.data.features
-        for count in (
-            self.options.num_vertices,
-            self.edges.num_vertices,
-            None if features is None else features.count,
-        ):
-            if count is not None:
-                return count
-        return None
+        rows = None if self.data.features is None else self.data.features.count
+        counts = (self.options.num_vertices, self.edges.num_vertices, rows)
+        return next((count for count in counts if count is not None), None)
 
     def _check_known(self, known: int) -> None:
         files = self.source.rglob("*") if self.source.is_dir() else [self.source]
@@ -147,16 +137,13 @@ class _Import:
 
     def _dense(
         self, num_vertices: int, blocks: Iterator[Edges], vertex_blocks: Iterator[VertexBlock]
-    ) -> _Done:
-        """Ids are used as they are."""
-        rows = self._vertex_rows(num_vertices)
-        if rows is not None:
-            for block in vertex_blocks:
-                rows.add(block.ids, *_values(block))  # type: ignore[arg-type]
+    ) -> Imported:
+        """Use ids as they are."""
+        rows = ([block.ids, *_values(block)] for block in vertex_blocks)
         return self._write(num_vertices, blocks, rows, relabelled=False)
 
-    def _undecided(self) -> _Done:
-        """Integers, whose range only reading tells: they are put aside, and then used as they are or relabelled."""
+    def _undecided(self) -> Imported:
+        """Spool integer ids until their range is known, then use them as they are or relabel them."""
         spooled = SpooledIds(self.scratch)
         for src, dst, weights in self._blocks(None):
             spooled.add_edges(src, dst, weights)
@@ -164,12 +151,7 @@ class _Import:
             spooled.add_vertices(block)
         if self._use_as_they_are(spooled):
             return self._dense(spooled.highest + 1, spooled.edges(), spooled.vertices())
-        relabeller = self._relabeller(seed=0)
-        for src, dst, weights in spooled.edges():
-            relabeller.add_edges(src, dst, weights)
-        for block in spooled.vertices():
-            relabeller.add_vertices(block.ids, *_values(block))
-        return self._relabelled(relabeller, relabeller.number(self.store, self.progress))
+        return self._relabelled(0, spooled.edges(), spooled.vertices())
 
     def _use_as_they_are(self, spooled: SpooledIds) -> bool:
         if self.options.input.ids == "dense" and spooled.lowest < 0:
@@ -178,50 +160,43 @@ class _Import:
             return self.options.input.ids == "dense"
         return spooled.is_dense(self.memory)
 
-    def _named(self) -> _Done:
-        """Strings, whose hash is drawn again in the rare case that two share one."""
+    def _named(self) -> Imported:
+        """Relabel strings; in the rare case of a hash collision, again with another seed."""
         for seed in range(_SEEDS):
-            relabeller = self._relabeller(seed)
             try:
-                for src, dst, weights in self._blocks(None):
-                    relabeller.add_edges(src, dst, weights)
-                for block in self._vertex_blocks():
-                    relabeller.add_vertices(block.ids, *_values(block))
-                return self._relabelled(relabeller, relabeller.number(self.store, self.progress))
+                return self._relabelled(seed, self._blocks(None), self._vertex_blocks())
             except HashCollision:
                 continue
         raise BadInput("the ids' hashes keep colliding: give the vertices other names")
 
-    def _relabeller(self, seed: int) -> Relabeller:
-        return Relabeller(
-            self.scratch,
-            memory=self.memory // 2,
-            named=self.edges.named,
-            weighted=self.edges.weighted,
-            seed=seed,
-        )
-
-    def _relabelled(self, relabeller: Relabeller, num_vertices: int) -> _Done:
+    def _relabelled(self, seed: int, edges: Iterator[Edges], vertices: Iterator[VertexBlock]) -> Imported:
+        """Number the ids anew."""
+        named, weighted = self.edges.named, self.edges.weighted
+        memory = self.memory // 2
+        relabeller = Relabeller(self.scratch, memory=memory, named=named, weighted=weighted, seed=seed)
+        for src, dst, weights in edges:
+            relabeller.add_edges(src, dst, weights)
+        for block in vertices:
+            relabeller.add_vertices(block.ids, *_values(block))
+        num_vertices = relabeller.number(self.store, self.progress)
         asked = self.options.num_vertices
         if asked is not None and asked != num_vertices:
             raise BadInput(f"there are {num_vertices} ids, not {asked}: leave --num-vertices out")
-        rows = self._vertex_rows(num_vertices)
-        if rows is not None:
-            for ids, *columns in relabeller.vertices():
-                rows.add(ids, *columns)
-        return self._write(num_vertices, relabeller.edges(self.progress), rows, relabelled=True)
-
-    def _vertex_rows(self, num_vertices: int) -> VertexRows | None:
-        if self.table is None:
-            return None
-        return VertexRows(self.table, num_vertices, self.scratch, self.memory // 2)
+        edges, rows = relabeller.edges(self.progress), relabeller.vertices()
+        return self._write(num_vertices, edges, rows, relabelled=True)
 
     def _write(
-        self, num_vertices: int, edges: Iterator[Edges], rows: VertexRows | None, *, relabelled: bool
-    ) -> _Done:
+        self, num_vertices: int, edges: Iterator[Edges], rows: Iterator[list[Any]], *, relabelled: bool
+    ) -> Imported:
+        """Write the store of edges by id and of the table's rows, each an id and its values."""
         if num_vertices == 0:
             raise BadInput(f"no edges in {self.source}: if it has vertices without any, give --num-vertices")
-        data = self.data if rows is None else rows.data()
+        data = self.data
+        if self.table is not None:
+            in_order = VertexRows(self.table, num_vertices, self.scratch, self.memory // 2)
+            for ids, *columns in rows:
+                in_order.add(ids, *columns)
+            data = in_order.data()
         check_counts(data, num_vertices)
         if self.options.num_classes is not None:
             data.num_classes = self.options.num_classes
@@ -234,7 +209,7 @@ class _Import:
         for block in edges:
             sorter.add(*(both_ways(*block) if self.options.undirected else block))
         found = sorter.write(self.store, merge_parallel=self.options.merge_parallel, progress=self.progress)
-        return _Done(Imported(num_vertices, found.num_edges, found.symmetric, relabelled), classes)
+        return Imported(num_vertices, found.num_edges, classes, found.symmetric, relabelled)
 
     def _blocks(self, id_stop: int | None) -> Iterator[Edges]:
         done = 0
@@ -249,33 +224,17 @@ class _Import:
 
 
 def _values(block: VertexBlock) -> list[NDArray[Any]]:
-    """A table's values, without those it has not."""
+    """Features, labels and split of a block, without those that the table lacks."""
     features = block.features if block.features.shape[1] else None
     return [values for values in (features, block.labels, block.split) if values is not None]
 
 
-def both_ways(src: IntArray, dst: IntArray, weights: Weights) -> tuple[IntArray, IntArray, Weights]:
+def both_ways(src: IntArray, dst: IntArray, weights: EdgeWeights) -> tuple[IntArray, IntArray, EdgeWeights]:
     """Each edge followed by its reverse; a self-loop is its own.
 
     In turn, so that parallel edges come in the same order both ways, and their weights add up alike.
     """
-    most = 2 * len(src)
-    new_src, new_dst = np.empty(most, src.dtype), np.empty(most, src.dtype)
-    new_weights = None if weights is None else np.empty(most, np.float32)
-    count = _turn_each(src, dst, weights, new_src, new_dst, new_weights)
-    return new_src[:count], new_dst[:count], None if new_weights is None else new_weights[:count]
-
-
-@kernel
-def _turn_each(
-    src: IntArray, dst: IntArray, weights: Weights, new_src: IntArray, new_dst: IntArray, new_weights: Any
-) -> int:
-    at = 0
-    for e in range(len(src)):
-        for turned in range(2 if src[e] != dst[e] else 1):
-            new_src[at] = dst[e] if turned else src[e]
-            new_dst[at] = src[e] if turned else dst[e]
-            if weights is not None:
-                new_weights[at] = weights[e]
-            at += 1
-    return at
+    both = np.ones((len(src), 2), np.bool_)
+    both[:, 1] = src != dst
+    forth, back = np.stack((src, dst), axis=1)[both], np.stack((dst, src), axis=1)[both]
+    return forth, back, None if weights is None else np.repeat(weights, both.sum(axis=1))

@@ -1,4 +1,4 @@
-"""Which reader an input is for, and what the user says about it."""
+"""The right reader for an input, and the user's options for it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +51,7 @@ class InputOptions:
 
 
 def open_input(source: Path, options: InputOptions, memory: int) -> tuple[EdgeSource, VertexData]:
-    """The edges of `source`, and what it and the files next to it say of vertices."""
+    """Open the edges of `source` and the vertex data of it and of the files that the options name."""
     kind = options.format or detect_format(source)
     if kind not in FORMATS:
         raise BadInput(f"format {kind!r} is unknown: choose one of {', '.join(FORMATS)}")
@@ -59,7 +59,7 @@ def open_input(source: Path, options: InputOptions, memory: int) -> tuple[EdgeSo
     if kind == "text":
         edges: EdgeSource = _text_edges(source, options, memory)
     elif kind == "parquet":
-        edges = ParquetEdges(ParquetTable(source), src=options.src, dst=options.dst, weight=options.weight)
+        edges = ParquetEdges(ParquetTable(source), options.src, options.dst, options.weight)
     elif kind == "npz":
         edges, data = read_npz(source)
     elif kind == "ogb":
@@ -71,7 +71,7 @@ def open_input(source: Path, options: InputOptions, memory: int) -> tuple[EdgeSo
 
 
 def detect_format(source: Path) -> str:
-    """The format that a file or folder has by its looks."""
+    """Detect the format of a file or folder."""
     if not source.exists():
         raise BadInput(f"no file or folder {source}: check the name")
     if source.is_dir():
@@ -91,7 +91,7 @@ def open_vertex_table(options: InputOptions, edges: EdgeSource, memory: int) -> 
     if detect_format(options.vertices) == "parquet":
         table = ParquetVertices(ParquetTable(options.vertices), options.vertex_columns)
     else:
-        text = TextTable(options.vertices, delimiter=options.delimiter, block_bytes=_block_bytes(memory))
+        text = TextTable(options.vertices, delimiter=options.delimiter, block_bytes=block_bytes(memory))
         table = TextVertices(text, options.vertex_columns, named=edges.named or None)
     if table.named != edges.named:
         kinds = ("strings", "integers") if table.named else ("integers", "strings")
@@ -120,17 +120,18 @@ def _text_edges(source: Path, options: InputOptions, memory: int) -> TextEdges:
     header = options.header
     if header is None and any(not column.isdecimal() for column in asked):
         header = True
-    table = TextTable(source, delimiter=options.delimiter, header=header, block_bytes=_block_bytes(memory))
+    table = TextTable(source, delimiter=options.delimiter, header=header, block_bytes=block_bytes(memory))
     named = {"auto": None, "names": True, "dense": False, "relabel": False}[options.ids]
     return TextEdges(table, src=options.src, dst=options.dst, weight=options.weight, named=named)
 
 
-def _block_bytes(memory: int) -> int:
+def block_bytes(memory: int) -> int:
+    """Bytes of text that are parsed at once, so that an import stays within `memory`."""
     return max(_LEAST_BLOCK_BYTES, min(BLOCK_BYTES, memory // _MEMORY_PER_BLOCK_BYTE))
 
 
 def _add_files(data: VertexData, options: InputOptions, *, split_is_file: bool) -> None:
-    """Files that hold a row for each vertex take the place of what the input itself has."""
+    """Replace vertex data of the input by the files that the options name."""
     if options.features is not None:
         data.features = _rows(options.features, "features", wide=True)
     if options.labels is not None:

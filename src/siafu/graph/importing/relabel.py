@@ -7,9 +7,9 @@ evenly by their highest bits, so each step goes bucket by bucket:
 3. Edges are joined with the table by their source's key, then by their destination's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,24 +17,30 @@ from numpy.typing import DTypeLike, NDArray
 from siafu.base.errors import BadInput
 from siafu.base.hashing import GOLDEN, mix
 from siafu.base.jit import kernel
-from siafu.graph.csr import IntArray, Weights
+from siafu.graph.csr import EdgeWeights, IntArray
 from siafu.graph.importing.readers.blocks import Ids, Names
-from siafu.graph.progress import Progress, silent
+from siafu.graph.progress import ProgressCallback, silent
 from siafu.graph.scratch import Scratch
 from siafu.graph.spill import Columns, Leaf, Spill, leaves, sort_records
-from siafu.graph.store import ArrayWriter, StoreWriter
+from siafu.graph.store import ArrayWriter
 
 _SEEN = 1 << 19  # keys remembered while reading, so that repeated mentions are dropped early
 _KEY_BITS = 64
 _BUCKET_BITS = 10
-_LONGEST_NAME = 1024
+LONGEST_NAME = 1024
 _NAMES_WINDOW = 32 << 20
 
-Keys = NDArray[np.uint64]
+VertexKeys = NDArray[np.uint64]
 
 
 class HashCollision(Exception):
     """Two strings have the same key: start again with another seed."""
+
+
+class ArrayStarter(Protocol):
+    """A store that is being written."""
+
+    def array(self, name: str, dtype: DTypeLike) -> ArrayWriter: ...
 
 
 class Relabeller:
@@ -42,17 +48,27 @@ class Relabeller:
 
     Integers are numbered in ascending order, strings in the order they first appear in.
 
-    named:  whether names are strings
-    memory: bytes that it may allocate
-    seed:   of the hash of strings; `HashCollision` asks for another
+    named:   whether names are strings
+    memory:  bytes that it may allocate
+    seed:    of the hash of strings; `HashCollision` asks for another
+    carried: types of the values that travel with each edge, after its weight
     """
 
-    def __init__(self, scratch: Path, *, memory: int, named: bool, weighted: bool, seed: int = 0) -> None:
+    def __init__(
+        self,
+        scratch: Path,
+        *,
+        memory: int,
+        named: bool,
+        weighted: bool = False,
+        seed: int = 0,
+        carried: Sequence[DTypeLike] = (),
+    ) -> None:
         self._directory = scratch
         self._memory = memory
         self._named = named
         self._seed = seed
-        self._edges = self._spill([np.uint64, *([np.float32] if weighted else [])])
+        self._edges = self._spill([np.uint64, *([np.float32] if weighted else []), *carried])
         # With strings: a second hash, the position of the mention, and where the string stands.
         self._mentions = self._spill([np.uint64, np.int64, np.int64, np.int32] if named else [np.int64])
         self._vertices: Spill | None = None
@@ -66,11 +82,11 @@ class Relabeller:
     def _spill(self, dtypes: list[DTypeLike]) -> Spill:
         return Spill(self._directory, _KEY_BITS, dtypes, memory=self._memory // 8, bucket_bits=_BUCKET_BITS)
 
-    def add_edges(self, src: Ids, dst: Ids, weights: Weights) -> None:
+    def add_edges(self, src: Ids, dst: Ids, weights: EdgeWeights, *carried: NDArray[Any]) -> None:
         """A block of edges, src[e] to dst[e]."""
         keys = self._mention(_interleaved(src, dst))
         columns = () if weights is None else (weights,)
-        self._edges.add(keys[0::2], keys[1::2], *columns)
+        self._edges.add(keys[0::2], keys[1::2], *columns, *carried)
 
     def add_vertices(self, ids: Ids, *columns: NDArray[Any]) -> None:
         """A block of vertices, with values that `vertices` gives back."""
@@ -78,7 +94,7 @@ class Relabeller:
             self._vertices = self._spill([(values.dtype, values.shape[1:]) for values in columns])
         self._vertices.add(self._mention(ids), *columns)
 
-    def number(self, store: StoreWriter, progress: Progress = silent) -> int:
+    def number(self, store: ArrayStarter, progress: ProgressCallback = silent) -> int:
         """Number the vertices and write the store's `ids`; how many there are."""
         ranked = self._ranked(progress)
         ids = store.array("ids", f"S{self._longest}" if self._named else np.int64)
@@ -95,19 +111,24 @@ class Relabeller:
         self._table.flush()
         return count
 
-    def edges(self, progress: Progress = silent) -> Iterator[tuple[IntArray, IntArray, Weights]]:
+    def edges(self, progress: ProgressCallback = silent) -> Iterator[tuple[IntArray, IntArray, EdgeWeights]]:
         """All edges by id; parallel ones in the order they came in."""
+        for src, dst, *weights in self.columns(progress):
+            yield src, dst, weights[0] if weights else None
+
+    def columns(self, progress: ProgressCallback = silent) -> Iterator[Columns]:
+        """All edges by id, with whatever travels with them."""
         total = len(self._edges)
         by_destination = self._spill([np.int64, *self._edges.dtypes[2:]])
         done = 0
         progress("relabelling edges", 0, 2 * total)
-        for src, keys, *weights in self._joined(self._edges):
-            by_destination.add(keys, src, *weights)
+        for src, keys, *more in self._joined(self._edges):
+            by_destination.add(keys, src, *more)
             done += len(src)
             progress("relabelling edges", done, 2 * total)
         self._edges.close()
-        for dst, src, *weights in self._joined(by_destination):
-            yield src, dst, weights[0] if weights else None
+        for dst, src, *more in self._joined(by_destination):
+            yield [src, dst, *more]
             done += len(src)
             progress("relabelling edges", done, 2 * total)
         by_destination.close()
@@ -117,13 +138,11 @@ class Relabeller:
         if self._vertices is not None:
             yield from self._joined(self._vertices)
 
-    def _mention(self, ids: Ids) -> Keys:
+    def _mention(self, ids: Ids) -> VertexKeys:
         """The ids' keys; those not seen lately are put down as vertices to number."""
         if isinstance(ids, Names):
             keys, checks = hash_names(ids, self._seed)
             kept = _first_seen(keys, checks, *self._seen)
-            if kept is None:
-                raise HashCollision
             names = Names(ids.data, ids.starts[kept], ids.lengths[kept])
             offsets = self._keep_strings(names)
             self._mentions.add(keys[kept], checks[kept], self._positions + kept, offsets, names.lengths)
@@ -140,10 +159,10 @@ class Relabeller:
 
     def _keep_strings(self, names: Names) -> NDArray[np.int64]:
         longest = int(names.lengths.max(initial=0))
-        if longest > _LONGEST_NAME:
+        if longest > LONGEST_NAME:
             name = names.text(int(np.argmax(names.lengths)))[:40].decode(errors="replace")
             raise BadInput(
-                f"the id {name!r}… is {longest} bytes long: ids may have up to {_LONGEST_NAME}; give vertices shorter ids"
+                f"the id {name!r}… is {longest} bytes long: ids may have up to {LONGEST_NAME}; give vertices shorter ids"
             )
         self._longest = max(self._longest, longest)
         ends = np.cumsum(names.lengths)
@@ -151,7 +170,7 @@ class Relabeller:
         _copy_names(names.data, names.starts, ends - names.lengths, names.lengths, out)
         return self._strings.append(out) + ends - names.lengths
 
-    def _ranked(self, progress: Progress) -> Spill:
+    def _ranked(self, progress: ProgressCallback) -> Spill:
         """Each key once, bucketed by what decides the order of ids."""
         span = self._positions if self._named else max(0, self._highest - self._lowest)
         places: list[DTypeLike] = [np.int64, np.int32] if self._named else []
@@ -199,8 +218,9 @@ class Relabeller:
         most = max(1, self._memory // 8 // keyed.record_bytes)
         for bucket in np.flatnonzero(keyed.sizes):
             known, ids = sort_records(self._table.read(int(bucket)), self._table.low_bits)
+            density = len(known) / 2.0**self._table.low_bits
             for keys, *columns in keyed.pieces(int(bucket), most):
-                yield [_look_up(known, ids, keys, self._table.low_bits), *columns]
+                yield [_look_up(known, ids, keys, density), *columns]
 
 
 def _interleaved(src: Ids, dst: Ids) -> Ids:
@@ -213,47 +233,24 @@ def _interleaved(src: Ids, dst: Ids) -> Ids:
     return np.stack((src, dst), axis=1).ravel()  # type: ignore[arg-type]
 
 
-def hash_names(names: Names, seed: int) -> tuple[Keys, Keys]:
+def hash_names(names: Names, seed: int) -> tuple[VertexKeys, VertexKeys]:
     """Each string's key, and a second hash that tells apart strings whose keys are equal."""
-    keys, checks = np.empty(names.size, np.uint64), np.empty(names.size, np.uint64)
-    _hash_names(names.data, names.starts, names.lengths, np.uint64(seed), keys, checks)
-    return keys, checks
+    return _hash(names.data, names.starts, names.lengths, np.uint64(seed))
 
 
-def _first_seen(keys: Keys, checks: Keys | None, seen: Keys, seen_checks: Keys) -> Any:
-    """Positions of the keys that were not seen lately; None if two strings are found to share a key."""
-    kept = np.empty(len(keys), np.int64)
-    count = _filter_seen(keys, checks, seen, seen_checks, kept)
-    return None if count < 0 else kept[:count]
-
-
-def _mixed(ids: NDArray[np.int64]) -> Keys:
+@kernel
+def _mixed(ids: NDArray[np.int64]) -> VertexKeys:
     keys = np.empty(len(ids), np.uint64)
-    _mix_all(ids, keys)
+    for i in range(len(ids)):
+        keys[i] = mix(np.uint64(ids[i]) + GOLDEN)
     return keys
 
 
-def _look_up(known: Keys, ids: NDArray[np.int64], keys: Keys, bits: int) -> NDArray[np.int64]:
-    out = np.empty(len(keys), np.int64)
-    _find_all(known, ids, keys, len(known) / 2.0**bits, out)
-    return out
-
-
 @kernel
-def _mix_all(ids: NDArray[np.int64], keys: Keys) -> None:
-    for i in range(len(ids)):
-        keys[i] = mix(np.uint64(ids[i]) + GOLDEN)
-
-
-@kernel
-def _hash_names(
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    seed: np.uint64,
-    keys: Keys,
-    checks: Keys,
-) -> None:
+def _hash(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], seed: np.uint64
+) -> tuple[VertexKeys, VertexKeys]:
+    keys, checks = np.empty(len(starts), np.uint64), np.empty(len(starts), np.uint64)
     for i in range(len(starts)):
         key = mix(seed + GOLDEN)
         check = mix(seed + np.uint64(0xD6E8FEB86659FD93))
@@ -263,24 +260,29 @@ def _hash_names(
             check ^= check >> np.uint64(29)
         keys[i] = mix(key + np.uint64(lengths[i]))
         checks[i] = mix(check)
+    return keys, checks
 
 
 @kernel
-def _filter_seen(keys: Keys, checks: Any, seen: Keys, seen_checks: Keys, kept: NDArray[np.int64]) -> int:
+def _first_seen(
+    keys: VertexKeys, checks: Any, seen: VertexKeys, seen_checks: VertexKeys
+) -> NDArray[np.int64]:
+    """Positions of the keys that were not seen lately. `HashCollision`: two strings are found to share a key."""
+    kept = np.empty(len(keys), np.int64)
     count = 0
     mask = np.uint64(len(seen) - 1)
     for i in range(len(keys)):
         slot = keys[i] & mask
         if seen[slot] == keys[i]:
             if checks is not None and seen_checks[slot] != checks[i]:
-                return -1
+                raise HashCollision
             continue
         seen[slot] = keys[i]
         if checks is not None:
             seen_checks[slot] = checks[i]
         kept[count] = i
         count += 1
-    return count
+    return kept[:count]
 
 
 @kernel
@@ -297,8 +299,9 @@ def _copy_names(
 
 
 @kernel
-def _find_all(known: Any, ids: NDArray[np.int64], keys: Any, density: float, out: NDArray[np.int64]) -> None:
-    """Keys are spread evenly, so where one stands can be told to within a few places."""
+def _look_up(known: Any, ids: NDArray[np.int64], keys: Any, density: float) -> NDArray[np.int64]:
+    """The id of each key. Keys are spread evenly, so where one stands can be told to within a few places."""
+    out = np.empty(len(keys), np.int64)
     for i in range(len(keys)):
         at = min(int(keys[i] * density), len(known) - 1)
         while at > 0 and known[at] > keys[i]:
@@ -306,3 +309,4 @@ def _find_all(known: Any, ids: NDArray[np.int64], keys: Any, density: float, out
         while at < len(known) - 1 and known[at] < keys[i]:
             at += 1
         out[i] = ids[at]
+    return out

@@ -1,4 +1,4 @@
-"""Blocks of arrays put aside on disk, to be gone through again."""
+"""Spools: blocks of arrays kept on disk, to be read again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
-from siafu.graph.csr import IntArray, Weights
+from siafu.graph.csr import EdgeWeights, IntArray
 from siafu.graph.importing.readers.blocks import Names, VertexBlock
 from siafu.graph.scratch import Scratch
 
-Block = tuple[Any, ...]  # arrays, or None
+Arrays = tuple[Any, ...]  # arrays, or None
 
 
 class Spool:
@@ -30,7 +30,7 @@ class Spool:
             ]
         )
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[Arrays]:
         for block in self._blocks:
             yield tuple(None if entry is None else self._read(*entry) for entry in block)
 
@@ -44,7 +44,7 @@ class Spool:
 
 
 class SpooledIds:
-    """Edges and vertices by integer ids, put aside until it is known which ids there are."""
+    """Edges and vertices by integer ids, kept on disk until the range of the ids is known."""
 
     def __init__(self, directory: Path) -> None:
         self._edges = Spool(directory)
@@ -52,14 +52,14 @@ class SpooledIds:
         self.lowest, self.highest = 0, -1
         self._mentions = 0
 
-    def add_edges(self, src: IntArray, dst: IntArray, weights: Weights) -> None:
+    def add_edges(self, src: IntArray, dst: IntArray, weights: EdgeWeights) -> None:
         self._edges.add(self._seen(src), self._seen(dst), weights)
 
     def add_vertices(self, block: VertexBlock) -> None:
         assert not isinstance(block.ids, Names)
         self._vertices.add(self._seen(block.ids), block.labels, block.split, block.features)
 
-    def edges(self) -> Iterator[Block]:
+    def edges(self) -> Iterator[Arrays]:
         return iter(self._edges)
 
     def vertices(self) -> Iterator[VertexBlock]:
@@ -68,7 +68,7 @@ class SpooledIds:
             yield VertexBlock(ids.astype(np.int64), labels, split, features)
 
     def distinct(self) -> int:
-        """How many different ids there are, none of them negative. Takes a bit for each up to the highest."""
+        """Number of different ids, if none is negative. Takes a bit of memory for each number up to the highest."""
         seen = np.zeros((self.highest >> 3) + 1, np.uint8)
         count = 0
         for src, dst, _ in self._edges:

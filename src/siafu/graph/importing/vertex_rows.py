@@ -12,6 +12,11 @@ from siafu.graph.importing.readers.blocks import Rows, VertexData, VertexTable
 from siafu.graph.spill import Leaf, Spill, leaves
 
 _MOST_ROWS = 1 << 16  # of missing rows at a time
+_MISSING = {
+    "features": None,
+    "labels": np.nan,
+    "split": 0,
+}  # rows of vertices that the table lacks; None: it may not
 
 
 class VertexRows:
@@ -22,15 +27,13 @@ class VertexRows:
         self._num_vertices = num_vertices
         self._memory = memory
         bits = max(1, (num_vertices - 1).bit_length())
-        kinds: dict[str, DTypeLike] = {}
-        if table.width:
-            kinds["features"] = (np.float32, (table.width,))
-        if table.has_labels:
-            kinds["labels"] = np.float32
-        if table.has_split:
-            kinds["split"] = np.uint8
+        kinds: dict[str, DTypeLike | None] = {
+            "features": (np.float32, (table.width,)) if table.width else None,
+            "labels": np.float32 if table.has_labels else None,
+            "split": np.uint8 if table.has_split else None,
+        }
         self._spills = {
-            name: Spill(scratch, bits, [dtype], memory=memory // 8) for name, dtype in kinds.items()
+            name: Spill(scratch, bits, [dtype], memory=memory // 8) for name, dtype in kinds.items() if dtype
         }
 
     def add(self, ids: NDArray[Any], *columns: NDArray[Any]) -> None:
@@ -45,35 +48,26 @@ class VertexRows:
 
     def data(self) -> VertexData:
         """Everything that was added, in order."""
-        found = VertexData()
-        if "features" in self._spills:
-            found.features = self._rows("features", (self._table.width,), missing=None)
-        if "labels" in self._spills:
-            found.labels = self._rows("labels", (), missing=np.nan)
-        if "split" in self._spills:
-            found.split_codes = self._rows("split", (), missing=0)
-        return found
+        rows = {name: self._rows(name) for name in self._spills}
+        return VertexData(rows.get("features"), rows.get("labels"), split_codes=rows.get("split"))
 
-    def _rows(self, name: str, shape: tuple[int, ...], missing: float | None) -> Rows:
-        def blocks(most_bytes: int) -> Iterator[NDArray[Any]]:
-            return self._in_order(name, missing)
+    def _rows(self, name: str) -> Rows:
+        shape = (self._table.width,) if name == "features" else ()
+        what = f"{name} in {self._table.path}"
+        return Rows(self._num_vertices, shape, what, lambda most_bytes: self._in_order(name))
 
-        return Rows(self._num_vertices, shape, f"{name} in {self._table.path}", blocks)
-
-    def _in_order(self, name: str, missing: float | None) -> Iterator[NDArray[Any]]:
-        """A row for each vertex; `missing` is for those the table lacks, None if it may lack none."""
-        spill = self._spills[name]
+    def _in_order(self, name: str) -> Iterator[NDArray[Any]]:
+        """A row for each vertex; one that the table lacks is `missing`, unless that is None."""
+        spill, missing = self._spills[name], _MISSING[name]
         done = 0
         for leaf in leaves(spill, self._fits, self._memory // 4):
             keys, values = leaf.spill.read(leaf.bucket)
             yield from self._gap(spill, done, leaf.first_key, missing)
-            stop = min(self._num_vertices, leaf.first_key + (1 << leaf.low_bits))
-            rows = self._empty(spill, stop - leaf.first_key, missing)
-            counts = np.bincount(keys, minlength=len(rows))
-            self._check(counts, leaf.first_key, missing)
+            done = min(self._num_vertices, leaf.first_key + (1 << leaf.low_bits))
+            rows = self._empty(spill, done - leaf.first_key, missing)
+            self._check(np.bincount(keys, minlength=len(rows)), leaf.first_key, missing)
             rows[keys] = values
             yield rows
-            done = stop
         yield from self._gap(spill, done, self._num_vertices, missing)
 
     def _check(self, counts: NDArray[np.int64], first: int, missing: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Writing what is known of vertices to a store: features, labels and split, checked, a block at a time."""
+"""Writing features, labels and split to a store, checked, a block at a time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from siafu.graph import check
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.classes import ClassCount
 from siafu.graph.importing.readers.blocks import SPLIT_CODES, Rows, VertexData
-from siafu.graph.progress import Progress, silent
+from siafu.graph.progress import ProgressCallback
 from siafu.graph.store import ArrayWriter, StoreWriter
 
 _BLOCK_BYTES = 8 << 20
@@ -27,12 +27,7 @@ def check_counts(data: VertexData, num_vertices: int) -> None:
 
 
 def write_vertices(
-    store: StoreWriter,
-    data: VertexData,
-    num_vertices: int,
-    *,
-    bf16: bool = False,
-    progress: Progress = silent,
+    store: StoreWriter, data: VertexData, num_vertices: int, *, bf16: bool, progress: ProgressCallback
 ) -> int:
     """Append `x`, `y`, `train`, `val` and `test` to the store, as far as given; how many classes there are."""
     if data.features is not None:
@@ -40,7 +35,8 @@ def write_vertices(
     owner = _owners(data, num_vertices)
     classes = 0
     if data.labels is not None:
-        classes = _write_labels(store, data.labels, num_vertices, data.num_classes, owner)
+        counted = ClassCount(data.num_classes, num_vertices)
+        classes = _write_labels(store, data.labels, counted, num_vertices, owner)
     if owner is not None:
         _write_split(store, owner)
     return classes
@@ -48,7 +44,7 @@ def write_vertices(
 
 @contextmanager
 def _naming(rows: Rows) -> Iterator[None]:
-    """Say which rows an error is about."""
+    """Name the rows in errors about them."""
     try:
         yield
     except BadInput as error:
@@ -73,7 +69,7 @@ def _counted(rows: Rows, num_vertices: int) -> Iterator[tuple[int, NDArray[Any]]
 
 
 def _write_features(
-    store: StoreWriter, rows: Rows, num_vertices: int, *, bf16: bool, progress: Progress
+    store: StoreWriter, rows: Rows, num_vertices: int, *, bf16: bool, progress: ProgressCallback
 ) -> None:
     if len(rows.shape) != 1:
         raise BadInput(f"{rows.what}: each vertex has values of shape {rows.shape}; give a row of numbers")
@@ -119,14 +115,9 @@ def _take(owner: NDArray[np.uint8], code: int, ids: NDArray[np.int64]) -> None:
 
 
 def _write_labels(
-    store: StoreWriter,
-    rows: Rows,
-    num_vertices: int,
-    num_classes: int | None,
-    owner: NDArray[np.uint8] | None,
+    store: StoreWriter, rows: Rows, classes: ClassCount, num_vertices: int, owner: NDArray[np.uint8] | None
 ) -> int:
     y: ArrayWriter | None = None
-    classes = ClassCount(num_classes, num_vertices)
     columns = 0
     for first, block in _counted(rows, num_vertices):
         with _naming(rows):

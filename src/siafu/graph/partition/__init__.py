@@ -1,8 +1,8 @@
-"""Partitions: a graph's vertices shared out among servers, the ghosts that follow, and intervals within a server."""
+"""Partitions: the assignment of vertices to servers, their ghosts, and intervals within a server."""
 
 from siafu.graph.partition.ghosts import ByServer, GhostTable, LocalGraph, local_graph
 from siafu.graph.partition.intervals import auto_interval_count, intervals
-from siafu.graph.partition.memory import ServerMemory, memory_before, memory_per_server, server_memory
+from siafu.graph.partition.memory import ServerMemory, memory_before, memory_per_server
 from siafu.graph.partition.methods import METHODS, check_parts, chosen_method, make_partition
 from siafu.graph.partition.partition import Partition
 from siafu.graph.partition.quality import PartitionQuality, measure
@@ -31,5 +31,4 @@ __all__ = [
     "partition_path",
     "read_partition",
     "save_partition",
-    "server_memory",
 ]

@@ -1,4 +1,4 @@
-"""Ghost tables: one server's edges over its own vertices and the remote ones they need, and who sends what to whom."""
+"""Ghost tables: a server's edges, the remote vertices that they need, and which rows servers send each other."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
-from siafu.graph.csr import Csr, IntArray, Weights
+from siafu.graph.csr import Csr, EdgeWeights, IntArray
 from siafu.graph.graph import Graph
 from siafu.graph.partition.partition import Owners, Partition
 
@@ -51,7 +51,7 @@ class GhostTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalGraph:
-    """What one server knows of the graph.
+    """One server's part of the graph.
 
     server:   its number
     vertices: global ids of its vertices, ascending; an interval is a range of these
@@ -93,12 +93,12 @@ def _rows(edges: Csr, vertices: Ids) -> Csr:
     np.cumsum(edges.indptr[vertices + 1] - edges.indptr[vertices], out=indptr[1:])
     indices = np.empty(indptr[-1], edges.indices.dtype)
     weights = None if edges.weights is None else np.empty(indptr[-1], np.float32)
-    _copy_rows(edges.indptr, edges.indices, edges.weights, vertices, indptr, indices, weights)
+    _copy_rows(*edges, vertices, indptr, indices, weights)
     return Csr(indptr, indices, weights)
 
 
 def _table(needs: Csr, offers: Csr, vertices: Ids, partition: Partition, server: int) -> GhostTable:
-    """Ghosts are the remote ends of `needs`; the ends of `offers` are who needs this server's rows."""
+    """A ghost table. Ghosts are the remote ends of `needs`; the owners of the ends of `offers` need this server's rows."""
     owner = partition.owner
     remote = np.zeros(len(owner), np.bool_)
     remote[needs.indices] = True
@@ -107,24 +107,18 @@ def _table(needs: Csr, offers: Csr, vertices: Ids, partition: Partition, server:
     column = np.empty(len(owner), np.int32)
     column[vertices] = np.arange(len(vertices))
     column[ghosts] = np.arange(len(vertices), len(vertices) + len(ghosts))
+    indices = np.empty(len(needs.indices), np.int32)
+    weights = None if needs.weights is None else np.empty_like(needs.weights)
+    _renumber(*needs, column, len(vertices), indices, weights)
+    senders = owner[ghosts]
     return GhostTable(
-        edges=_with_local_columns(needs, column, len(vertices)),
+        edges=Csr(needs.indptr, indices, weights),
         ghosts=ghosts,
-        receive=_grouped(owner[ghosts], partition.parts),
+        receive=ByServer(
+            _starts(np.bincount(senders, minlength=partition.parts)), np.argsort(senders, kind="stable")
+        ),
         send=_readers(offers, owner, server, partition.parts),
     )
-
-
-def _with_local_columns(edges: Csr, column: NDArray[np.int32], own: int) -> Csr:
-    indices = np.empty(len(edges.indices), np.int32)
-    weights = None if edges.weights is None else np.empty_like(edges.weights)
-    _renumber(edges.indptr, edges.indices, edges.weights, column, own, indices, weights)
-    return Csr(edges.indptr, indices, weights)
-
-
-def _grouped(servers: Owners, parts: int) -> ByServer:
-    """Positions in `servers`, by the server that stands there."""
-    return ByServer(_starts(np.bincount(servers, minlength=parts)), np.argsort(servers, kind="stable"))
 
 
 def _readers(edges: Csr, owner: Owners, server: int, parts: int) -> ByServer:
@@ -145,25 +139,25 @@ def _starts(counts: Ids) -> Ids:
 def _copy_rows(
     indptr: Ids,
     indices: IntArray,
-    weights: Weights,
+    weights: EdgeWeights,
     rows: Ids,
-    new_indptr: Ids,
+    starts: Ids,
     out: IntArray,
     out_weights: Any,
 ) -> None:
     for k in range(len(rows)):
         lo, hi = indptr[rows[k]], indptr[rows[k] + 1]
-        out[new_indptr[k] : new_indptr[k + 1]] = indices[lo:hi]
+        out[starts[k] : starts[k + 1]] = indices[lo:hi]
         if weights is not None:
-            out_weights[new_indptr[k] : new_indptr[k + 1]] = weights[lo:hi]
+            out_weights[starts[k] : starts[k + 1]] = weights[lo:hi]
 
 
 @kernel
 def _renumber(
     indptr: Ids,
     indices: IntArray,
-    weights: Weights,
-    column: IntArray,
+    weights: EdgeWeights,
+    local: IntArray,
     own: int,
     out: IntArray,
     out_weights: Any,
@@ -173,7 +167,7 @@ def _renumber(
         at = indptr[i]
         for ghosts in range(2):
             for e in range(indptr[i], indptr[i + 1]):
-                j = column[indices[e]]
+                j = local[indices[e]]
                 if (j >= own) == (ghosts == 1):
                     out[at] = j
                     if weights is not None:

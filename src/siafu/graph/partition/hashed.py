@@ -1,4 +1,4 @@
-"""The hash partition: knows nothing of edges, and what it gives a vertex depends on nothing but its id and the seed."""
+"""The hash partition: a vertex's server depends on its id and the seed alone, not on edges."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from siafu.graph.partition.partition import Owners, owner_dtype
 
 
 def hash_owners(num_vertices: int, parts: int, seed: int) -> Owners:
-    """Each vertex to the server that the hash of (seed, vertex) falls on; all servers are equally likely."""
+    """Owner of each vertex by a hash of (seed, vertex); all servers are equally likely."""
     owner = np.empty(num_vertices, owner_dtype(parts))
     _draw(np.uint64(seed), np.uint64(parts), owner)
     return owner

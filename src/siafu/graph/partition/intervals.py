@@ -5,10 +5,23 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.graph.partition.cost import default_vertex_cost
-
 _LEAST_WORK = 1 << 16  # vertices plus edges: a gather over fewer is over before the next task is found
+_NUMBERS_AN_EDGE = 16  # of a row that is multiplied
 _PER_THREAD = 4  # enough that a core which ends early finds more to do
+
+
+def default_vertex_cost(num_vertices: int, num_edges: int) -> int:
+    """Cost of one vertex in edges: the average in-degree, so that all vertices together cost as much as all
+    edges do, and neither can be far out of balance.
+    """
+    return max(1, round(num_edges / max(1, num_vertices)))
+
+
+def vertex_costs(indptr: NDArray[np.int64], vertex_cost: int | None = None) -> NDArray[np.int64]:
+    """[V] the cost of each vertex with its in-edges, in edges."""
+    vertices, edges = len(indptr) - 1, int(indptr[-1] - indptr[0])
+    each = default_vertex_cost(vertices, edges) if vertex_cost is None else vertex_cost
+    return np.diff(indptr) + each
 
 
 def intervals(
@@ -19,25 +32,27 @@ def intervals(
     No range costs more than the mean and the heaviest vertex together; none is empty unless there are more ranges
     than vertices.
 
-    vertex_cost: how many edges one vertex weighs; None: the average degree
+    vertex_cost: cost of one vertex in edges; None: the average degree
     """
     bounds = _bounds(indptr, count, vertex_cost)
     return [(int(first), int(last)) for first, last in itertools.pairwise(bounds)]
 
 
-def auto_interval_count(vertices: int, edges: int, threads: int) -> int:
-    """As many intervals as have at least 65,536 vertices and edges each, up to 4 a thread; at least 1."""
-    worth_having = (vertices + edges) // _LEAST_WORK
+def auto_interval_count(vertices: int, edges: int, threads: int, *, numbers: float = 0.0) -> int:
+    """Number of intervals: each has at least 65,536 vertices and edges, and there are at most 4 a thread.
+
+    numbers: of a vertex's features that are not zero; 16 of them count as much as an edge
+    """
+    worth_having = int(vertices * (1 + numbers / _NUMBERS_AN_EDGE) + edges) // _LEAST_WORK
     return max(1, min(worth_having, _PER_THREAD * threads, vertices))
 
 
 def _bounds(indptr: NDArray[np.int64], count: int, vertex_cost: int | None) -> NDArray[np.int64]:
-    vertices, edges = len(indptr) - 1, int(indptr[-1] - indptr[0])
+    vertices = len(indptr) - 1
     number = np.arange(count + 1)
     if count >= vertices:
         return np.minimum(number, vertices)
-    each = default_vertex_cost(vertices, edges) if vertex_cost is None else vertex_cost
-    before = (indptr - indptr[0]) + each * np.arange(vertices + 1)
+    before = np.concatenate([[0], np.cumsum(vertex_costs(indptr, vertex_cost))])
     nearest = _nearest(before, before[-1] * (number / count))
     nearest[-1] = vertices  # trailing vertices that cost nothing belong to the last range
     # Each bound at least one past the bound before it, and as many vertices left as there are ranges to come.
@@ -46,7 +61,7 @@ def _bounds(indptr: NDArray[np.int64], count: int, vertex_cost: int | None) -> N
 
 
 def _nearest(ascending: NDArray[np.int64], targets: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Where in `ascending` the value nearest to each target is."""
+    """Position of the value in `ascending` that is nearest to each target."""
     above = np.clip(np.searchsorted(ascending, targets), 1, len(ascending) - 1)
     below_is_nearer = targets - ascending[above - 1] < ascending[above] - targets
     return above - below_is_nearer

@@ -1,4 +1,4 @@
-"""ServerMemory: what one server will hold, worked out from counts before anything is allocated."""
+"""ServerMemory: the memory of one server, estimated from counts before anything is allocated."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -40,21 +40,34 @@ class ServerMemory:
         return sum(asdict(self).values())
 
 
-def server_memory(
+def memory_before(graph: Graph, parts: int, widths: Sequence[int]) -> ServerMemory:
+    """Memory of an average server before there is a partition: with the most ghosts that it can have.
+
+    widths: the rows' widths, from the features to the last layer's output; what a layer gathers is as wide as its
+            input, its gradients as its output (a model that gathers on the narrower side needs less)
+    """
+    vertices, edges = -(-graph.num_vertices // parts), -(-graph.num_edges // parts)
+    ghosts = min(graph.num_vertices - vertices, edges)
+    return _server_memory(graph, widths, vertices, edges, edges, ghosts, ghosts)
+
+
+def memory_per_server(graph: Graph, quality: PartitionQuality, widths: Sequence[int]) -> list[ServerMemory]:
+    """Each server's memory, with the vertices, edges and ghosts that a partition gives it."""
+    edges, ghosts = (quality.edges, quality.out_edges), (quality.forward_ghosts, quality.backward_ghosts)
+    counts = zip(quality.vertices, *edges, *ghosts, strict=True)
+    return [_server_memory(graph, widths, *map(int, each)) for each in counts]
+
+
+def _server_memory(
     graph: Graph,
     widths: Sequence[int],
-    *,
     vertices: int,
     edges: int,
     out_edges: int,
     forward_ghosts: int,
     backward_ghosts: int,
 ) -> ServerMemory:
-    """A server with so many vertices, edges and ghosts, in fp32.
-
-    widths: the rows' widths, from the features to the last layer's output; what a layer gathers is as wide as its
-            input, its gradients as its output (a model that gathers on the narrower side needs less)
-    """
+    """Memory of a server with these counts, in fp32."""
     made = _row_bytes(widths[1:])
     return ServerMemory(
         in_edges=_edge_bytes(graph, vertices, edges),
@@ -64,37 +77,6 @@ def server_memory(
         ghosts=forward_ghosts * _row_bytes(widths[:-1]) + backward_ghosts * made,
         activations=2 * vertices * made,
     )
-
-
-def memory_before(graph: Graph, parts: int, widths: Sequence[int]) -> ServerMemory:
-    """An even server's memory before it is known who owns what: with as many ghosts as it can have at most."""
-    vertices, edges = -(-graph.num_vertices // parts), -(-graph.num_edges // parts)
-    ghosts = min(graph.num_vertices - vertices, edges)
-    return server_memory(
-        graph,
-        widths,
-        vertices=vertices,
-        edges=edges,
-        out_edges=edges,
-        forward_ghosts=ghosts,
-        backward_ghosts=ghosts,
-    )
-
-
-def memory_per_server(graph: Graph, quality: PartitionQuality, widths: Sequence[int]) -> list[ServerMemory]:
-    """Each server's memory, with the vertices, edges and ghosts that a partition gives it."""
-    return [
-        server_memory(
-            graph,
-            widths,
-            vertices=int(quality.vertices[server]),
-            edges=int(quality.edges[server]),
-            out_edges=int(quality.out_edges[server]),
-            forward_ghosts=int(quality.forward_ghosts[server]),
-            backward_ghosts=int(quality.backward_ghosts[server]),
-        )
-        for server in range(len(quality.vertices))
-    ]
 
 
 def _edge_bytes(graph: Graph, vertices: int, edges: int) -> int:

@@ -6,12 +6,18 @@ from siafu.base.errors import BadInput
 from siafu.graph.graph import Graph
 from siafu.graph.partition.contiguous import contiguous_owners
 from siafu.graph.partition.hashed import hash_owners
-from siafu.graph.partition.metis import memory_for_metis, metis_installed, metis_memory, metis_owners
+from siafu.graph.partition.metis import (
+    memory_for_metis,
+    metis_installed,
+    metis_memory,
+    metis_owners,
+    metis_refused,
+)
 from siafu.graph.partition.partition import Owners, Partition
 from siafu.graph.partition.stream import stream_owners
-from siafu.graph.progress import Progress, silent
+from siafu.graph.progress import ProgressCallback, silent
 
-Partitioner = Callable[[Graph, int, int, Progress], Owners]
+Partitioner = Callable[[Graph, int, int, ProgressCallback], Owners]
 """From a graph, a number of parts, a seed and who hears of progress to the owner of each vertex."""
 
 PARTITIONERS: dict[str, Partitioner] = {
@@ -26,28 +32,38 @@ METHODS = ("auto", *PARTITIONERS)
 
 
 def make_partition(
-    graph: Graph, parts: int, *, method: str = "auto", seed: int = 0, progress: Progress = silent
+    graph: Graph,
+    parts: int,
+    *,
+    method: str = "auto",
+    seed: int = 0,
+    memory: int | None = None,
+    progress: ProgressCallback = silent,
 ) -> Partition:
     """Give the vertices of `graph` to `parts` servers.
 
     method: metis, stream, contiguous or hash; auto: metis where it is installed and fits into memory, else stream
+    memory: bytes that the process may take; None: half of the machine's
     """
     check_parts(graph, parts)
-    chosen = chosen_method(graph, method)
+    chosen = chosen_method(graph, method, memory)
     return Partition(chosen, parts, PARTITIONERS[chosen](graph, parts, seed, progress), seed)
 
 
-def chosen_method(graph: Graph, method: str) -> str:
-    """The method that `method` stands for on this machine."""
+def chosen_method(graph: Graph, method: str, memory: int | None = None) -> str:
+    """The method that `method` stands for on this machine, or in so many bytes of memory."""
     if method not in METHODS:
         raise BadInput(f"no partition method {method!r}: choose one of {', '.join(METHODS)}")
+    fits = metis_memory(graph) <= memory_for_metis(memory) if method in ("auto", "metis") else False
+    if method == "metis" and memory is not None and not fits:
+        raise metis_refused(graph, memory)
     if method != "auto":
         return method
-    return "metis" if metis_installed() and metis_memory(graph) <= memory_for_metis() else "stream"
+    return "metis" if metis_installed() and fits else "stream"
 
 
 def check_parts(graph: Graph, parts: int) -> None:
-    """Refuse what would leave servers without vertices."""
+    """Refuse a number of parts that would leave servers without vertices."""
     if not 1 <= parts <= graph.num_vertices:
         raise BadInput(
             f"{graph.name} has {graph.num_vertices:,} vertices and cannot have {parts:,} parts: ask for 1 to {graph.num_vertices:,}"

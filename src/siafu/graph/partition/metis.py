@@ -4,7 +4,6 @@ G. Karypis, V. Kumar: A Fast and High Quality Multilevel Scheme for Partitioning
 20 (1998).
 """
 
-import os
 from importlib.util import find_spec
 
 import numpy as np
@@ -12,12 +11,15 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
 from siafu.base.jit import kernel
+from siafu.base.memory import machine_bytes, own_bytes, rounded_up
 from siafu.graph import csr
 from siafu.graph.csr import Csr, IntArray
 from siafu.graph.graph import Graph
-from siafu.graph.partition.cost import vertex_costs
+from siafu.graph.partition.intervals import vertex_costs
 from siafu.graph.partition.partition import Owners, owner_dtype
-from siafu.graph.progress import Progress, silent
+from siafu.graph.progress import ProgressCallback, silent
+
+Ids = NDArray[np.int64]
 
 # Measured at 4 to 100 edges a vertex, rounded up: METIS keeps coarser and coarser copies, in 64-bit integers.
 _BYTES_PER_ENTRY = 80
@@ -30,17 +32,29 @@ def metis_installed() -> bool:
 
 
 def metis_memory(graph: Graph) -> int:
-    """Bytes that partitioning `graph` with METIS takes, beside the graph: rather too many than too few."""
+    """Upper estimate of the bytes that METIS takes for `graph`, besides the graph."""
     entries = graph.num_edges if graph.is_symmetric else 2 * graph.num_edges
     return _BYTES_PER_ENTRY * entries + _BYTES_PER_VERTEX * graph.num_vertices
 
 
-def memory_for_metis() -> int:
-    """Bytes that METIS may take: half of the machine's memory. It ends the process when it finds no more."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+def memory_for_metis(memory: int | None = None) -> int:
+    """Bytes that METIS may take: half of the machine's memory. It ends the process when it finds no more.
+
+    memory: bytes that the process may take in all, in place of that half
+    """
+    return machine_bytes() // 2 if memory is None else max(0, memory - own_bytes())
 
 
-def metis_owners(graph: Graph, parts: int, seed: int, progress: Progress = silent) -> Owners:
+def metis_refused(graph: Graph, memory: int) -> BadInput:
+    """Why METIS cannot run in so much memory."""
+    least = rounded_up(own_bytes() + metis_memory(graph))
+    return BadInput(
+        f"METIS would take about {metis_memory(graph) / 1e9:.1f} GB for {graph.num_edges:,} edges, and memory is "
+        f"{memory / 1e9:.1f} GB: give at least {least}, or choose --method stream"
+    )
+
+
+def metis_owners(graph: Graph, parts: int, seed: int, progress: ProgressCallback = silent) -> Owners:
     """Servers alike in vertices and edges together, with few edges between them."""
     if not metis_installed():
         raise BadInput("METIS is not installed: pip install 'siafu[partition]', or choose --method stream")
@@ -54,7 +68,7 @@ def metis_owners(graph: Graph, parts: int, seed: int, progress: Progress = silen
     progress("preparing edges for METIS", 0, 0)
     starts, others = undirected(graph)
     if len(others) == 0:  # nothing to cut, and METIS takes no graph without edges
-        return _dealt_out(graph.num_vertices, parts)
+        return (np.arange(graph.num_vertices) % parts).astype(owner_dtype(parts))
     progress("running METIS over edges", 0, 0)
     found = pymetis.part_graph(
         parts,
@@ -65,7 +79,7 @@ def metis_owners(graph: Graph, parts: int, seed: int, progress: Progress = silen
     return np.asarray(found.vertex_part).astype(owner_dtype(parts))
 
 
-def undirected(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def undirected(graph: Graph) -> tuple[Ids, Ids]:
     """The graph as METIS wants it: each link between two vertices once in the row of either, no self-loops.
 
     Parallel and opposite edges become one link: a ghost's row crosses the network once, however many edges read it.
@@ -78,18 +92,9 @@ def undirected(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return starts, others[:count]
 
 
-def _dealt_out(num_vertices: int, parts: int) -> Owners:
-    return (np.arange(num_vertices) % parts).astype(owner_dtype(parts))
-
-
 @kernel
 def _union(
-    indptr: NDArray[np.int64],
-    indices: IntArray,
-    other_indptr: NDArray[np.int64],
-    other_indices: IntArray,
-    starts: NDArray[np.int64],
-    merged: NDArray[np.int64],
+    indptr: Ids, indices: IntArray, other_indptr: Ids, other_indices: IntArray, starts: Ids, merged: Ids
 ) -> int:
     """Row by row, the columns that either has, ascending, each once, without the row's own; how many in all."""
     at = 0

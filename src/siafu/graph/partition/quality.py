@@ -1,4 +1,4 @@
-"""PartitionQuality: what a partition costs in ghosts, and how even it is."""
+"""PartitionQuality: cut edges, ghosts and balance of a partition."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +10,14 @@ from siafu.base.jit import kernel
 from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph
 from siafu.graph.partition.partition import Owners, Partition
-from siafu.graph.progress import Progress, silent
+from siafu.graph.progress import ProgressCallback, silent
 
 Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionQuality:
-    """A partition of one graph, counted. An edge belongs to the server of its destination.
+    """Counts of a partition. An edge belongs to the server of its destination.
 
     cut_edges:       edges whose ends have different owners
     vertices:        [parts] vertices of each server
@@ -55,8 +55,8 @@ class PartitionQuality:
         return _max_over_mean(self.edges)
 
 
-def measure(graph: Graph, partition: Partition, progress: Progress = silent) -> PartitionQuality:
-    """Walk the in-edges twice; holds two numbers a vertex and a few a server, never one for each pair of them."""
+def measure(graph: Graph, partition: Partition, progress: ProgressCallback = silent) -> PartitionQuality:
+    """Measure a partition in two passes over the in-edges. Takes two numbers a vertex and a few a server."""
     parts, owner = partition.parts, partition.owner
     vertices = np.bincount(owner, minlength=parts)
     by_server = np.argsort(owner, kind="stable")

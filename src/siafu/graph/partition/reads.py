@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 
 
 class Reads(NamedTuple):
-    """Who reads whose rows; intervals are numbered from the first server's first to the last server's last.
+    """Which intervals read whose rows. Intervals are numbered across all servers, in order.
 
     forward:  [K, K]; forward[i, j]: some vertex of interval i has an in-edge from one of j
     backward: [K, K]; likewise by out-edges; the very same matrix where all servers' edges are symmetric
@@ -29,7 +29,7 @@ class Reads(NamedTuple):
 
 
 def interval_reads(servers: Sequence[LocalGraph], bounds: Sequence[Bounds]) -> Reads:
-    """Found in one pass over the edges, which ends as soon as an interval is known to read all that there is."""
+    """Find the reads in one pass over the edges; an interval that reads all others ends its part of the pass."""
     interval_of = intervals_of_vertices([server.vertices for server in servers], bounds)
     found = [server_reads(server, bounds, interval_of) for server in servers]
     forward = np.concatenate([each.forward for each in found])
@@ -39,7 +39,7 @@ def interval_reads(servers: Sequence[LocalGraph], bounds: Sequence[Bounds]) -> R
 
 
 def server_reads(server: LocalGraph, bounds: Sequence[Bounds], interval_of: NDArray[np.int32]) -> Reads:
-    """The same, [k, K] each, for the k intervals of one server.
+    """Rows [k, K] of both matrices for the k intervals of one server.
 
     bounds:      of all servers
     interval_of: as `intervals_of_vertices` gives it

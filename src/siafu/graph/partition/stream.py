@@ -1,4 +1,4 @@
-"""The streaming partition: Fennel, one pass over the vertices in their order, in memory that edges don't count in.
+"""The streaming partition: Fennel, one pass over the vertices in order; its memory does not grow with the edges.
 
 C. Tsourakakis, C. Gkantsidis, B. Radunovic, M. Vojnovic: FENNEL: Streaming Graph Partitioning for Massive Scale
 Graphs, WSDM 2014. A vertex goes where most of its neighbours already are, less a price for every vertex that is
@@ -18,17 +18,16 @@ from numpy.typing import NDArray
 from siafu.base.jit import kernel
 from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph
-from siafu.graph.partition.cost import vertex_costs
-from siafu.graph.partition.intervals import intervals
+from siafu.graph.partition.intervals import intervals, vertex_costs
 from siafu.graph.partition.partition import Owners, owner_dtype
-from siafu.graph.progress import Progress, silent
+from siafu.graph.progress import ProgressCallback, silent
 
 SLACK = 0.1  # how far above the mean a server may be filled
 _EDGES_AT_ONCE = 1 << 22  # between two words of progress
 
 
 def capacity(costs: NDArray[np.int64], parts: int) -> float:
-    """What a server may hold before it is passed over: a tenth above the mean.
+    """Capacity of a server: a tenth above the mean cost.
 
     Only a vertex that fits nowhere goes over it, to the lightest server: no server ends above the mean and the
     heaviest vertex together, or above this, whichever is more.
@@ -36,7 +35,7 @@ def capacity(costs: NDArray[np.int64], parts: int) -> float:
     return (1 + SLACK) * float(costs.sum()) / parts
 
 
-def stream_owners(graph: Graph, parts: int, progress: Progress = silent) -> Owners:
+def stream_owners(graph: Graph, parts: int, progress: ProgressCallback = silent) -> Owners:
     """Place every vertex once, in order. Holds a few numbers a vertex and a server, none an edge."""
     costs = vertex_costs(graph.indptr)
     owner = np.zeros(graph.num_vertices, owner_dtype(parts))
@@ -57,7 +56,7 @@ def stream_owners(graph: Graph, parts: int, progress: Progress = silent) -> Owne
 
 
 def _price(graph: Graph, parts: int, total_cost: float) -> float:
-    """What the square root of a server's load is multiplied by."""
+    """Factor of the square root of a server's load."""
     links = graph.num_edges / 2 if graph.is_symmetric else graph.num_edges
     alpha = math.sqrt(parts) * links / graph.num_vertices**1.5
     vertices_per_cost = graph.num_vertices / total_cost

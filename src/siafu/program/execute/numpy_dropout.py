@@ -22,7 +22,7 @@ def drop_rows(
 
 
 def drop(rows: NDArray[Any], keep: NDArray[np.bool_], p: float) -> NDArray[Any]:
-    """The same, where it is known what stays."""
+    """Rows with dropout by a mask that is known."""
     return masked(rows, keep, 1.0 / (1.0 - p) if p < 1 else 0.0)
 
 

@@ -55,7 +55,7 @@ def _compute(op: Op, values: list[Any], rows: int, precision: np.dtype[Any]) -> 
 
 
 def _results(op: Op, found: Any, precision: np.dtype[Any]) -> list[Any]:
-    """What an operation gave, as arrays of the kind it says: NumPy widens where PyTorch does not."""
+    """Results of an operation, as arrays of the kind it says: NumPy widens where PyTorch does not."""
     given = found if len(op.results) > 1 else (found,)
     return [
         None if spec is None or each is None else np.asarray(each, _dtype(spec.kind, precision))

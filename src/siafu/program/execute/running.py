@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from siafu.base.errors import BadInput
-from siafu.program.tensor_program import Rows, TensorProgram
+from siafu.program.tensor_program import RowCount, TensorProgram
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class Frame:
             (k, axis, size.times)
             for k, (_, spec) in enumerate(program.inputs)
             for axis, size in enumerate(spec.shape)
-            if isinstance(size, Rows)
+            if isinstance(size, RowCount)
         ]
 
     def pick(self, inputs: Mapping[str, T]) -> list[T]:

@@ -10,13 +10,14 @@ from torch import Tensor
 from siafu.nn.dropout import drop_rows
 from siafu.nn.tensors import as_rows
 from siafu.program.execute.running import Frame
-from siafu.program.tensor_program import Op, Ref, Rows, TensorProgram
+from siafu.program.execute.sparse_rows import SparseRows
+from siafu.program.tensor_program import Op, Ref, RowCount, TensorProgram
 
 aten = torch.ops.aten
 _KINDS = {"int64": torch.int64, "uint8": torch.uint8, "bool": torch.bool}
 
 Values = list[Any]
-Step = Callable[[Values, int, torch.dtype], None]
+RunOperation = Callable[[Values, int, torch.dtype], None]
 
 
 class TorchExecutor:
@@ -24,7 +25,8 @@ class TorchExecutor:
 
         TorchExecutor(program)({"rows/0": x, …}) → the outputs, in the program's order
 
-    Floats of all inputs have one type, float32 or float64, and so have the results.
+    Floats of all inputs have one type, float32 or float64, and so have the results. Inputs that the program only
+    multiplies (`multiplied_only`) may be `SparseRows`.
     """
 
     def __init__(self, program: TensorProgram) -> None:
@@ -37,11 +39,11 @@ class TorchExecutor:
             self._steps.append(_step(op, first, dead))
             first += len(op.results)
 
-    def __call__(self, inputs: Mapping[str, Tensor], rows: int | None = None) -> list[Tensor]:
+    def __call__(self, inputs: Mapping[str, Tensor | SparseRows], rows: int | None = None) -> list[Tensor]:
         """rows: how many there are, for a program that reads none and makes some"""
         return self.run(self._frame.pick(inputs), rows)
 
-    def run(self, given: Sequence[Tensor], rows: int | None = None) -> list[Tensor]:
+    def run(self, given: Sequence[Tensor | SparseRows], rows: int | None = None) -> list[Tensor]:
         """The same with the inputs in the program's order."""
         values: Values = [*given, *([None] * (self._size - len(given)))]
         rows = self._frame.count_rows(given, rows)
@@ -53,7 +55,7 @@ class TorchExecutor:
         return [values[number] for number in self._outputs]
 
 
-def _step(op: Op, first: int, dead: tuple[int, ...]) -> Step:
+def _step(op: Op, first: int, dead: tuple[int, ...]) -> RunOperation:
     compute = _bind(op)
     if len(op.results) == 1:
 
@@ -86,12 +88,17 @@ def _bind(op: Op) -> Compute:
         numbers = [each.number for each in parts]
         return lambda values, rows, precision: torch.cat([values[number] for number in numbers], dim)
     refs = [each.number for each in op.arguments if isinstance(each, Ref)]
-    if len(refs) == len(op.arguments) == 1:
-        (a,) = refs
-        return lambda values, rows, precision: function(values[a])
-    if len(refs) == len(op.arguments) == 2:
-        a, b = refs
-        return lambda values, rows, precision: function(values[a], values[b])
+    if refs and all(isinstance(each, Ref) for each in op.arguments[: len(refs)]):
+        fixed = op.arguments[len(refs) :]
+        if len(refs) == 1:
+            (a,) = refs
+            return lambda values, rows, precision: function(values[a], *fixed)
+        if len(refs) == 2:
+            a, b = refs
+            return lambda values, rows, precision: function(values[a], values[b], *fixed)
+        if len(refs) == 3:
+            a, b, c = refs
+            return lambda values, rows, precision: function(values[a], values[b], values[c], *fixed)
     places = [(each.number, None) if isinstance(each, Ref) else (None, each) for each in op.arguments]
     return lambda values, rows, precision: function(
         *[given if number is None else values[number] for number, given in places]
@@ -130,7 +137,7 @@ def _to(value: Ref, kind: str) -> Compute:
 
 
 def _sizer(shape: tuple[Any, ...]) -> Callable[[int], tuple[int, ...]]:
-    parts = [(size.times, 0) if isinstance(size, Rows) else (0, size) for size in shape]
+    parts = [(size.times, 0) if isinstance(size, RowCount) else (0, size) for size in shape]
     return lambda rows: tuple(times * rows + fixed for times, fixed in parts)
 
 
@@ -161,6 +168,16 @@ def _compare(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda a, b: (
         function(a, b) if isinstance(a, Tensor) else function(torch.full((), a, dtype=b.dtype), b)
     )
+
+
+def _mm(a: Any, b: Any) -> Tensor:
+    if isinstance(a, SparseRows):
+        return a.times(b)
+    return b.times_from_left(a) if isinstance(b, SparseRows) else torch.mm(a, b)
+
+
+def _addmm(bias: Tensor, a: Any, b: Tensor) -> Tensor:
+    return a.times(b).add_(bias) if isinstance(a, SparseRows) else torch.addmm(bias, a, b)
 
 
 def _layer_norm_backward(
@@ -242,14 +259,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
                 "tanh",
                 "sigmoid",
                 "erf",
-                "mm",
-                "addmm",
                 "bmm",
                 "permute",
             ),
             *("softmax", "log_softmax", "amax", "amin"),
         )
     },
+    "mm": _mm,
+    "addmm": _addmm,
     "silu": F.silu,
     "leaky_relu": F.leaky_relu,
     "elu": aten.elu,

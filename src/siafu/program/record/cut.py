@@ -9,6 +9,7 @@ from torch import Tensor, fx
 
 from siafu.base.errors import BadInput
 from siafu.program.record.record import GatherSite, Recording
+from siafu.program.record.rows_first import TURNED_BACK, row_axis
 
 _GATHER = torch.ops.siafu.gather.default
 
@@ -26,13 +27,11 @@ class CutGather:
 class CutPhase:
     """The operations between two gathers.
 
-    nodes:   in order
     inputs:  rows that come in: constants, what gathers gave, what earlier phases made
     outputs: rows that go along edges next, that a later phase reads, or that come out of the model
     weights: names of the weights it reads
     """
 
-    nodes: tuple[fx.Node, ...]
     inputs: tuple[fx.Node, ...]
     outputs: tuple[fx.Node, ...]
     weights: tuple[str, ...]
@@ -41,6 +40,9 @@ class CutPhase:
 @dataclass(frozen=True, eq=False, slots=True)
 class Cut:
     """phases[0] · gathers[0] · phases[1] · gathers[1] · … · phases[-1]
+
+    Of a program that was read from a file there are the constants and what they are made of, and no phases: these have
+    become tensor programs.
 
     constants: rows that depend on the features alone and that some phase reads: computed once
     folded:    gathers among what makes them: they never run again
@@ -58,27 +60,52 @@ def cut(recording: Recording, trainable: Iterable[str]) -> Cut:
     return _Cutter(recording, set(trainable)).cut()
 
 
+def row_shape(node: fx.Node) -> tuple[int, ...] | None:
+    """Shape of a node's row for one vertex; None: it has no row for each."""
+    if "row" in node.meta:
+        known: tuple[int, ...] | None = node.meta["row"]  # of a program that was read from a file
+        return known
+    value = node.meta.get("val")
+    value = value[0] if isinstance(value, (tuple, list)) and value else value
+    axis = row_axis(value)
+    if axis is None:
+        return None
+    assert isinstance(value, Tensor)
+    return tuple(int(size) for dim, size in enumerate(value.shape) if dim != axis)
+
+
 def is_row(node: fx.Node) -> bool:
     """Whether a node has one row for each vertex."""
-    value = _first(node.meta.get("val"))
-    return isinstance(value, Tensor) and value.ndim > 0 and isinstance(value.shape[0], torch.SymInt)
+    return row_shape(node) is not None
 
 
 def is_gather(node: fx.Node) -> bool:
     return node.target is _GATHER
 
 
+def changing_nodes(recording: Recording, trainable: set[str]) -> set[fx.Node]:
+    """The nodes that depend on a trainable weight or on dropout: they run in every epoch."""
+    weights = [node for name, node in recording.weights.items() if name in trainable]
+    changing = {*weights, recording.vertices, recording.key}
+    for node in _operations(recording):
+        depends = any(each in changing for each in node.all_input_nodes) and not _is_size(node)
+        if depends or TURNED_BACK in node.meta:
+            changing.add(node)
+    return changing
+
+
+def _operations(recording: Recording) -> list[fx.Node]:
+    return [node for node in recording.graph.nodes if node.op not in ("placeholder", "output")]
+
+
 class _Cutter:
     def __init__(self, recording: Recording, trainable: set[str]) -> None:
         self.recording = recording
-        self.nodes = [node for node in recording.graph.nodes if node.op not in ("placeholder", "output")]
+        self.nodes = _operations(recording)
         self.name_of = {node: name for name, node in recording.weights.items()}
-        changing = [node for name, node in recording.weights.items() if name in trainable]
-        self.changing = {*changing, recording.vertices, recording.key}
         for node in self.nodes:
             _refuse_mixing(node)
-            if any(each in self.changing for each in node.all_input_nodes) and not _is_size(node):
-                self.changing.add(node)
+        self.changing = changing_nodes(recording, trainable)
 
     def cut(self) -> Cut:
         output = self.recording.output
@@ -110,7 +137,7 @@ class _Cutter:
         )
 
     def _depths(self) -> dict[fx.Node, int]:
-        """How many gathers, itself counted, lie on the way from the features to a gather that runs every epoch."""
+        """Number of gathers, itself counted, from the features to each gather that runs every epoch."""
         below: dict[fx.Node, int] = {}
         depth = {}
         for node in self.nodes:
@@ -137,7 +164,7 @@ class _Cutter:
             phase[node] = min([*readers, phase.get(node, last)])
         for node in self.nodes:
             # The parts of an operation with several results are taken where it runs.
-            if node in phase and _is_tuple(node):
+            if node in phase and isinstance(node.meta.get("val"), (tuple, list)):
                 for part in node.users:
                     phase[part] = phase[node]
         if is_gather(self.recording.output):
@@ -165,7 +192,6 @@ class _Cutter:
             outputs.append(output)
         weights = [self.name_of[node] for node in _ancestors(own, stop=is_row) if node in self.name_of]
         return CutPhase(
-            tuple(own),
             tuple(dict.fromkeys(read)),
             tuple(dict.fromkeys(outputs)),
             tuple(name for name in self.recording.weights if name in set(weights)),
@@ -202,11 +228,3 @@ def _refuse_mixing(node: fx.Node) -> None:
 def _is_size(node: fx.Node) -> bool:
     """Whether a node is a number of rows, or made of it."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
-
-
-def _is_tuple(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("val"), (tuple, list))
-
-
-def _first(value: Any) -> Any:
-    return value[0] if isinstance(value, (tuple, list)) and value else value

@@ -8,7 +8,7 @@ from torch import fx
 
 from siafu.program.record.cut import is_row
 
-Run = Callable[[fx.Node, tuple[Any, ...], dict[str, Any]], Any]
+RunNode = Callable[[fx.Node, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def call_target(node: fx.Node, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -17,7 +17,7 @@ def call_target(node: fx.Node, arguments: tuple[Any, ...], options: dict[str, An
     return target(*arguments, **options)
 
 
-def evaluate(node: fx.Node, known: dict[fx.Node, Any], count: Any, run: Run = call_target) -> Any:
+def evaluate(node: fx.Node, known: dict[fx.Node, Any], count: Any, run: RunNode = call_target) -> Any:
     """The value of `node` from those that are known; it, and what it needed, become known as well.
 
     count: the number of rows

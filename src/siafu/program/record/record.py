@@ -1,33 +1,21 @@
 """Recording: a model's whole forward pass as one graph of tensor operations, each gather a single one of them."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, fx, nn
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-)
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    GuardOnDataDependentSymNode,
-    ShapeEnv,
-    StatelessSymbolicContext,
-)
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn import Layer
-from siafu.nn.calling import takes_features
+from siafu.nn.calling import call_with
 from siafu.nn.dropout import CountedDropout, on_edges
 from siafu.nn.gather import Gather
 from siafu.nn.recording import recording
-from siafu.program.trace.tracing import traced
 
 EdgeFunction = Callable[[Tensor, Tensor], Tensor]
 _SOME_ROWS = 11  # a size to trace with; it ends up symbolic, but must differ from the sizes 0 and 1
@@ -62,6 +50,11 @@ class GatherSite:
     apply_edge: EdgeFunction | None = None
     weights: tuple[str, ...] = ()
 
+    @property
+    def layer_name(self) -> str:
+        """The layer's name, for people."""
+        return str(getattr(self.layer, "title", type(self.layer).__name__))
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Recording:
@@ -72,6 +65,7 @@ class Recording:
     features, vertices, key: the rows that come in, their vertices' ids, and what dropout draws from, as nodes
     output:   the rows that come out, as a node
     sites:    the gathers, in the order in which they were called
+    remarks:  what there is to say about it, for people
     """
 
     graph: fx.Graph
@@ -81,19 +75,26 @@ class Recording:
     key: fx.Node
     output: fx.Node
     sites: list[GatherSite]
+    remarks: list[str] = field(default_factory=list)
 
 
 def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
     """Run `model` on rows without numbers, and note what it does."""
+    # PyTorch's tracing takes long to import: programs that are read from a file do without.
+    from siafu.program.trace.tracing import shapes_only, traced, without_numbers
+
     weights = state_of(model)
-    note = _Note(weights)
+    note = _Note(weights, dict(model.named_parameters()))
 
     def forward(weights_given: list[Tensor], x: Tensor, vertices: Tensor, key: Tensor) -> Tensor:
         note.begin(weights_given, x)
         with recording(note), CountedDropout(key, vertices) as note.counting:
             named = dict(zip(weights, weights_given, strict=True))
-            given = (graph, x) if takes_features(model) else (graph,)
-            out = torch.func.functional_call(model, named, given, tie_weights=False)
+
+            def run(given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+                return torch.func.functional_call(model, named, given, options, tie_weights=False)
+
+            out = call_with(model, graph, x, run)
         if not isinstance(out, Tensor):
             raise BadInput(
                 f"the model gives a {type(out).__name__}: it must give one tensor, a row for each vertex"
@@ -101,7 +102,7 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
         return out
 
     kind = next((w.dtype for w in weights.values() if w.is_floating_point()), torch.float32)
-    shapes = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    shapes = shapes_only()
     examples = (
         [without_numbers(shapes, weight) for weight in weights.values()],
         without_numbers(shapes, torch.zeros(_SOME_ROWS, graph.num_features, dtype=kind), rows=True),
@@ -120,34 +121,36 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
         if node.op == "get_attr":
             node.meta["constant"] = getattr(found, node.target)
     return Recording(
-        operations, dict(zip(weights, given, strict=True)), features, vertices, key, output, note.sites
+        operations,
+        dict(zip(weights, given, strict=True)),
+        features,
+        vertices,
+        key,
+        output,
+        note.sites,
+        note.remarks,
     )
-
-
-def without_numbers(mode: FakeTensorMode, tensor: Tensor, *, rows: bool = False) -> Tensor:
-    """A stand-in for `tensor` that has a shape only; with `rows`, any number of them."""
-    sizes = [DimDynamic.STATIC] * tensor.ndim
-    if rows:
-        sizes[0] = DimDynamic.DUCK
-    context: Any = StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=[None] * tensor.ndim)
-    return mode.from_tensor(tensor, symbolic_context=context)
 
 
 def state_of(model: nn.Module) -> dict[str, Tensor]:
     """Everything a model computes with, by name: parameters, then buffers; a shared one under its first name."""
-    named = itertools.chain(model.named_parameters(), model.named_buffers())
+    named = list(itertools.chain(model.named_parameters(), model.named_buffers()))
+    for name, tensor in named:
+        if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
+            raise BadInput(
+                f"the model's {name} has no shape yet: give the number of channels instead of -1, or call the model once"
+            )
     return {name: tensor.detach() for name, tensor in named}
 
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """What PyTorch says of a model that cannot run on rows without numbers, in our words."""
+    """PyTorch's ways to say that a model cannot run on rows without numbers, in our words."""
+    from siafu.program.trace.tracing import refusing
+
     try:
-        yield
-    except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
-        raise BadInput(
-            "what the model does depends on the rows' values: use torch.where instead of a condition"
-        ) from error
+        with refusing():
+            yield
     except (RuntimeError, NotImplementedError) as error:
         reason = " ".join(str(error).split())
         raise BadInput(
@@ -157,22 +160,31 @@ def _refusing() -> Iterator[None]:
 
 
 @contextmanager
-def mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """`model` in training or evaluation mode, every part of it; afterwards as it was."""
-    before = {module: module.training for module in model.modules()}
-    model.train(training)
+def restored(modules: Iterable[nn.Module], attribute: str) -> Iterator[None]:
+    """Modules whose attribute may change; afterwards it is as it was."""
+    before = {module: getattr(module, attribute) for module in modules}
     try:
         yield
     finally:
         for module, was in before.items():
-            module.training = was
+            setattr(module, attribute, was)
+
+
+@contextmanager
+def mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """`model` in training or evaluation mode, every part of it; afterwards as it was."""
+    with restored(model.modules(), "training"):
+        model.train(training)
+        yield
 
 
 @dataclass(eq=False)
 class _Note:
-    """What `recording` calls back."""
+    """The listener that `recording` calls."""
 
     names: dict[str, Tensor]
+    parameters: dict[str, nn.Parameter]
+    remarks: list[str] = field(default_factory=list)
     sites: list[GatherSite] = field(default_factory=list)
     counting: CountedDropout | None = None
     layer: Layer | None = None
@@ -181,6 +193,15 @@ class _Note:
         self.x = x
         self.given = dict(zip(self.names, given, strict=True))
         self.sites.clear()
+        self.remarks.clear()
+
+    def parameter(self, tensor: Tensor) -> nn.Parameter | None:
+        names = (name for name, each in self.given.items() if each is tensor)
+        return self.parameters.get(next(names, ""))
+
+    def remark(self, words: str) -> None:
+        if words not in self.remarks:
+            self.remarks.append(words)
 
     def features(self) -> Tensor:
         return self.x

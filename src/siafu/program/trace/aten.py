@@ -1,4 +1,4 @@
-"""From PyTorch's traced operations to those of a tensor program."""
+"""Translation of PyTorch's traced operations to those of a tensor program."""
 
 import operator
 from typing import Any
@@ -32,7 +32,7 @@ def translate(traced: fx.GraphModule, inputs: list[tuple[str, Spec]]) -> tuple[B
 
 
 def _live(graph: fx.Graph) -> list[fx.Node]:
-    """What the output needs, in order; PyTorch's own pruning keeps memory that is never written."""
+    """Nodes that the output needs, in order; PyTorch's own pruning keeps memory that is never written."""
     *_, output = graph.nodes
     needed = {output}
     for node in reversed(graph.nodes):

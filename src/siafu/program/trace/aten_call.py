@@ -7,7 +7,7 @@ import torch
 from torch import SymInt, Tensor
 
 from siafu.base.errors import BadInput
-from siafu.program.tensor_program import Kind, Ref, Rows, Size, Spec
+from siafu.program.tensor_program import Kind, Ref, RowCount, Size, Spec
 from siafu.program.trace.builder import Builder
 
 _KINDS: dict[torch.dtype, Kind] = {
@@ -20,7 +20,7 @@ _KINDS: dict[torch.dtype, Kind] = {
 
 
 def spec_of(tensor: Tensor) -> Spec:
-    """What a traced value looks like."""
+    """Kind and shape of a traced value."""
     if tensor.dtype not in _KINDS:
         raise BadInput(f"{tensor.dtype} appears in the model: its rows are float32 (or all float64) numbers")
     return Spec(_KINDS[tensor.dtype], tuple(size_of(size) for size in tensor.shape))
@@ -39,7 +39,7 @@ def size_of(size: int | SymInt) -> Size:
         raise BadInput(
             f"the model computes a size {expression} from the number of rows: a tensor phase computes each vertex alone"
         )
-    return Rows(int(times))
+    return RowCount(int(times))
 
 
 class Call:
@@ -71,7 +71,7 @@ class Call:
 
 Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}
-"""By the name of the traced operation: (call, its arguments) → values."""
+"""Handlers by the name of the traced operation: (call, its arguments) → values."""
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:

@@ -6,23 +6,19 @@ from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.program.tensor_program import Ref
-from siafu.program.trace.aten_call import HANDLERS, Call, Handler, handles, spec_of
+from siafu.program.trace.aten_call import HANDLERS, Call, handles, spec_of
 from siafu.program.trace.builder import Operand
 
 # Element by element.
 
 
-def _unary(name: str) -> Handler:
-    return lambda call, value: call.emit(name, call.builder.tensor(value))
+@handles("neg", "abs", "sign", "relu", "reciprocal", "floor", "ceil", "sqrt", "rsqrt", "exp", "expm1", "log")
+@handles("log1p", "sin", "cos", "tanh", "sigmoid", "erf", "silu", "logical_not", "bitwise_not")
+def _unary(call: Call, value: Operand) -> Ref:
+    return call.emit(call.name.replace("bitwise", "logical"), call.builder.tensor(value))
 
 
-for _name in (
-    *("neg", "abs", "sign", "relu", "reciprocal", "floor", "ceil", "sqrt", "rsqrt", "exp", "expm1", "log"),
-    *("log1p", "sin", "cos", "tanh", "sigmoid", "erf", "silu", "logical_not"),
-):
-    HANDLERS[_name] = _unary(_name)
 HANDLERS["isnan"] = lambda call, value: call.emit("ne", value, value)
-HANDLERS["bitwise_not"] = _unary("logical_not")
 
 
 @handles("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "bitwise_and", "bitwise_or")
@@ -113,23 +109,15 @@ HANDLERS["leaky_relu"] = lambda call, value, slope=0.01: call.emit("leaky_relu",
 HANDLERS["softplus"] = lambda call, value, beta=1, limit=20: call.emit("softplus", value, beta, limit)
 
 
-@handles(
-    "threshold_backward",
-    "elu_backward",
-    "silu_backward",
-    "tanh_backward",
-    "sigmoid_backward",
-    "softplus_backward",
+HANDLERS["gelu_backward"] = lambda call, gradient, value, approximate="none": call.emit(
+    "gelu_backward", gradient, value, approximate
 )
-def _backward(call: Call, *arguments: Any) -> Ref:
-    return call.emit(
-        call.name, *(call.builder.tensor(each) if k == 0 else each for k, each in enumerate(arguments))
-    )
 
 
-@handles("gelu_backward")
-def _gelu_backward(call: Call, gradient: Ref, value: Ref, approximate: str = "none") -> Ref:
-    return call.emit("gelu_backward", gradient, value, approximate)
+@handles("threshold_backward", "elu_backward", "silu_backward", "tanh_backward", "sigmoid_backward")
+@handles("softplus_backward")
+def _backward(call: Call, gradient: Operand, *arguments: Any) -> Ref:
+    return call.emit(call.name, call.builder.tensor(gradient), *arguments)
 
 
 @handles("leaky_relu_backward")
@@ -160,17 +148,8 @@ def _layer_norm(call: Call, value: Ref, shape: Any, weight: Ref | None, bias: Re
 
 
 @handles("native_layer_norm_backward")
-def _layer_norm_backward(
-    call: Call,
-    gradient: Ref,
-    value: Ref,
-    shape: Any,
-    mean: Ref,
-    rstd: Ref,
-    weight: Any,
-    bias: Any,
-    wanted: Any,
-) -> Any:
+def _layer_norm_backward(call: Call, gradient: Ref, *arguments: Any) -> Any:
+    value, shape, mean, rstd, weight, _, wanted = arguments
     return call.several("layer_norm_backward", gradient, value, shape, mean, rstd, weight, *wanted)
 
 
@@ -184,9 +163,7 @@ def _reduce(call: Call, value: Ref, dims: Any = None, keep: bool = False, **opti
 # Products.
 
 
-@handles("mm", "bmm")
-def _product(call: Call, a: Ref, b: Ref) -> Ref:
-    return call.emit(call.name, a, b)
+HANDLERS["mm"] = HANDLERS["bmm"] = lambda call, a, b: call.emit(call.name, a, b)
 
 
 @handles("addmm")
@@ -201,9 +178,7 @@ def _addmm(call: Call, bias: Ref, a: Ref, b: Ref, beta: float = 1, alpha: float 
 # What is ours, and the loss.
 
 
-@handles("siafu::dropout")
-def _dropout(call: Call, rows: Ref, vertices: Ref, key: Ref, p: float, site: int) -> Ref:
-    return call.emit("dropout", rows, vertices, key, p, site)
+HANDLERS["siafu::dropout"] = lambda call, *arguments: call.emit("dropout", *arguments)
 
 
 @handles("nll_loss_forward")
@@ -229,13 +204,8 @@ def _check_nll(call: Call, weight: Any, reduction: int) -> None:
 # What would look at other rows.
 
 
-@handles(
-    "native_batch_norm",
-    "_native_batch_norm_legit_no_training",
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit_functional",
-    "native_batch_norm_backward",
-)
+@handles("native_batch_norm", "native_batch_norm_backward", "_native_batch_norm_legit")
+@handles("_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional")
 def _refuse_batch_norm(call: Call, *_: Any, **__: Any) -> Any:
     raise BadInput(
         "the model uses batch norm, which mixes the rows of different vertices: use layer norm, which looks at each vertex alone"

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from siafu.program.tensor_program import Ref, Rows
+from siafu.program.tensor_program import Ref, RowCount
 from siafu.program.trace.aten_call import HANDLERS, Call, handles, spec_of
 from siafu.program.trace.builder import Operand
 
@@ -51,7 +51,7 @@ def _slice(call: Call, value: Ref, dim: int = 0, start: Any = None, end: Any = N
     (dim,) = call.dims(value, dim)
     length = call.builder.spec(value).shape[dim]
     start, end = 0 if start is None else start, 2**63 - 1 if end is None or end == length else end
-    if isinstance(start, Rows) or isinstance(end, Rows):
+    if isinstance(start, RowCount) or isinstance(end, RowCount):
         raise call.refuse("to take some rows out of many: a tensor phase computes each vertex alone")
     return call.builder.slice(value, dim, start, end, step)
 
@@ -64,7 +64,7 @@ def _select(call: Call, value: Ref, dim: int, which: int) -> Ref:
 
 def _one(call: Call, value: Ref, dim: int, which: int) -> Ref:
     length = call.builder.spec(value).shape[dim]
-    if isinstance(length, Rows):
+    if isinstance(length, RowCount):
         raise call.refuse("to take one row out of many: a tensor phase computes each vertex alone")
     return call.builder.slice(value, dim, which % length, which % length + 1)
 
@@ -84,7 +84,7 @@ def _split(call: Call, value: Ref, sizes: Any, dim: int = 0) -> tuple[Ref, ...]:
     parts, start = [], 0
     for each in call.value:
         length = spec_of(each).shape[dim]
-        if isinstance(length, Rows):
+        if isinstance(length, RowCount):
             raise call.refuse("on the rows themselves: a tensor phase computes each vertex alone")
         parts.append(call.builder.slice(value, dim, start, start + length))
         start += length
@@ -95,7 +95,7 @@ def _split(call: Call, value: Ref, sizes: Any, dim: int = 0) -> tuple[Ref, ...]:
 def _slice_backward(call: Call, gradient: Ref, sizes: Any, dim: int, start: Any, end: Any, step: int) -> Ref:
     dim %= len(sizes)
     length = sizes[dim]
-    if isinstance(length, Rows) or call.builder.spec(gradient).shape[dim] == length:
+    if isinstance(length, RowCount) or call.builder.spec(gradient).shape[dim] == length:
         return gradient
     if step != 1:
         raise call.refuse("of every other column, which a tensor program cannot hold: reshape, then select")
@@ -128,7 +128,7 @@ def _slice_scatter(
     length, width = call.result.shape[dim], call.builder.spec(part).shape[dim]
     if width == length:
         return part
-    if step != 1 or isinstance(length, Rows) or isinstance(width, Rows):
+    if step != 1 or isinstance(length, RowCount) or isinstance(width, RowCount):
         raise call.refuse(
             "to write into some rows, or into every other column: put columns together with torch.cat"
         )
@@ -161,17 +161,19 @@ HANDLERS["full"] = lambda call, shape, filling, **_: _filled(call, filling)
 HANDLERS["full_like"] = lambda call, value, filling, **_: _filled(call, filling)
 HANDLERS["new_full"] = lambda call, value, shape, filling, **_: _filled(call, filling)
 HANDLERS["scalar_tensor"] = lambda call, filling, **_: _filled(call, filling)
-HANDLERS["zeros"] = HANDLERS["zeros_like"] = lambda call, *_, **__: _filled(call, 0.0)
-# Memory to be overwritten: what is in it is never read.
-HANDLERS["empty"] = HANDLERS["empty_like"] = HANDLERS["empty_permuted"] = HANDLERS["zeros"]
-HANDLERS["new_empty"] = HANDLERS["new_empty_strided"] = HANDLERS["empty_strided"] = HANDLERS["zeros"]
-HANDLERS["ones"] = HANDLERS["ones_like"] = lambda call, *_, **__: _filled(call, 1.0)
-HANDLERS["new_zeros"], HANDLERS["new_ones"] = HANDLERS["zeros"], HANDLERS["ones"]
+HANDLERS["ones"] = HANDLERS["ones_like"] = HANDLERS["new_ones"] = lambda call, *_, **__: _filled(call, 1.0)
+
+
+# "empty" is memory to be overwritten: what is in it is never read.
+@handles("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "empty_permuted", "empty_strided")
+@handles("new_empty", "new_empty_strided")
+def _zeros(call: Call, *_: Any, **__: Any) -> Operand:
+    return _filled(call, 0.0)
 
 
 @handles("arange")
 def _arange(call: Call, *bounds: Any, **_: Any) -> Ref:
-    if any(isinstance(each, Rows) for each in bounds):
+    if any(isinstance(each, RowCount) for each in bounds):
         raise call.refuse("on the rows: which place a row has says nothing of its vertex")
     numbers = torch.arange(*bounds).tolist()
     return call.emit("constant", tuple(numbers), call.result.shape, call.result.kind)

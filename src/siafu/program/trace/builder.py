@@ -3,7 +3,7 @@
 from typing import Any
 
 from siafu.base.errors import BadInput
-from siafu.program.tensor_program import Kind, Op, Ref, Rows, Size, Spec
+from siafu.program.tensor_program import Kind, Op, Ref, RowCount, Size, Spec
 
 Operand = Ref | int | float | bool
 
@@ -27,7 +27,7 @@ class Builder:
         return self.emit_several(name, *arguments, results=(result,))[0]
 
     def emit_several(self, name: str, *arguments: Any, results: tuple[Spec | None, ...]) -> tuple[Ref, ...]:
-        if any(isinstance(each, Rows) for each in arguments):
+        if any(isinstance(each, RowCount) for each in arguments):
             raise BadInput(
                 f"the model's {name} computes with the number of rows: a tensor phase computes each vertex alone"
             )
@@ -46,7 +46,8 @@ class Builder:
         """`value` as a value: a number becomes one without dimensions."""
         if isinstance(value, Ref):
             return value
-        return self.emit("full", (), _number(value), kind, result=Spec(kind, ()))
+        number = int(value) if isinstance(value, bool) else value
+        return self.emit("full", (), number, kind, result=Spec(kind, ()))
 
     def to(self, value: Ref, kind: Kind) -> Ref:
         spec = self.spec(value)
@@ -61,11 +62,7 @@ class Builder:
             total, dims, _ = made.arguments
             if shape == tuple(size for dim, size in enumerate(spec.shape) if dim not in dims):
                 return self.emit("sum", total, dims, False, result=Spec(spec.kind, shape))
-        return (
-            value
-            if spec.shape == shape
-            else self.emit("reshape", value, shape, result=Spec(spec.kind, shape))
-        )
+        return self._shaped("reshape", value, shape)
 
     def permute(self, value: Ref, order: tuple[int, ...]) -> Ref:
         made = self._made_by.get(value)
@@ -79,17 +76,18 @@ class Builder:
         return self.emit("permute", value, order, result=Spec(spec.kind, shape))
 
     def expand(self, value: Ref, shape: tuple[Size, ...]) -> Ref:
+        return self._shaped("expand", value, shape)
+
+    def _shaped(self, name: str, value: Ref, shape: tuple[Size, ...]) -> Ref:
         spec = self.spec(value)
-        return (
-            value if spec.shape == shape else self.emit("expand", value, shape, result=Spec(spec.kind, shape))
-        )
+        return value if spec.shape == shape else self.emit(name, value, shape, result=Spec(spec.kind, shape))
 
     def slice(self, value: Ref, dim: int, start: int, end: int, step: int = 1) -> Ref:
         spec = self.spec(value)
         length = spec.shape[dim]
         if start == 0 and step == 1 and (end >= _FAR or end == length):
             return value
-        if isinstance(length, Rows):
+        if isinstance(length, RowCount):
             raise BadInput(
                 "slice takes some rows out of many: a tensor phase computes each vertex alone, so write it without"
             )
@@ -108,7 +106,3 @@ class Builder:
 
 
 _FAR = 2**62  # PyTorch's "to the end"
-
-
-def _number(value: int | float | bool) -> int | float:
-    return int(value) if isinstance(value, bool) else value

@@ -1,4 +1,4 @@
-"""What PyTorch takes apart while it traces, because a tensor program has no single operation for it."""
+"""Operations that PyTorch takes apart while it traces, because a tensor program does not have them."""
 
 from collections.abc import Callable
 from functools import cache
@@ -19,10 +19,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     return table | {
         aten.var.correction: _var,
-        aten.var_mean.correction: lambda x, dim=None, **options: (
-            _var(x, dim, **options),
-            _mean(x, dim, **options),
-        ),
+        aten.var_mean.correction: _var_mean,
         aten.std.correction: lambda x, dim=None, **options: _var(x, dim, **options).sqrt(),
         aten.linalg_vector_norm.default: _norm,
         aten.constant_pad_nd.default: _pad,
@@ -34,8 +31,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def _mean(x: Tensor, dim: Any = None, *, keepdim: bool = False, **_: Any) -> Tensor:
-    return x.mean(dim=list(range(x.ndim)) if dim is None else dim, keepdim=keepdim)
+def _var_mean(x: Tensor, dim: Any = None, *, keepdim: bool = False, **options: Any) -> tuple[Tensor, Tensor]:
+    mean = x.mean(dim=list(range(x.ndim)) if dim is None else dim, keepdim=keepdim)
+    return _var(x, dim, keepdim=keepdim, **options), mean
 
 
 def _var(x: Tensor, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Tensor:

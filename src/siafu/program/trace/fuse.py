@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection
 
-from siafu.program.tensor_program import Op, Ref, Rows, Spec
+from siafu.program.tensor_program import Op, Ref, RowCount, Spec
 
 
 def fuse_biases(
@@ -33,6 +33,6 @@ def _fused(op: Op, specs: list[Spec | None], made_by: dict[int, Op], free: set[i
         width = op.results[0].shape[-1:] if op.results[0] is not None else ()
         if maker is None or maker.name != "mm" or spec is None or spec.kind != "float":
             continue
-        if spec.shape == width and not isinstance(width[0], Rows):
+        if spec.shape == width and not isinstance(width[0], RowCount):
             return Op("addmm", (bias, *maker.arguments), op.results)
     return op

@@ -1,9 +1,10 @@
-"""What a forward pass keeps for its backward pass, so that no matrix product is computed twice."""
+"""Values that a forward pass keeps for its backward pass, so that no matrix product is computed twice."""
 
 from dataclasses import dataclass
+from math import prod
 
 from siafu.program.operations import PRODUCTS
-from siafu.program.tensor_program import Op, Rows, Spec, TensorProgram, prune, renumbered
+from siafu.program.tensor_program import Op, RowCount, Spec, TensorProgram, prune, renumbered, results_of
 
 Inputs = tuple[tuple[str, Spec], ...]
 
@@ -21,7 +22,7 @@ class Kept:
 
 
 def choose_kept(inputs: Inputs, ops: tuple[Op, ...], named: dict[str, int]) -> Kept:
-    """For each product that the backward pass would compute again, one value that saves it.
+    """Choose one value for each product that the backward pass would compute again.
 
     That is the product itself or, if the backward pass needs it only to compute another value, that one.
     """
@@ -38,7 +39,9 @@ def choose_kept(inputs: Inputs, ops: tuple[Op, ...], named: dict[str, int]) -> K
         needed = graph.ancestors(gradients, cut={*kept, *reused})
         if number not in needed or number in kept or number in reused:
             continue
-        path = graph.path(number, needed, forward)
+        path = [each for each in graph.path(number, needed, forward) if graph.rows_first(each)]
+        if not path:
+            continue  # what is kept is kept by rows
         shared = [each for each in path if each in outputs]
         if shared:
             reused[shared[-1]] = outputs[shared[-1]]
@@ -76,9 +79,8 @@ class _Graph:
     def __init__(self, inputs: Inputs, ops: tuple[Op, ...]) -> None:
         self.specs: list[Spec] = [spec for _, spec in inputs]
         self.maker: list[Op | None] = [None] * len(inputs)
-        self.readers: dict[int, list[list[int]]] = {}
-        for op in ops:
-            given = [len(self.specs) + k for k in range(len(op.results))]
+        self.readers: dict[int, list[range]] = {}
+        for op, given in zip(ops, results_of(len(inputs), ops), strict=True):
             self.specs += [spec or Spec("float", ()) for spec in op.results]
             self.maker += [op] * len(given)
             for number in set(op.refs()):
@@ -99,11 +101,15 @@ class _Graph:
 
     def is_product(self, number: int) -> bool:
         maker = self.maker[number]
-        has_rows = any(isinstance(size, Rows) for size in self.specs[number].shape)
+        has_rows = any(isinstance(size, RowCount) for size in self.specs[number].shape)
         return maker is not None and maker.name in PRODUCTS and has_rows
 
+    def rows_first(self, number: int) -> bool:
+        shape = self.specs[number].shape
+        return bool(shape) and isinstance(shape[0], RowCount)
+
     def path(self, number: int, needed: set[int], forward: set[int]) -> list[int]:
-        """From a value to the last that can stand for it: each is read, as far as needed, for the next alone."""
+        """Values from one to the last that can stand for it: each is read, as far as needed, for the next alone."""
         path = [number]
         while True:
             readers = [given for given in self.readers.get(path[-1], []) if needed.intersection(given)]
@@ -117,7 +123,4 @@ class _Graph:
 
 def _size(spec: Spec) -> int:
     """Numbers in a row."""
-    total = 1
-    for size in spec.shape:
-        total *= size.times if isinstance(size, Rows) else size
-    return total
+    return prod(spec.sizes(rows=1))

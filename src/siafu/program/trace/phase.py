@@ -1,27 +1,14 @@
 """Tracing: a tensor phase, written in PyTorch, as tensor programs for its forward and its backward pass."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    GuardOnDataDependentSymNode,
-    ShapeEnv,
-    StatelessSymbolicContext,
-)
 
 from siafu.base.errors import BadInput
-from siafu.program.tensor_program import Kind, Ref, Spec, TensorProgram, prune
+from siafu.program.phase_programs import PhasePrograms
+from siafu.program.tensor_program import Kind, Ref, TensorProgram, prune
 from siafu.program.trace.aten import translate
 from siafu.program.trace.aten_call import spec_of
 from siafu.program.trace.builder import Builder
@@ -29,7 +16,7 @@ from siafu.program.trace.decompositions import decompositions
 from siafu.program.trace.fuse import fuse_biases
 from siafu.program.trace.keep import choose_kept, read_kept
 from siafu.program.trace.rowwise import check_outputs, check_rowwise
-from siafu.program.trace.tracing import traced
+from siafu.program.trace.tracing import refusing, shapes_only, traced, without_numbers
 
 PhaseFunction = Callable[[list[Tensor], dict[str, Tensor], Tensor, Tensor], list[Tensor]]
 """(rows, weights by name, vertices int64 [rows], key int64 [2]) → rows"""
@@ -43,36 +30,6 @@ class RowSpec:
 
     shape: tuple[int, ...]
     kind: Kind = "float"
-
-
-@dataclass(frozen=True, slots=True)
-class PhasePrograms:
-    """A phase's programs. Inputs that a program does not read are not among its inputs.
-
-    Inputs:  rows/0, rows/1, …   weight/NAME   vertices   key   y   gradient/0, … (of the outputs)   kept/0, …
-    Outputs: output/0, …   kept/0, …   loss   grad/rows/0, … (those differentiated)   grad/weight/NAME (those learnt)
-
-    forward:         outputs
-    forward_keeping: outputs, then kept: what the backward pass would otherwise need a matrix product for
-    backward:        gradients, by computing the forward pass again; None: nothing is differentiated, or has_loss
-    backward_kept:   the same, from what was kept; it may read output/0, … as well, where that saves a product
-    last:            loss and gradients in one; None: no loss was given
-    joint:           everything in one, from which the others are taken
-    """
-
-    forward: TensorProgram
-    forward_keeping: TensorProgram
-    backward: TensorProgram | None
-    backward_kept: TensorProgram | None
-    last: TensorProgram | None
-    joint: TensorProgram
-
-    @property
-    def kept(self) -> tuple[Spec, ...]:
-        """What kept/0, … look like."""
-        specs = self.forward_keeping.specs
-        found = (specs[number] for name, number in self.forward_keeping.outputs if name.startswith("kept/"))
-        return tuple(spec for spec in found if spec is not None)
 
 
 def trace_phase(
@@ -115,7 +72,8 @@ class _Phase:
                 f"the model's weights have several types ({', '.join(map(str, floats))}): give them one"
             )
         self.float = next(iter(floats), torch.float32)
-        self.fakes = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+        self.changes_rows = False
+        self.fakes = shapes_only()
 
     def trace(self) -> tuple[Builder, dict[str, Ref | None]]:
         """Everything in one: named values of the outputs, the loss and the gradients."""
@@ -126,7 +84,7 @@ class _Phase:
         return self._traced(self._joint, inputs)
 
     def _check_forward(self, inputs: dict[str, Tensor]) -> list[Tensor]:
-        """What the phase gives, once each row was seen to be computed alone."""
+        """Outputs of the phase, once it is known that each row is computed alone."""
         outputs: list[Tensor] = []
 
         def forward(inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
@@ -155,12 +113,14 @@ class _Phase:
             names[:] = list(found)
             return list(found.values())
 
-        with self.fakes, torch.no_grad(), _refusing():
+        with self.fakes, torch.no_grad(), refusing():
             # A function may change its inputs in place.
             copies = [each.clone() for each in inputs.values()]
             found = traced(listed, *copies, decomposition_table=decompositions())
-            _drop_dead(found)
-            if _changes_in_place(found):
+            found.graph.eliminate_dead_code()
+            found.recompile()
+            if any(map(_is_mutable, found.graph.nodes)):
+                self.changes_rows = True
                 found = _out_of_place(found, copies)
         specs = [(name, spec_of(tensor)) for name, tensor in inputs.items()]
         if any(isinstance(spec.shape[0], int) for name, spec in specs if name.startswith("rows/")):
@@ -173,22 +133,18 @@ class _Phase:
     def _inputs(self) -> dict[str, Tensor]:
         """Every input but the gradients, without numbers."""
         inputs = {f"rows/{k}": self._fake_rows(spec) for k, spec in enumerate(self.rows)}
-        inputs |= {
-            f"weight/{name}": self.fakes.from_tensor(_bare(each), static_shapes=True)
-            for name, each in self.weights.items()
-        }
+        for name, each in self.weights.items():
+            bare = torch.empty(each.shape, dtype=each.dtype)
+            inputs[f"weight/{name}"] = without_numbers(self.fakes, bare)
         inputs["vertices"] = self._fake_rows(RowSpec((), "int64"))
-        inputs["key"] = self.fakes.from_tensor(torch.empty(2, dtype=torch.int64), static_shapes=True)
+        inputs["key"] = without_numbers(self.fakes, torch.empty(2, dtype=torch.int64))
         if self.loss is not None:
             inputs["y"] = self._fake_rows(self.target or RowSpec((), "int64"))
         return inputs
 
     def _fake_rows(self, spec: RowSpec) -> Tensor:
         kind = self.float if spec.kind == "float" else getattr(torch, spec.kind)
-        # Sizes that are alike get one symbol: the rows of all inputs are one number. The others are fixed.
-        sizes = [DimDynamic.DUCK, *(DimDynamic.STATIC for _ in spec.shape)]
-        example = torch.empty((_SOME_ROWS, *spec.shape), dtype=kind)
-        return self.fakes.from_tensor(example, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+        return without_numbers(self.fakes, torch.empty((_SOME_ROWS, *spec.shape), dtype=kind), rows=True)
 
     def _call(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
         rows = [inputs[f"rows/{k}"] for k in range(len(self.rows))]
@@ -199,36 +155,26 @@ class _Phase:
         wanted = [f"rows/{k}" for k in self.differentiated] + [f"weight/{name}" for name in self.learnt]
         inputs = inputs | {name: inputs[name].detach().requires_grad_() for name in wanted}
         with torch.enable_grad():
-            outputs = self._call(inputs)
+            # What gets a gradient must not be changed in place: a copy may be.
+            rows = {name: each.clone() for name, each in inputs.items() if name.startswith("rows/")}
+            outputs = self._call(inputs | rows if self.changes_rows else inputs)
             found: dict[str, Tensor | None] = {f"output/{k}": out for k, out in enumerate(outputs)}
             if self.loss is not None:
-                found["loss"] = self.loss(outputs, inputs["y"])
-                ends, starts = [found["loss"]], None
+                found["loss"] = total = self.loss(outputs, inputs["y"])
+                ends, starts = [total], None
+            elif not wanted:
+                return found
             else:
                 ends = [out for out in outputs if out.requires_grad]
-                starts = (
-                    [inputs[f"gradient/{k}"] for k, out in enumerate(outputs) if out.requires_grad]
-                    if wanted
-                    else []
-                )
-            if not wanted:
-                return found
+                starts = [inputs[f"gradient/{k}"] for k, out in enumerate(outputs) if out.requires_grad]
             gradients: Sequence[Tensor | None] = [None] * len(wanted)
-            if any(end is not None and end.requires_grad for end in ends):
-                gradients = torch.autograd.grad(
-                    [end for end in ends if end is not None],
-                    [inputs[name] for name in wanted],
-                    starts,
-                    allow_unused=True,
-                )
+            if wanted and any(end.requires_grad for end in ends):
+                starting = [inputs[name] for name in wanted]
+                gradients = torch.autograd.grad(ends, starting, starts, allow_unused=True)
         return found | {f"grad/{name}": each for name, each in zip(wanted, gradients, strict=True)}
 
 
 _SOME_ROWS = 8191  # a size to trace with; it ends up as a symbol
-
-
-def _bare(weight: Tensor) -> Tensor:
-    return torch.empty(weight.shape, dtype=weight.dtype)
 
 
 def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> PhasePrograms:
@@ -248,12 +194,11 @@ def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> Pha
         return prune(builder.inputs, ops, [*outputs, *extra])
 
     forward = take(("output/",))
-    joint = take(("",))
     if phase.loss is not None:
         check_rowwise(take(("loss",)), has_loss=True)
-        return PhasePrograms(forward, forward, None, None, take(("loss", "grad/")), joint)
+        return PhasePrograms(forward, forward, None, None, take(("loss", "grad/")))
     if not any(name.startswith("grad/") for name in named):
-        return PhasePrograms(forward, forward, None, None, None, joint)
+        return PhasePrograms(forward, forward, None, None, None)
     kept = choose_kept(builder.inputs, ops, named)
     return PhasePrograms(
         forward,
@@ -261,12 +206,7 @@ def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> Pha
         take(("grad/",)),
         read_kept(builder.inputs, ops, named, kept),
         None,
-        joint,
     )
-
-
-def _changes_in_place(found: fx.GraphModule) -> bool:
-    return any(_is_mutable(node) for node in found.graph.nodes)
 
 
 def _is_mutable(node: fx.Node) -> bool:
@@ -282,25 +222,4 @@ def _out_of_place(found: fx.GraphModule, inputs: list[Tensor]) -> fx.GraphModule
         names = {str(node.target) for node in found.graph.nodes if _is_mutable(node)}
         raise BadInput(
             f"the model changes tensors in place ({', '.join(sorted(names))}) in a way that cannot be traced: write it without"
-        ) from error
-
-
-def _drop_dead(found: fx.GraphModule) -> None:
-    found.graph.eliminate_dead_code()
-    found.recompile()
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """PyTorch's ways to say that a function cannot be traced, in ours."""
-    try:
-        yield
-    except UnsupportedOperatorException as error:
-        raise BadInput(
-            f"the model uses {error.func}, which cannot be traced: write it with other operations"
-        ) from error
-    except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
-        name: Any = getattr(error, "func", "a condition")
-        raise BadInput(
-            f"what the model computes depends on the rows' values ({name}): use torch.where instead of a condition"
         ) from error

@@ -3,7 +3,7 @@
 from math import prod
 
 from siafu.base.errors import BadInput
-from siafu.program.tensor_program import Op, Rows, Spec, TensorProgram
+from siafu.program.tensor_program import Op, RowCount, Spec, TensorProgram, results_of
 
 
 def check_rowwise(program: TensorProgram, *, has_loss: bool) -> None:
@@ -13,30 +13,31 @@ def check_rowwise(program: TensorProgram, *, has_loss: bool) -> None:
     """
     specs = program.specs
     summed: set[int] = set()
-    number = len(program.inputs)
-    for op in program.ops:
+    for op, given in zip(program.ops, results_of(len(program.inputs), program.ops), strict=True):
         reads = [specs[each] for each in op.refs()]
         rows_in = any(spec is not None and _axis(spec) is not None for spec in reads)
-        for result in op.results:
-            if result is not None:
-                has_rows = _axis(result) is not None
-                reduced = rows_in and not has_rows and not _is_statistic_of_nothing(op)
-                if reduced and has_loss and result.shape == () and op.name in ("sum", "nll_loss"):
-                    summed.add(number)
-                elif reduced or _moves_rows(op, reads, result):
-                    raise _refusal(op.name)
-                elif any(each in summed for each in op.refs()):
-                    if has_rows:
-                        raise _refusal(op.name)
-                    summed.add(number)
-            number += 1
+        for number in given:
+            result = specs[number]
+            if result is None:
+                continue
+            has_rows = _axis(result) is not None
+            # A constant's shape may be read off rows.
+            reduced = rows_in and not has_rows and op.name not in ("full", "constant")
+            if reduced and has_loss and result.shape == () and op.name in ("sum", "nll_loss"):
+                summed.add(number)
+            elif reduced or _moves_rows(op, reads, result):
+                raise _refusal(op.name, has_loss=has_loss)
+            elif summed.intersection(op.refs()):
+                if has_rows:
+                    raise _refusal(op.name, has_loss=has_loss)
+                summed.add(number)
 
 
 def check_outputs(program: TensorProgram) -> None:
     """Refuse outputs that do not have one row for each vertex."""
     for _, number in program.outputs:
         spec = program.specs[number]
-        if spec is None or not spec.shape or spec.shape[0] != Rows(1):
+        if spec is None or not spec.shape or spec.shape[0] != RowCount(1):
             raise BadInput(
                 f"a tensor phase gives {spec}: it must give rows, one for each vertex that came in"
             )
@@ -44,18 +45,13 @@ def check_outputs(program: TensorProgram) -> None:
 
 def _axis(spec: Spec) -> int | None:
     """Which dimension counts rows."""
-    axes = [k for k, size in enumerate(spec.shape) if isinstance(size, Rows)]
+    axes = [k for k, size in enumerate(spec.shape) if isinstance(size, RowCount)]
     return axes[0] if axes else None
-
-
-def _is_statistic_of_nothing(op: Op) -> bool:
-    """A constant's shape may be read off rows."""
-    return op.name in ("full", "constant")
 
 
 def _moves_rows(op: Op, reads: list[Spec | None], result: Spec) -> bool:
     """Whether a result of an operation, which has rows, depends on other rows than its own."""
-    if sum(isinstance(size, Rows) for size in result.shape) > 1:
+    if sum(isinstance(size, RowCount) for size in result.shape) > 1:
         return True
     first = reads[0] if reads else None
     axis = None if first is None else _axis(first)
@@ -68,7 +64,7 @@ def _moves_rows(op: Op, reads: list[Spec | None], result: Spec) -> bool:
     if op.name == "layer_norm":
         return len(first.shape) - len(op.arguments[1]) <= axis
     if op.name == "dropout":
-        return first.shape[0] != Rows(1)
+        return first.shape[0] != RowCount(1)
     if op.name == "reshape":
         # The numbers keep their order: rows stay rows only if as many numbers as before stand around them.
         after = _axis(result)
@@ -80,7 +76,11 @@ def _before(spec: Spec, axis: int) -> int:
     return prod(size for size in spec.shape[:axis] if isinstance(size, int))
 
 
-def _refusal(name: str) -> BadInput:
+def _refusal(name: str, *, has_loss: bool) -> BadInput:
+    if has_loss:
+        return BadInput(
+            f"the loss's {name} mixes the rows of different vertices: a loss is the sum of its rows' losses"
+        )
     return BadInput(
         f"the model's {name} mixes the rows of different vertices: outside of a gather each vertex is computed alone"
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from siafu.program.operations import PRODUCTS
-from siafu.program.tensor_program import Rows, TensorProgram, prune
+from siafu.program.tensor_program import RowCount, TensorProgram, prune, results_of
 from siafu.program.trace.keep import reading
 
 _VIEWS = ("permute", "reshape", "expand", "slice")
@@ -32,7 +32,7 @@ def split_backward(program: TensorProgram) -> Halves | None:
     found = (
         place
         for place, op in enumerate(program.ops)
-        if op.name in PRODUCTS and all(map(walk.is_carried, walk.results(place)))
+        if op.name in PRODUCTS and all(map(walk.is_carried, walk.results[place]))
     )
     return _split(program, next(found, len(program.ops)) + 1, walk.begins)
 
@@ -68,25 +68,20 @@ def _split(program: TensorProgram, at: int, begins: Callable[[str], bool]) -> Ha
 
 @dataclass(frozen=True)
 class _Walk:
-    """What depends on what in a program. `begins`: the inputs whose values are handed on."""
+    """Dependencies between the values of a program. `begins`: the inputs whose values are handed on."""
 
     program: TensorProgram
     begins: Callable[[str], bool]
 
     @cached_property
-    def _starts(self) -> list[int]:
-        starts = [len(self.program.inputs)]
-        for op in self.program.ops:
-            starts.append(starts[-1] + len(op.results))
-        return starts
+    def results(self) -> list[range]:
+        """The values that each operation gives."""
+        return results_of(len(self.program.inputs), self.program.ops)
 
     @cached_property
-    def _makers(self) -> list[int | None]:
-        """The operation that gives a value; None: it is an input."""
-        makers: list[int | None] = [None] * len(self.program.inputs)
-        for place, op in enumerate(self.program.ops):
-            makers += [place] * len(op.results)
-        return makers
+    def _makers(self) -> dict[int, int]:
+        """The operation that gives a value; inputs have none."""
+        return {number: place for place, given in enumerate(self.results) for number in given}
 
     @cached_property
     def _dependent(self) -> set[int]:
@@ -94,33 +89,29 @@ class _Walk:
         found = {number for number, (name, _) in enumerate(self.program.inputs) if self.begins(name)}
         for place, op in enumerate(self.program.ops):
             if found.intersection(op.refs()):
-                found.update(self.results(place))
+                found.update(self.results[place])
         return found
 
     def start(self, place: int) -> int:
-        """The number of the first value that the operation at `place` gives."""
-        return self._starts[min(place, len(self.program.ops))]
-
-    def results(self, place: int) -> range:
-        return range(self._starts[place], self._starts[place + 1])
+        """The number of the first value that the operation at `place` gives, or would give."""
+        return self.results[place].start if place < len(self.results) else len(self.program.specs)
 
     def has_rows(self, number: int) -> bool:
         spec = self.program.specs[number]
-        return spec is not None and any(isinstance(size, Rows) for size in spec.shape)
+        return spec is not None and any(isinstance(size, RowCount) for size in spec.shape)
 
     def is_carried(self, number: int) -> bool:
         return number in self._dependent and self.has_rows(number)
 
     def carried(self, wanted: set[int], border: int) -> list[int] | None:
-        """What the first program must hand on; None: a sum over rows, which is complete only when the task is."""
+        """Values that the first program must hand on; None: a sum over rows, which is complete only when the task is."""
         found: set[int] = set()
         waiting, seen = list(wanted), set(wanted)
         while waiting:
             number = waiting.pop()
-            place = self._makers[number]
-            if place is None:
+            if number not in self._makers:
                 continue
-            op = self.program.ops[place]
+            op = self.program.ops[self._makers[number]]
             if number < border and number in self._dependent and op.name not in _VIEWS:
                 if not self.has_rows(number):
                     return None

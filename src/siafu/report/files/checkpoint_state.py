@@ -63,10 +63,6 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < _MOST and math.isfinite(value)
 
 
-def _is_text(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
 def _is_histogram(value: Any) -> bool:
     return _is_table(value, _is_count) and all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in value)
 
@@ -87,7 +83,7 @@ def _is_usage(value: Any) -> bool:
 
 
 _IN_USAGE: dict[str, _Fits] = {
-    "prices": lambda value: _is_table(value, _is_text),
+    "prices": lambda value: _is_table(value, lambda text: text is None or isinstance(text, str)),
     "kinds": lambda value: _is_table(value, lambda kind: _is_table(kind, _is_count)),
     "weights": lambda value: _is_table(value, _is_count),
     "counts": lambda value: isinstance(value, list) and all(map(_is_count, value)),
@@ -100,6 +96,8 @@ _COUNTERS: dict[str, _Fits] = {
     "weight_versions_peak": _is_count,
     "gradients_applied": _is_count,
     "bytes_scattered": _is_count,
+    "bytes_read": _is_count,
+    "bytes_written": _is_count,
     "lambda": _is_usage,
     "servers_lost": _is_count,
     "epochs_lost": _is_count,

@@ -34,6 +34,14 @@ def is_whole(content: bytes, head: int | None = None) -> bool:
     return digits is not None and content[slice(*digits)] == _checksum(content, *digits)
 
 
+def place(head: bytes) -> int:
+    """Position of the checksum's digits in the head of a file."""
+    digits = _digits(head, None)
+    if digits is None:
+        raise ValueError("there is no place, or more than one, for a checksum")
+    return digits[0]
+
+
 def _digits(content: bytes, head: int | None) -> tuple[int, int] | None:
     found = list(_SEAL.finditer(content, 0, len(content) if head is None else head))
     return found[0].span(1) if len(found) == 1 else None

@@ -3,21 +3,19 @@
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import TracebackType
+from typing import NamedTuple
 
 from siafu.report.files.metrics import EpochMetrics, MetricsFile
 from siafu.report.files.trace_file import TraceFile
-from siafu.runtime.happenings import Doings
+from siafu.runtime.happenings import EpochActivity
 
 _TRACED_AT_ONCE = 64
 """Epochs whose spans may wait to be written: more are left out, and counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Epoch:
+class _Epoch(NamedTuple):
     metrics: EpochMetrics
-    doings: Doings
+    activity: EpochActivity
     traced: bool
 
 
@@ -47,11 +45,11 @@ class Journal:
         self._thread = threading.Thread(target=self._work, name="siafu-journal", daemon=True)
         self._thread.start()
 
-    def add(self, metrics: EpochMetrics, doings: Doings) -> None:
+    def add(self, metrics: EpochMetrics, activity: EpochActivity) -> None:
         """An epoch has ended."""
         self._raise()
         traced = self._waiting.qsize() < _TRACED_AT_ONCE
-        self._waiting.put(_Epoch(metrics, doings, traced))
+        self._waiting.put(_Epoch(metrics, activity, traced))
 
     def sync(self) -> None:
         """Bring every line to the disk."""
@@ -69,9 +67,7 @@ class Journal:
     def __enter__(self) -> "Journal":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -115,7 +111,7 @@ class Journal:
                 self._error = error
         write = None if self._trace is None else self._trace.add if epoch.traced else self._trace.drop
         if write is not None:
-            self._try(lambda: write(epoch.metrics.epoch, epoch.doings))
+            self._try(lambda: write(epoch.metrics.epoch, epoch.activity))
 
     def _set_trace(self, trace: TraceFile) -> None:
         self._trace = trace

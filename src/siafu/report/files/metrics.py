@@ -11,6 +11,8 @@ from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.base.files import disk_errors
+from siafu.objective.metric import Metric
+from siafu.objective.score import Score
 from siafu.report.files import run_lock
 
 VERSION = 2
@@ -24,7 +26,7 @@ class EpochMetrics:
     epoch:            counted from 1
     train_loss:       the loss that was trained on: training rows, dropout on, before this epoch's update
     val_loss:         after the update, dropout off; None: not evaluated in this epoch, or no such split
-    train_accuracy, val_accuracy, test_accuracy: likewise; micro-F1 where vertices have several labels
+    train_accuracy, val_accuracy, test_accuracy: likewise; where the objective has another metric, such as micro-F1, that
     seconds:          forward, backward and update, without the evaluation
     evaluate_seconds: the evaluation alone; None: there was none
     time:             when it ended: seconds since 1970
@@ -52,29 +54,25 @@ class EpochMetrics:
 
     @property
     def evaluated(self) -> bool:
-        return self.train_accuracy is not None
+        return self.train_accuracy is not None or self.val_accuracy is not None
+
+    def score(self, metric: Metric) -> Score:
+        """How good it is on the validation rows, by the metric of its run's objective."""
+        return Score(self.val_accuracy, self.val_loss, metric)
 
 
-def best_epoch(history: Sequence[EpochMetrics]) -> EpochMetrics | None:
-    """The epoch whose weights are kept: the highest validation accuracy; of equals the lowest validation
-    loss; of equals the earliest. Without a validation split nothing can choose: the last that was evaluated.
-    """
-    evaluated = [epoch for epoch in history if epoch.evaluated]
-    if not evaluated:
-        return None
-    if evaluated[-1].val_accuracy is None:
-        return evaluated[-1]
-    return max(evaluated, key=_merit)
+def best_epoch(history: Sequence[EpochMetrics], metric: Metric) -> EpochMetrics | None:
+    """The epoch whose weights are kept: the best by `Score.beats`, of those that were evaluated."""
+    best: EpochMetrics | None = None
+    for epoch in history:
+        if epoch.evaluated and is_better(epoch, best, metric):
+            best = epoch
+    return best
 
 
-def is_better(new: EpochMetrics, old: EpochMetrics | None) -> bool:
+def is_better(new: EpochMetrics, old: EpochMetrics | None, metric: Metric) -> bool:
     """Whether `new`, the later of the two, takes the place of the best so far."""
-    return old is None or best_epoch([old, new]) is new
-
-
-def _merit(epoch: EpochMetrics) -> tuple[float, float]:
-    # `max` keeps the first of equals, which is the earliest.
-    return (epoch.val_accuracy or 0.0, -(epoch.val_loss or 0.0))
+    return old is None or new.score(metric).beats(old.score(metric))
 
 
 class MetricsFile:

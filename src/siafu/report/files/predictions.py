@@ -36,14 +36,12 @@ class Predictions:
 
     def write(self, path: Path) -> None:
         """Write a .csv or .parquet file, whole or not at all."""
-        kind = path.suffix.lower()
-        if kind == ".csv":
-            with replacing(path) as file:
-                self.write_csv(file)
-        elif kind == ".parquet":
+        check_kind(path)
+        if path.suffix.lower() == ".parquet":
             self._write_parquet(path)
-        else:
-            raise BadInput(f"cannot tell what to write to {path}: name a file that ends in .csv or .parquet")
+            return
+        with replacing(path) as file:
+            self.write_csv(file)
 
     def write_csv(self, file: IO[bytes]) -> None:
         """Comma-separated, with a header; several labels of one vertex are separated by spaces."""
@@ -87,6 +85,12 @@ class Predictions:
         table = pyarrow.table([pyarrow.array(column) for column in columns], names=self.columns)
         with replacing(path) as file:
             parquet.write_table(table, file)
+
+
+def check_kind(path: Path) -> None:
+    """Refuse a file that is to be neither CSV nor Parquet."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise BadInput(f"cannot tell what to write to {path}: name a file that ends in .csv or .parquet")
 
 
 def _names(ids: NDArray[Any]) -> list[Any]:

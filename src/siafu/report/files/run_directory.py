@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from siafu.base.absent import refuse_absent_run
 from siafu.base.errors import BadInput
 from siafu.base.files import disk_errors, replacing
 from siafu.options import Options
@@ -118,13 +119,11 @@ class RunDirectory:
 
     def config(self) -> dict[str, Any]:
         """The run's settings."""
-        if not self.path.is_dir():
-            raise BadInput(f"no run at {self.path}: give the directory that 'siafu train' named")
+        refuse_absent_run(self.path)
         if not self.exists:
             inner = sorted(self.path.glob("*/config.json"))
-            hint = (
-                f"it holds several, name one: {inner[0].parent}" if inner else "it is not a run's directory"
-            )
+            several = f"it holds several, name one: {inner[0].parent}"
+            hint = several if inner else "it is not a run's directory"
             raise BadInput(f"{self.path} has no {self._config.name}: {hint}")
         return read_run_config(self._config)
 
@@ -134,7 +133,7 @@ class RunDirectory:
         return bool(self.config()["version"] < _CHECKED)
 
     def checksums(self, summary: dict[str, Any]) -> dict[str, int]:
-        """Of the files that are complete when the run ends with this summary."""
+        """Checksums of the files that are complete when the run ends with this summary."""
         return {
             self.metrics_path.name: zlib.crc32(_read(self.metrics_path)),
             self._summary.name: zlib.crc32(_json(summary)),
@@ -193,15 +192,14 @@ class RunDirectory:
         Its config stays until the new one takes its place: if this is cut short, what is left is still known as a run.
         """
         with disk_errors(self.path):
-            stale_files = (
+            for stale in (
                 self._summary,
                 self.checkpoint,
                 self.model,
                 self.trace_path,
                 self.story,
                 self._facts,
-            )
-            for stale in stale_files:
+            ):
                 stale.unlink(missing_ok=True)
             for log in self.logs.glob("*.log"):
                 if _LOG.fullmatch(log.name):
@@ -223,14 +221,15 @@ class RunDirectory:
                     f"{self.path} is not a run of this siafu and holds other files ({min(strangers)}): choose another --out"
                 )
             return
-        if self.finished and not overwrite:
+        if overwrite:
+            return
+        if self.finished:
             raise BadInput(
                 f"{self.path} holds a finished run: choose another out, or overwrite it (on the command line --out, --overwrite)"
             )
-        if not overwrite:
-            raise BadInput(
-                f"{self.path} holds a run that has not finished: resume or overwrite it (on the command line --resume, --overwrite)"
-            )
+        raise BadInput(
+            f"{self.path} holds a run that has not finished: resume or overwrite it (on the command line --resume, --overwrite)"
+        )
 
     def _is_run(self) -> bool:
         """Whether the config says so; a damaged one does, as long as that much of it can be read."""
@@ -243,7 +242,7 @@ class RunDirectory:
 
 
 def read_run_config(path: Path) -> dict[str, Any]:
-    """What a run was asked for, of its config.json."""
+    """Settings of a run, from its config.json."""
     content = _read(path)
     config = _parsed(content, path)
     if config.get("format") != _FORMAT:
@@ -300,6 +299,8 @@ def _is_of_a_killed_start(entry: Path) -> bool:
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    if "objective" not in old:  # an earlier Siafu's run: the metric of its graph tells it
+        new = {name: value for name, value in new.items() if name != "objective"}
     before, after = flat(_complete(old)), flat(_complete(new))
     for key in sorted(before.keys() | after.keys()):
         if key not in _MAY_CHANGE and before.get(key) != after.get(key):

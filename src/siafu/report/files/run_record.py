@@ -1,11 +1,13 @@
 """RunRecord: everything in a run's directory, whether it has finished, goes on, or was cut off."""
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from siafu.base.errors import BadInput
+from siafu.objective.metric import Metric, metric_of_run
 from siafu.report.files.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.files.run_directory import RunDirectory
 
@@ -34,12 +36,12 @@ class RunRecord:
 
     @property
     def best(self) -> EpochMetrics | None:
-        return best_epoch(self.history)
+        return best_epoch(self.history, self.metric)
 
     @property
-    def metric(self) -> str:
-        """The name of its accuracies, in words."""
-        return str(self.section("graph").get("metric", "accuracy")).replace("_", "-")
+    def metric(self) -> Metric:
+        """What its accuracies are."""
+        return metric_of_run(self.config)
 
     def section(self, name: str) -> dict[str, Any]:
         """A part of what was asked for: graph, model, training."""
@@ -51,21 +53,14 @@ class RunRecord:
         found = self.summary.get(name)
         if isinstance(found, dict):
             return {str(key): value for key, value in found.items() if isinstance(value, int)}
-        total: dict[str, int] = {}
-        if name == "staleness_histogram":
-            for epoch in self.history:
-                for lead, count in (epoch.staleness or {}).items():
-                    total[lead] = total.get(lead, 0) + count
-        return total
+        told = [epoch.staleness or {} for epoch in self.history if name == "staleness_histogram"]
+        return dict(sum(map(Counter, told), Counter()))
 
     def busy_seconds(self) -> dict[str, float]:
         """Seconds of an epoch by kind of task, over all threads: the mean over all epochs but the first, which warms up."""
         epochs = [epoch.busy_seconds for epoch in self.history[1:] or self.history if epoch.busy_seconds]
-        total: dict[str, float] = {}
-        for each in epochs:
-            for kind, seconds in each.items():
-                total[kind] = total.get(kind, 0.0) + seconds
-        return {kind: seconds / len(epochs) for kind, seconds in total.items()}
+        kinds = dict.fromkeys(kind for each in epochs for kind in each)
+        return {kind: sum(each.get(kind, 0.0) for each in epochs) / len(epochs) for kind in kinds}
 
 
 def read_run(path: Path) -> RunRecord:

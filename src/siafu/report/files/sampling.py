@@ -19,7 +19,7 @@ class Sampling:
 
     @property
     def distance(self) -> int:
-        """From one to the next."""
+        """Epochs from one that is traced to the next."""
         return max(1, -(-self.epochs // _MORE))
 
     def wants(self, epoch: int) -> bool:

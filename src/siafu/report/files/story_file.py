@@ -5,13 +5,14 @@ how many lines of either kind follow. Then come the entries, the oldest first, a
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput
 from siafu.base.files import replacing
+from siafu.base.typed import typed
 from siafu.report.files import checksum
 from siafu.runtime.story import MOST_ENTRIES, Entry, fit
 
@@ -19,23 +20,11 @@ VERSION = 1
 MOST_WAITING = 1_000
 _FORMAT = "siafu story"
 _MOST_BYTES = 64 << 20
-_TYPES: dict[str, tuple[type, ...]] = {
-    "time": (float, int),
-    "at": (str,),
-    "what": (str,),
-    "text": (str,),
-    "interval": (int,),
-    "epoch": (int,),
-    "stage": (int,),
-    "to": (str,),
-    "invocation": (int,),
-}
-_NEEDED = {"time", "at", "what", "text"}
 
 
 @dataclass(frozen=True, slots=True)
 class FailureStory:
-    """What happened to a run that failed.
+    """The last events of a run that failed.
 
     time:    when it failed, seconds since 1970
     why:     the error
@@ -67,7 +56,7 @@ def write_story(path: Path, story: FailureStory) -> None:
 
 
 def read_story(path: Path) -> FailureStory:
-    """What is at `path`; refused if a single bit of it is another."""
+    """Read the story at `path`; refused if a single bit of it has changed."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise _damaged(path, f"it is larger than {_MOST_BYTES >> 20} MB")
@@ -100,10 +89,12 @@ def as_json(entry: Entry) -> dict[str, Any]:
 
 
 def _entry(path: Path, told: dict[str, Any]) -> Entry:
-    fits = all(name in _TYPES and type(value) in _TYPES[name] for name, value in told.items())
-    if not fits or not told.keys() >= _NEEDED:
-        raise _damaged(path, "an entry has not the fields of one")
-    return Entry(**told)
+    absent = {each.name: None for each in fields(Entry) if each.default is None}
+    try:
+        entry: Entry = typed(Entry, absent | told)
+        return entry
+    except ValueError as error:
+        raise _damaged(path, f"an entry has not the fields of one: {error}") from error
 
 
 def _parsed(path: Path, line: bytes) -> dict[str, Any]:

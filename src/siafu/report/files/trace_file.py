@@ -11,7 +11,7 @@ from siafu.base.files import replacing
 from siafu.report.files.sampling import Sampling
 
 if TYPE_CHECKING:
-    from siafu.runtime.happenings import Doings
+    from siafu.runtime.happenings import EpochActivity
 
 VERSION = 1
 MOST_BYTES = 48 << 20
@@ -41,20 +41,20 @@ class TraceFile:
         self._path, self._sampling = path, sampling
         self._most = MOST_BYTES_FULL if sampling.full else MOST_BYTES
         self._dropped = 0
-        self._last: tuple[int, Doings] | None = None
+        self._last: tuple[int, EpochActivity] | None = None
         self._open(keep_until)
 
-    def add(self, epoch: int, doings: "Doings") -> None:
+    def add(self, epoch: int, activity: "EpochActivity") -> None:
         """An epoch, counted from 1, has ended: its spans are written, or kept in case it was the last."""
         if self._sampling.wants(epoch):
-            self._write_epoch(epoch, doings)
+            self._write_epoch(epoch, activity)
             self._last = None
         else:
-            self._last = (epoch, doings)
+            self._last = (epoch, activity)
 
-    def drop(self, epoch: int, doings: "Doings") -> None:
+    def drop(self, epoch: int, activity: "EpochActivity") -> None:
         """An epoch's spans are not written, since there is no time for it."""
-        self._dropped += _count(doings)
+        self._dropped += sum(len(taken.spans) for taken in (*activity.threads, *activity.lambdas))
 
     def keep_until(self, epoch: int) -> None:
         """Drop what was recorded of later epochs: a server was lost, or the run began anew before them."""
@@ -98,12 +98,11 @@ class TraceFile:
             track = _Track(named[pid], event["tid"], str(args.get("name")).startswith("Lambda"))
             self._tracks[track] = (pid, event["tid"])
 
-    def _write_epoch(self, epoch: int, doings: "Doings") -> None:
-        lines = [*self._lines(doings.threads, False), *self._lines(doings.lambdas, True)]
-        dropped = sum(taken.dropped for taken in (*doings.threads, *doings.lambdas))
+    def _write_epoch(self, epoch: int, activity: "EpochActivity") -> None:
+        lines = [*self._lines(activity.threads, False), *self._lines(activity.lambdas, True)]
+        dropped = sum(taken.dropped for taken in (*activity.threads, *activity.lambdas))
         self._dropped += dropped
-        size = sum(map(len, lines))
-        if self._size + size > self._most:
+        if self._size + sum(map(len, lines)) > self._most:
             self._dropped += len(lines)
             return
         for line in lines:
@@ -176,16 +175,15 @@ def _parse(line: str) -> dict[str, Any] | None:
         event = json.loads(line.strip().removesuffix(","))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(event, dict) or not isinstance(event.get("args"), dict):
+    if not isinstance(event, dict):
         return None
-    whole = all(isinstance(event.get(name), int) for name in ("pid", "tid"))
-    named = all(isinstance(event.get(name), str) for name in ("name", "ph"))
-    timed = (
-        all(type(event.get(name)) in (int, float) for name in _TIMES.get(event["ph"], ())) if named else False
-    )
-    return event if whole and timed else None
+    if not all(isinstance(event.get(name), kind) for name, kind in _FIELDS.items()):
+        return None
+    timed = all(type(event.get(name)) in (int, float) for name in _TIMES.get(event["ph"], ()))
+    return event if timed else None
 
 
+_FIELDS = {"pid": int, "tid": int, "name": str, "ph": str, "args": dict}
 _TIMES = {"X": ("ts", "dur"), "i": ("ts",)}
 
 
@@ -199,10 +197,6 @@ def _zero(event: dict[str, Any]) -> float | None:
     """When the run's first session began, if the event tells of it."""
     found = event["args"].get("zero") if event["name"] == _BEGIN else None
     return found if isinstance(found, float) else None
-
-
-def _count(doings: "Doings") -> int:
-    return sum(len(taken.spans) for taken in (*doings.threads, *doings.lambdas))
 
 
 def _line(event: dict[str, Any]) -> str:

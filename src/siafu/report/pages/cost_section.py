@@ -30,23 +30,25 @@ def cost_section(summary: Mapping[str, Any]) -> Html:
 
 
 def _where(cost: Mapping[str, Any]) -> str:
-    kind = f"{cost.get('machines')} × {cost.get('instance')}" + (", spot" if cost.get("spot") is True else "")
     if cost.get("assumed"):
-        return f"Nobody said what it ran on: this is what it would cost on {kind}, the type most like the machine."
-    return f"It ran on {kind}."
+        return f"Nobody said what it ran on: this is what it would cost on {_fleet(cost)}, the type most like the machine."
+    return f"It ran on {_fleet(cost)}."
+
+
+def _fleet(cost: Mapping[str, Any]) -> str:
+    return f"{cost.get('machines')} × {cost.get('instance')}{', spot' if cost.get('spot') is True else ''}"
 
 
 def _parts(cost: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
-    total = _number(cost.get("usd")) or 0.0
+    total = words.amount(cost.get("usd")) or 0.0
     for name, said in _PARTS.items():
-        spent = _number(cost.get(name))
+        spent = words.amount(cost.get(name))
         if spent:
             share = spent / total if total else 0.0
             yield said, words.usd(spent), words.percent(share), bar(share)
     yield "in all", words.usd(total), "", ""
-    value = _number(cost.get("value"))
-    if value is not None:
-        yield "value", f"{value:,.4g}", "", ""
+    if (value := words.amount(cost.get("value"))) is not None:
+        yield "value", words.short(value), "", ""
 
 
 def _alternatives(cost: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
@@ -54,17 +56,5 @@ def _alternatives(cost: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
     for each in found if isinstance(found, list) else []:
         if not isinstance(each, dict) or not isinstance(each.get("instance"), str):
             continue
-        where = f"{each.get('machines')} × {each['instance']}" + (
-            ", spot" if each.get("spot") is True else ""
-        )
-        value = _number(each.get("value"))
-        yield (
-            where,
-            words.seconds(_number(each.get("seconds"))),
-            words.usd(_number(each.get("usd"))),
-            words.NOTHING if value is None else f"{value:,.4g}",
-        )
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        seconds, usd, value = (words.amount(each.get(name)) for name in ("seconds", "usd", "value"))
+        yield _fleet(each), words.seconds(seconds), words.usd(usd), words.short(value)

@@ -81,7 +81,8 @@ def page(title: str, body: Html, data: dict[str, Any], script: str) -> str:
     scripts = [asset(name) for name in (*_SCRIPTS, script)]
     # "</script>" in a name must not end the script; U+2028 and U+2029 are harmless in JSON that is parsed.
     held = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
-    hashes = " ".join(f"'sha256-{_digest(each)}'" for each in scripts)
+    digests = (base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in scripts)
+    hashes = " ".join(f"'sha256-{each}'" for each in digests)
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     styles = "\n".join(asset(name) for name in _STYLES)
     inline = "\n".join(f"<script>{each}</script>" for each in scripts)
@@ -109,9 +110,5 @@ def page(title: str, body: Html, data: dict[str, Any], script: str) -> str:
 
 @lru_cache
 def asset(name: str) -> str:
-    """One of the files that pages are made of."""
+    """The text of a file that pages are made of."""
     return files("siafu.report.pages").joinpath("web", *name.split("/")).read_text(encoding="utf-8")
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,18 +1,19 @@
-"""Plot: a run's loss and accuracies as a picture, without any library."""
+"""Plot: a run's loss and its metric as a picture, without any library."""
 
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from siafu.base.files import replacing
+from siafu.base.files import replace_text
+from siafu.objective.metric import ACCURACY, Metric
 from siafu.report.files.metrics import EpochMetrics
 
 _WIDTH, _HEIGHT, _MARGIN = 420, 260, 46
 _COLOURS = ("#2a78d2", "#c05a12", "#2a9159")
 _DASHES = ("", "6 3", "2 3")
 
-Curve = tuple[str, list[tuple[int, float]]]
+NamedCurve = tuple[str, list[tuple[int, float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +27,26 @@ class Plot:
 
     def save(self, path: str | Path) -> None:
         """Write an .svg file."""
-        with replacing(Path(path)) as file:
-            file.write(self.svg.encode())
+        replace_text(Path(path), self.svg)
 
 
-def plot_history(history: Sequence[EpochMetrics], metric: str = "accuracy") -> Plot:
-    """Loss beside accuracy, over the epochs."""
+def plot_history(history: Sequence[EpochMetrics], metric: Metric = ACCURACY) -> Plot:
+    """Loss beside the metric, over the epochs."""
     losses = [_curve(history, "train_loss", "training"), _curve(history, "val_loss", "validation")]
     scores = [
         _curve(history, f"{split}_accuracy", name)
         for split, name in (("train", "training"), ("val", "validation"), ("test", "test"))
     ]
-    panels = [("loss", losses, 1.0, ""), (metric, scores, 100.0, " %")]
+    scale, unit = (100.0, " %") if metric.is_share else (1.0, "")
+    panels = [("loss", losses, 1.0, ""), (metric.words, scores, scale, unit)]
     inner = "".join(
         f'<g transform="translate({place * _WIDTH} 0)">{_panel(*panel)}</g>'
         for place, panel in enumerate(panels)
     )
     last = history[-1]
-    said = html.escape(f"Loss and {metric} over {last.epoch} epochs; the last loss is {last.train_loss:.4f}")
+    said = html.escape(
+        f"Loss and {metric.words} over {last.epoch} epochs; the last loss is {last.train_loss:.4f}"
+    )
     return Plot(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * _WIDTH} {_HEIGHT}" width="{2 * _WIDTH}" '
         f'role="img" aria-label="{said}" font-family="system-ui, sans-serif" font-size="11" fill="currentColor">'
@@ -51,12 +54,12 @@ def plot_history(history: Sequence[EpochMetrics], metric: str = "accuracy") -> P
     )
 
 
-def _curve(history: Sequence[EpochMetrics], field: str, name: str) -> Curve:
+def _curve(history: Sequence[EpochMetrics], field: str, name: str) -> NamedCurve:
     found = [(epoch.epoch, getattr(epoch, field)) for epoch in history]
     return name, [(epoch, value) for epoch, value in found if value is not None]
 
 
-def _panel(title: str, curves: list[Curve], scale: float, unit: str) -> str:
+def _panel(title: str, curves: list[NamedCurve], scale: float, unit: str) -> str:
     shown = [(name, points) for name, points in curves if points]
     heights = [scale * value for _, points in shown for _, value in points]
     if not heights:

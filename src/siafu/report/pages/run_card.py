@@ -4,21 +4,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from siafu.base.card import card
+from siafu.objective.metric import metric_of
 from siafu.report import words
 
 
 def run_card(summary: Mapping[str, Any]) -> str:
     """A small table of what came of it."""
-    metric = str(summary["metric"]).replace("_", "-")
+    metric = metric_of(summary.get("objective"), summary["metric"])
     layout = f"{summary['mode']}, {summary['servers']} × {summary['intervals']} intervals"
     rows = [
         ("epochs", f"{summary['epochs']:,}, the best is {summary['best_epoch']:,}"),
-        (f"test {metric}", words.percent(summary["test_accuracy"])),
-        (f"validation {metric}", words.percent(summary["val_accuracy"])),
-        (f"training {metric}", words.percent(summary["train_accuracy"])),
+        (f"test {metric.words}", words.measured(summary["test_accuracy"], metric)),
+        (f"validation {metric.words}", words.measured(summary["val_accuracy"], metric)),
+        (f"training {metric.words}", words.measured(summary["train_accuracy"], metric)),
         ("loss", words.number(summary["train_loss"])),
-        ("an epoch takes", words.seconds(summary["seconds_per_epoch"])),
-        ("in all", words.seconds(summary["seconds_total"])),
+        ("epoch time", words.seconds(summary["seconds_per_epoch"])),
+        ("total time", words.seconds(summary["seconds_total"])),
         ("work", layout),
         ("cost", words.usd(summary["cost_usd"])),
         ("saved in", summary["path"] or words.NOTHING),

@@ -1,6 +1,7 @@
 """The report of a run: one HTML file that needs no network."""
 
 import json
+import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from siafu.report.files.run_directory import RunDirectory
 from siafu.report.files.run_record import RunRecord
 from siafu.report.flat import flat
 from siafu.report.pages.cost_section import cost_section
+from siafu.report.pages.figures import figures
 from siafu.report.pages.markup import Html, bar, columns, facts, join, page, section, table, text
 from siafu.report.pages.trace_view import trace_view
 
@@ -24,7 +26,9 @@ def run_report(run: RunRecord, limits: Mapping[str, float] | None = None) -> str
         part
         for part in (
             Html(f"<h1>{text(run.name)}</h1>"),
-            facts(headline(run)),
+            facts(
+                (name[0].upper() + name[1:], value) for name, value in figures(run) if value != words.NOTHING
+            ),
             section("Epoch by epoch", Html('<div id="curves" class="charts"></div>')),
             _pipeline(trace),
             _kinds(run, limits),
@@ -36,50 +40,12 @@ def run_report(run: RunRecord, limits: Mapping[str, float] | None = None) -> str
         )
         if part
     )
-    data = {"epochs": [as_line(epoch) for epoch in run.history], "trace": trace}
+    data = {
+        "epochs": [as_line(epoch) for epoch in run.history],
+        "metric": {"words": run.metric.words, "unit": run.metric.unit},
+        "trace": trace,
+    }
     return page(f"{run.name} – Siafu", body, data, "report.js")
-
-
-def headline(run: RunRecord) -> list[tuple[str, str]]:
-    """The figures at the top."""
-    best, graph, model, summary = run.best, run.section("graph"), run.section("model"), run.summary
-    asked = run.section("training")
-    found = [
-        ("Dataset", str(graph.get("name", words.NOTHING))),
-        ("Model", str(model.get("name", words.NOTHING))),
-        ("Mode", str(asked.get("mode", words.NOTHING))),
-        ("State", "finished" if run.finished else "has not finished"),
-        ("Epochs", words.count(len(run.history))),
-    ]
-    if best is not None:
-        found.append(("Best epoch", words.count(best.epoch)))
-        splits = {
-            "Test": best.test_accuracy,
-            "Validation": best.val_accuracy,
-            "Training": best.train_accuracy,
-        }
-        found += [
-            (f"{split} {run.metric}", words.percent(value))
-            for split, value in splits.items()
-            if value is not None
-        ]
-    found += [
-        ("Loss at the end", words.number(run.history[-1].train_loss)),
-        ("An epoch takes", words.seconds(median_seconds(run))),
-        ("In all", words.seconds(_number(summary.get("seconds_total")))),
-        ("Memory, at most", words.size(_number(summary.get("peak_rss_bytes")))),
-    ]
-    dollars = _number(summary.get("cost_usd")) or run.history[-1].usd
-    if dollars is not None:
-        found.append(("Cost", words.usd(dollars)))
-    return [(name, value) for name, value in found if value != words.NOTHING]
-
-
-def median_seconds(run: RunRecord) -> float:
-    """Of an epoch; the first, which warms up, left out where there are others."""
-    values = sorted(epoch.seconds for epoch in run.history[1:] or run.history)
-    middle = len(values) // 2
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
 
 
 def _pipeline(trace: dict[str, Any] | None) -> Html:
@@ -105,16 +71,8 @@ def _kinds(run: RunRecord, limits: Mapping[str, float] | None) -> Html:
     rows: list[tuple[object, ...]] = []
     for kind, seconds in sorted(spent.items(), key=lambda each: -each[1]):
         limit = least.get(kind)
-        mark = None if limit is None else limit / most
-        rows.append(
-            (
-                kind,
-                words.seconds(seconds),
-                words.seconds(limit),
-                words.ratio(seconds, limit),
-                bar(seconds / most, mark),
-            )
-        )
+        drawn = bar(seconds / most, None if limit is None else limit / most)
+        rows.append((kind, words.seconds(seconds), words.seconds(limit), words.ratio(seconds, limit), drawn))
     rows.append(("in all", words.seconds(sum(spent.values())), "", "", ""))
     known = (
         "The line in a bar is what this machine can do at best: products at the measured peak of its cores, gathers at the "
@@ -141,24 +99,15 @@ def _threads(run: RunRecord) -> int:
 
 def _histograms(run: RunRecord) -> Html:
     staleness, ages = run.counted("staleness_histogram"), run.counted("row_age_histogram")
-    return section(
-        "Staleness",
-        columns(
-            _histogram(
-                "How far intervals were ahead of the slowest when they entered an epoch",
-                "epochs ahead",
-                staleness,
-            ),
-            _histogram(
-                "How many epochs older than the gather the rows were that it read", "epochs older", ages
-            ),
-        ),
-    )
+    ahead = "How far intervals were ahead of the slowest when they entered an epoch"
+    older = "How many epochs older than the gather the rows were that it read"
+    both = _histogram(ahead, "epochs ahead", staleness), _histogram(older, "epochs older", ages)
+    return section("Staleness", columns(*both))
 
 
 def _histogram(caption: str, what: str, counts: Mapping[str, int]) -> Html:
     total, most = max(1, sum(counts.values())), max(counts.values(), default=1) or 1
-    ordered = sorted(counts.items(), key=lambda each: _whole(each[0]))
+    ordered = sorted(counts.items(), key=lambda each: int(each[0]) if each[0].lstrip("-").isdigit() else 0)
     rows = [
         (key, words.count(value), f"{100 * value / total:.1f} %", bar(value / most)) for key, value in ordered
     ]
@@ -189,28 +138,21 @@ def _lambdas(run: RunRecord) -> Html:
         (
             kind,
             words.count(each.get("tasks")),
-            words.size(each.get("bytes_received")),
-            words.size(each.get("bytes_sent")),
+            *(words.size(each.get(f"bytes_{way}")) for way in ("received", "sent")),
         )
         for kind, each in (kinds.items() if isinstance(kinds, dict) else ())
         if isinstance(each, dict)
     ]
-    return section(
-        "Lambdas",
-        columns(
-            table(
-                "In all", ("what", "how much"), [*rows, *(each for each in ranks if each[1] != words.NOTHING)]
-            ),
-            table("By kind of task", ("task", "tasks", "to Lambdas", "from Lambdas"), by_kind),
-        ),
-    )
+    known = [each for each in ranks if each[1] != words.NOTHING]
+    together = table("In all", ("what", "how much"), [*rows, *known])
+    apart = table("By kind of task", ("task", "tasks", "to Lambdas", "from Lambdas"), by_kind)
+    return section("Lambdas", columns(together, apart))
 
 
 def _middle(found: Iterable[Any], rank: str) -> float | None:
-    values = sorted(
-        each[rank] for each in found if isinstance(each, dict) and _number(each.get(rank)) is not None
-    )
-    return values[len(values) // 2] / 1000 if values else None
+    told = (words.amount(each.get(rank)) for each in found if isinstance(each, dict))
+    values = [each for each in told if each is not None]
+    return statistics.median_high(values) / 1000 if values else None
 
 
 def _partition(run: RunRecord) -> Html:
@@ -221,16 +163,15 @@ def _partition(run: RunRecord) -> Html:
     if not all(isinstance(each, list) for each in lists):
         return Html("")
     rows = [
-        (f"graph server {server}", *(words.count(_number(each)) for each in counts))
+        (f"graph server {server}", *(words.count(words.amount(each)) for each in counts))
         for server, counts in enumerate(zip(*(each for each in lists if each is not None), strict=False))
     ]
+    head = ("server", "vertices", "in-edges", "ghosts, forth", "ghosts, back")
     return section(
         "Partition",
-        table(
-            "What each server has", ("server", "vertices", "in-edges", "ghosts, forth", "ghosts, back"), rows
-        ),
-        note=f"Made by {found.get('method')}: {words.percent(_number(found.get('cut_share')))} of the edges join two servers; "
-        f"the heaviest server has {_plain(_number(found.get('balance')))} times the mean.",
+        table("Vertices, edges and ghosts of each server", head, rows),
+        note=f"Made by {found.get('method')}: {words.percent(words.amount(found.get('cut_share')))} of the edges join two servers; "
+        f"the heaviest server has {_plain(words.amount(found.get('balance')))} times the mean.",
     )
 
 
@@ -242,12 +183,9 @@ def _settings(run: RunRecord) -> Html:
     ]
     environment = run.facts.get("environment")
     found = _settings_of(environment) if isinstance(environment, dict) else []
+    settings = table("Settings", ("setting", "value"), asked)
     return section(
-        "Configuration and environment",
-        columns(
-            table("What was asked for", ("setting", "value"), asked),
-            table("Where it ran", ("what", "value"), found),
-        ),
+        "Configuration and environment", columns(settings, table("Where it ran", ("what", "value"), found))
     )
 
 
@@ -265,11 +203,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _whole(key: str) -> int:
-    return int(key) if key.lstrip("-").isdigit() else 0

@@ -7,7 +7,7 @@ from siafu.report.files.trace_file import events
 
 MOST_EPOCHS = 24
 MOST_SPANS = 8000
-"""Of an epoch: the earliest."""
+"""Spans of an epoch that are shown: the earliest."""
 
 
 def trace_view(path: Path) -> dict[str, Any] | None:
@@ -34,7 +34,10 @@ def trace_view(path: Path) -> dict[str, Any] | None:
     tracks = _places(sorted({(span["pid"], span["tid"]) for epoch in chosen for span in shown[epoch]}))
     return {
         "kinds": list(kinds),
-        "tracks": [_track_name(names, *track) for track in tracks],
+        "tracks": [
+            f"{names.get((pid, None), f'process {pid}')}, {names.get((pid, tid), f'thread {tid}')}"
+            for pid, tid in tracks
+        ],
         "epochs": [_epoch(epoch, shown[epoch], kinds, tracks) for epoch in chosen],
     }
 
@@ -69,10 +72,6 @@ def _spread(epochs: list[int], most: int) -> list[int]:
     if len(epochs) <= most:
         return epochs
     return [epochs[round(place * (len(epochs) - 1) / (most - 1))] for place in range(most)]
-
-
-def _track_name(names: dict[tuple[int, int | None], str], pid: int, tid: int) -> str:
-    return f"{names.get((pid, None), f'process {pid}')}, {names.get((pid, tid), f'thread {tid}')}"
 
 
 def _whole(value: Any, otherwise: int) -> int:

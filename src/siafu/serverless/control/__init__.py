@@ -1,1 +1,1 @@
-"""The controller of a graph server's Lambdas, and how many there are: decisions, no threads and no sockets."""
+"""Decisions about a graph server's Lambdas: the controller, and the number of Lambdas. No threads, no sockets."""

@@ -1,4 +1,4 @@
-"""Alarms: what is due when."""
+"""Alarms: times at which something is due."""
 
 import heapq
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class Alarms(Generic[Key]):
         self._set = 0
 
     def set(self, key: Key, time: Seconds) -> None:
-        """In place of the key's earlier alarm."""
+        """Set a key's alarm, in place of an earlier one."""
         self._set += 1
         self._times[key] = (time, self._set)
         heapq.heappush(self._heap, (time, self._set, key))
@@ -27,14 +27,14 @@ class Alarms(Generic[Key]):
         self._times.pop(key, None)
 
     def due(self, now: Seconds) -> Iterator[Key]:
-        """The keys whose time has come, each cleared as it is given."""
+        """Keys whose time has come; each is cleared as it is given."""
         while (time := self.next()) is not None and time <= now:
             _, _, key = heapq.heappop(self._heap)
             del self._times[key]
             yield key
 
     def next(self) -> Seconds | None:
-        """When the next one goes off; None: there is none."""
+        """Time of the next alarm; None: there is none."""
         while self._heap and self._times.get(self._heap[0][2]) != self._heap[0][:2]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -1,9 +1,9 @@
-"""The autotuner: how many Lambdas the next epoch should have, from how the queues stood in those before.
+"""The autotuner: the number of Lambdas for the next epoch, from the queues of the epochs before.
 
-A graph-task queue that drains while tensor tasks wait means that cores idle for want of Lambdas: more are tried. One
-that does not drain means that Lambdas make work faster than the cores do it: fewer will do. Queues do not show all:
-Lambdas may be in each other's way, and with barriers twelve may do no more than eight. So what counts in the end is how
-long epochs took: the fewest Lambdas that are about as fast as any count that was tried.
+If the graph-task queue drains while tensor tasks wait, cores are idle for lack of Lambdas: more are tried. If it does
+not drain, Lambdas make work faster than the cores do it: fewer are enough. Queues do not show everything: Lambdas may
+slow each other down, and with barriers twelve may do no more than eight. So the epoch time decides: the fewest Lambdas
+that are about as fast as any count that was tried.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,15 +22,15 @@ _APART = 1.4  # counts closer than this are not told apart
 
 
 def first_count(intervals: int, limit: int) -> int:
-    """How many Lambdas to begin with."""
+    """Number of Lambdas to begin with."""
     return max(1, min(intervals, MOST_AT_FIRST, limit))
 
 
 def next_count(history: Sequence[Period], limit: int) -> int:
-    """How many Lambdas the next epoch should have.
+    """Number of Lambdas for the next epoch.
 
     history: one period an epoch, the latest last; at least one
-    limit:   how many there may be at most
+    limit:   the most Lambdas that there may be
     """
     recent = history[-MEMORY:]
     last = recent[-1]
@@ -48,7 +48,7 @@ def next_count(history: Sequence[Period], limit: int) -> int:
 
 
 def _paces(recent: Sequence[Period], ceiling: int) -> dict[int, float]:
-    """Each count's best time: what disturbs an epoch only makes it longer."""
+    """Best epoch time of each count: disturbances only make an epoch longer."""
     paces: dict[int, float] = {}
     for each in recent:
         if each.count <= ceiling:
@@ -57,14 +57,14 @@ def _paces(recent: Sequence[Period], ceiling: int) -> dict[int, float]:
 
 
 def _is_judged(recent: Sequence[Period], paces: dict[int, float]) -> bool:
-    """Whether the latest count had its chance: new Lambdas start cold, then get the rows that they keep."""
+    """Whether the latest count had enough epochs: new Lambdas start cold, and first fetch the rows that they keep."""
     last, chance = recent[-1], recent[-_CHANCE:]
     again = len(chance) == _CHANCE and all(each.count == last.count for each in chance)
     return again or last.seconds > _HOPELESS * min(paces.values())
 
 
 def _worth_trying(best: int, hungry: bool, paces: dict[int, float], ceiling: int) -> Iterator[int]:
-    """Counts around the best so far that might be better, and were not tried."""
+    """Untried counts around the best one that may be better."""
     above = min((count for count in paces if count > best), default=None)
     below = max((count for count in paces if count < best), default=None)
     if hungry and above is None and best < ceiling:

@@ -22,13 +22,13 @@ class Backoff:
     jitter: Jitter
 
     def wait(self, setbacks: int, number: int) -> Seconds:
-        """After so many setbacks in a row; `number` counts all waits."""
+        """Seconds to wait after so many setbacks in a row; `number` counts all waits."""
         whole = min(self.limit, self.first * 2.0 ** min(setbacks - 1, 60))
         return whole * (1.0 + self.jitter(number)) / 2.0
 
 
 def hashed_jitter(name: str) -> Jitter:
-    """The same sequence for the same name: a run's and a graph server's."""
+    """Jitter by a hash of the name (a run's and a graph server's): the same sequence for the same name."""
 
     def draw(number: int) -> float:
         digest = blake2b(f"{name}/{number}".encode(), digest_size=4).digest()

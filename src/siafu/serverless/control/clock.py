@@ -7,7 +7,7 @@ _SKEW = 1.0
 
 
 class Clock:
-    """Takes what the runtime's clock shows, and goes on from where it was when that is set back."""
+    """Follows the runtime's clock, and goes on from where it was when that clock is set back."""
 
     def __init__(self) -> None:
         self.now: Seconds = 0.0
@@ -22,5 +22,5 @@ class Clock:
         self.now = max(self.now, shown + self._ahead)
 
     def shown_at(self, time: Seconds) -> Seconds:
-        """What the runtime's clock will show then."""
+        """Time on the runtime's clock at `time`."""
         return time - (self._ahead or 0.0)

@@ -7,11 +7,11 @@ from siafu.serverless.control.alarms import Alarms
 from siafu.serverless.control.backoff import Backoff, Jitter
 from siafu.serverless.control.clock import Clock
 from siafu.serverless.control.controller_options import ControllerOptions
-from siafu.serverless.control.counts import Counts
+from siafu.serverless.control.counts import ControllerCounts
 from siafu.serverless.control.events import (
     ClockAdvanced,
+    ControllerEvent,
     CountChanged,
-    Event,
     InvocationEnded,
     LambdaAsks,
     ResultArrived,
@@ -20,20 +20,20 @@ from siafu.serverless.control.events import (
     TasksAbandoned,
 )
 from siafu.serverless.control.failure import Failure, FailureKind
-from siafu.serverless.control.fleet import NOBODY, Fleet, Lambda, Standing
 from siafu.serverless.control.ids import InvocationId, PeerId, Seconds, TaskId
 from siafu.serverless.control.instructions import (
-    Cancel,
+    CancelInvocation,
+    ControllerInstruction,
     Deliver,
-    Dismiss,
+    DismissLambda,
     Drop,
+    DropReason,
     Fail,
-    Instruction,
     Invoke,
     OfferTask,
-    Reason,
     WakeAt,
 )
+from siafu.serverless.control.lambda_table import NOBODY, Lambda, LambdaTable, Standing
 from siafu.serverless.control.patience import Patience
 from siafu.serverless.control.task_table import TaskState, TaskTable
 
@@ -44,7 +44,7 @@ _SOON = 1e-5  # seconds: alarms so close go off together; a time that was rounde
 
 
 class _Hopeless(Exception):
-    """Trying again cannot mend it; the message is the user's. `final`: as an instruction has it."""
+    """Trying again cannot help. The message is for the user; `final`: see `Fail`."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -52,23 +52,23 @@ class _Hopeless(Exception):
 
 
 class Controller:
-    """Gives tensor tasks to Lambdas that ask, and sees to it that each gets one result, or fails with a reason.
+    """Gives tensor tasks to Lambdas that ask. Each task gets one result, or the run fails with a reason.
 
-    Why nothing hangs: a task that has no result waits, or has a runner. A runner has an alarm: it answers, ends, or is
-    late, and then the task waits. While tasks wait, Lambdas are invoked, unless as many are under way as may be, or a
-    setback is waited out. Each of those has an alarm too: to be late, to be over, to have waited. A task can be given
-    out `attempts` times, and setbacks can follow each other `setbacks` times, so it ends.
+    Why nothing hangs: a task without a result waits, or has a runner. A runner has an alarm: it answers, ends, or is
+    late, and then the task waits. While tasks wait, Lambdas are invoked, unless the most that there may be are under way,
+    or the wait after a setback is not over. Each of these has an alarm, too. A task is given out at most `attempts`
+    times, and at most `setbacks` setbacks follow each other, so it ends.
 
-    Why no result counts twice: the first valid one takes the task out of the table, and task numbers do not come again.
+    Why no result counts twice: the first valid one removes the task from the table, and task numbers are not used again.
     """
 
     def __init__(self, options: ControllerOptions, jitter: Jitter) -> None:
-        self.counts = Counts()
+        self.counts = ControllerCounts()
         self.count = options.count
         self._options = options
         self._clock = Clock()
         self._tasks = TaskTable()
-        self._fleet = Fleet()
+        self._lambdas = LambdaTable()
         self._alarms: Alarms[_Alarm] = Alarms()
         self._patience = Patience(options.ratio, options.floor, options.default)
         self._backoff = Backoff(options.wait, options.longest_wait, jitter)
@@ -79,7 +79,7 @@ class Controller:
         self._reached = False
         self._told: Seconds | None = None
         self._failed = False
-        self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
+        self._handlers: dict[type[ControllerEvent], Callable[[Any, list[ControllerInstruction]], None]] = {
             TaskQueued: self._queued,
             TasksAbandoned: lambda _, __: self._tasks.clear(),
             CountChanged: self._count_changed,
@@ -90,8 +90,8 @@ class Controller:
             InvocationEnded: self._ended,
         }
 
-    def handle(self, event: Event) -> list[Instruction]:
-        out: list[Instruction] = []
+    def handle(self, event: ControllerEvent) -> list[ControllerInstruction]:
+        out: list[ControllerInstruction] = []
         if self._failed:
             return out
         self._clock.hear(event.now)
@@ -110,21 +110,21 @@ class Controller:
 
     @property
     def num_waiting(self) -> int:
-        """Tasks that no Lambda is at."""
+        """Number of tasks that no Lambda runs."""
         return self._tasks.num_waiting
 
     @property
     def num_at_work(self) -> int:
-        """Lambdas that are at a task."""
-        return self._fleet.num_at_work
+        """Number of Lambdas that run a task."""
+        return self._lambdas.num_at_work
 
     @property
     def num_outstanding(self) -> int:
-        """Tasks that have no result yet."""
+        """Number of tasks without a result."""
         return len(self._tasks)
 
     def waiting(self) -> list[str]:
-        """What waits for what, in words."""
+        """Tasks and Lambdas that wait, in words."""
         tasks = [
             f"task {each.id} ({each.kind}) "
             + ("waits for a Lambda" if each.runner is None else f"is at Lambda {each.runner}")
@@ -133,31 +133,31 @@ class Controller:
         ]
         lambdas = [
             f"Lambda {each.id} in slot {each.slot} is {each.standing.value}, asked for at {each.made:.3f}"
-            for each in self._fleet
+            for each in self._lambdas
         ]
         held = [f"no Lambda is asked for after {self._setbacks} setbacks"] if self._held else []
         return tasks + lambdas + held
 
     # From the runtime
 
-    def _queued(self, event: TaskQueued, out: list[Instruction]) -> None:
+    def _queued(self, event: TaskQueued, out: list[ControllerInstruction]) -> None:
         self._tasks.add(event.task, event.kind, event.priority, event.home)
 
-    def _count_changed(self, event: CountChanged, out: list[Instruction]) -> None:
+    def _count_changed(self, event: CountChanged, out: list[ControllerInstruction]) -> None:
         self.count = event.count
-        while self._is_surplus and (idle := self._fleet.first_idle) is not None:
+        while self._is_surplus and (idle := self._lambdas.first_idle) is not None:
             self._dismiss(idle, out)
 
-    def _clock_advanced(self, event: ClockAdvanced, out: list[Instruction]) -> None:
+    def _clock_advanced(self, event: ClockAdvanced, out: list[ControllerInstruction]) -> None:
         self._told = None  # the runtime has woken us, and owes nothing more
 
     # From Lambdas
 
-    def _asked(self, event: LambdaAsks, out: list[Instruction]) -> None:
-        found = self._fleet.get(event.invocation)
+    def _asked(self, event: LambdaAsks, out: list[ControllerInstruction]) -> None:
+        found = self._lambdas.get(event.invocation)
         if found is None or found.peer not in (NOBODY, event.peer):
             self.counts.strangers += 1
-            out.append(Dismiss(event.invocation, event.peer))
+            out.append(DismissLambda(event.invocation, event.peer))
             return
         self._heard_of(found, event.peer)
         self._trust_again(found)
@@ -171,19 +171,19 @@ class Controller:
             if not at:
                 self._rest(found, out)
 
-    def _rest(self, member: Lambda, out: list[Instruction]) -> None:
-        """It asks, and has nothing to do: it waits for a task, or is one too many."""
+    def _rest(self, member: Lambda, out: list[ControllerInstruction]) -> None:
+        """A Lambda asks and has no task: let it wait, or dismiss it if there are too many."""
         if self._is_surplus:
             self._dismiss(member, out)
             return
         member.tasks.clear()
         self._alarms.clear(("late", member.id))
-        self._fleet.rest(member)
+        self._lambdas.rest(member)
 
     @property
     def _is_surplus(self) -> bool:
-        """There are more Lambdas than there shall be."""
-        return self._fleet.num_trusted > self.count
+        """Whether there are more Lambdas than there should be."""
+        return self._lambdas.num_trusted > self.count
 
     def _heard_of(self, member: Lambda, peer: PeerId) -> None:
         member.peer = peer
@@ -191,12 +191,12 @@ class Controller:
         if member.made > self._setback_at:
             self._setbacks = 0
 
-    def _dismiss(self, member: Lambda, out: list[Instruction]) -> None:
+    def _dismiss(self, member: Lambda, out: list[ControllerInstruction]) -> None:
         self._part_with(member)
-        out.append(Dismiss(member.id, member.peer))
+        out.append(DismissLambda(member.id, member.peer))
         self.counts.retried += self._take_back(member, self._left("a Lambda asked for another instead"))
 
-    def _arrived(self, event: ResultArrived, out: list[Instruction]) -> None:
+    def _arrived(self, event: ResultArrived, out: list[ControllerInstruction]) -> None:
         task = self._tasks.get(event.task)
         if task is not None and event.invocation not in task.offered:
             self._drop(event, "stranger", out)
@@ -216,19 +216,19 @@ class Controller:
             if not known:
                 self._wait_no_longer(task.kind)
 
-    def _returned(self, event: TaskReturned, out: list[Instruction]) -> None:
-        found = self._fleet.get(event.invocation)
+    def _returned(self, event: TaskReturned, out: list[ControllerInstruction]) -> None:
+        found = self._lambdas.get(event.invocation)
         if found is not None and event.task in found.tasks:
             self.counts.retried += self._take_back(found, self._left(event.why), event.task)
             self._done_with(event, out)
 
-    def _drop(self, event: ResultArrived, reason: Reason, out: list[Instruction]) -> None:
+    def _drop(self, event: ResultArrived, reason: DropReason, out: list[ControllerInstruction]) -> None:
         self.counts.dropped[reason] += 1
         out.append(Drop(event.task, event.invocation, reason))
 
-    def _done_with(self, event: ResultArrived | TaskReturned, out: list[Instruction]) -> None:
-        """Who is through with what it was at goes on with the next that it has, asks for more, or ends."""
-        sender = self._fleet.get(event.invocation)
+    def _done_with(self, event: ResultArrived | TaskReturned, out: list[ControllerInstruction]) -> None:
+        """A Lambda has finished its task: it continues with its next one, asks for more, or ends."""
+        sender = self._lambdas.get(event.invocation)
         if sender is None or event.task not in sender.tasks:
             return
         sender.tasks.remove(event.task)
@@ -241,24 +241,24 @@ class Controller:
                 self._rest(sender, out)
 
     def _trust_again(self, member: Lambda) -> None:
-        """One that was late and is heard of, unless others have taken its place."""
-        if member.standing is Standing.DOUBTED and self._fleet.num_trusted < self.count:
+        """Trust a late Lambda again when it speaks, unless others have taken its place."""
+        if member.standing is Standing.DOUBTED and self._lambdas.num_trusted < self.count:
             member.standing = Standing.TRUSTED
 
-    def _distrust(self, sender: InvocationId, out: list[Instruction]) -> None:
-        """A Lambda that brings garbage is given nothing more."""
-        found = self._fleet.get(sender)
+    def _distrust(self, sender: InvocationId, out: list[ControllerInstruction]) -> None:
+        """Give nothing more to a Lambda that sent garbage."""
+        found = self._lambdas.get(sender)
         if found is None:
             return
         self._part_with(found)
-        out.append(Cancel(found.id))
+        out.append(CancelInvocation(found.id))
         trouble = Failure(FailureKind.UNFIT, self._options.where, "its result was not what its program makes")
         self.counts.retried += self._take_back(found, trouble)
 
     # From the invoker
 
-    def _ended(self, event: InvocationEnded, out: list[Instruction]) -> None:
-        found = self._fleet.get(event.invocation)
+    def _ended(self, event: InvocationEnded, out: list[ControllerInstruction]) -> None:
+        found = self._lambdas.get(event.invocation)
         if found is None:
             return
         failure = event.failure
@@ -269,11 +269,11 @@ class Controller:
         self._remove(found, failure or self._ended_badly(found, "without a result"))
 
     def _set_back(self, failed: Lambda, failure: Failure) -> None:
-        """A new Lambda did not come. Wait before the next, longer each time that none of the new ones comes."""
+        """A new Lambda did not come: wait before the next, longer each time that none comes."""
         if failed.made > self._setback_at:  # else it was asked for together with one that has been counted
             self._setback_at = self._clock.now
             self._setbacks += 1
-            if self._setbacks >= self._bearable(failure) and not self._fleet.has_worker:
+            if self._setbacks >= self._bearable(failure) and not self._lambdas.has_worker:
                 self._give_up(f"no Lambda came in {self._setbacks} tries: {failure}")
         elif self._held:
             return
@@ -282,7 +282,7 @@ class Controller:
         self._alarms.set(_HOLD, self._clock.now + self._backoff.wait(max(1, self._setbacks), self._waits))
 
     def _bearable(self, failure: Failure) -> int:
-        """How many setbacks in a row are too many. What fails from the start will not mend itself; a platform may."""
+        """Number of setbacks in a row that are too many. A function that fails from the start stays broken; a platform may recover."""
         passing = failure.kind in (FailureKind.THROTTLED, FailureKind.UNAVAILABLE)
         return self._options.setbacks if self._reached or passing else self._options.first_setbacks
 
@@ -303,8 +303,8 @@ class Controller:
 
     # Time
 
-    def _ring(self, name: _Name, invocation: InvocationId | None, out: list[Instruction]) -> None:
-        found = None if invocation is None else self._fleet.get(invocation)
+    def _ring(self, name: _Name, invocation: InvocationId | None, out: list[ControllerInstruction]) -> None:
+        found = None if invocation is None else self._lambdas.get(invocation)
         if found is None:
             self._held = False
         elif name == "over":
@@ -313,10 +313,10 @@ class Controller:
             self._doubt(found)
         else:
             self._part_with(found)
-            out.append(Cancel(found.id))
+            out.append(CancelInvocation(found.id))
 
     def _doubt(self, late: Lambda) -> None:
-        """Another may take its place; it may still come back."""
+        """Let another Lambda take the place of a late one, which may still come back."""
         late.standing = Standing.DOUBTED
         self._expect(late, late.patience)
         if not late.has_come:
@@ -324,19 +324,19 @@ class Controller:
         self.counts.relaunched += self._take_back(late, self._left(f"no answer in {late.patience:.3g} s"))
 
     def _expect(self, member: Lambda, patience: Seconds) -> None:
-        """It is late when it is not heard of for so long."""
+        """A Lambda is late when it is silent for so long."""
         member.patience = patience
         self._alarms.set(("late", member.id), self._clock.now + patience)
 
     def _wait_no_longer(self, kind: str) -> None:
-        """The first task of a kind is done: those at another of it were waited for as if none ever were."""
-        for member in self._fleet:
+        """The first task of a kind is done: now others of its kind have a mean to be late by, in place of the default."""
+        for member in self._lambdas:
             at = self._current(member)
             if at and at[0].kind == kind and member.standing is Standing.TRUSTED:
                 member.patience = self._patience.of(kind, at[0].attempts)
                 self._alarms.set(("late", member.id), self._began(at[0], member.id) + member.patience)
 
-    def _tell_alarm(self, out: list[Instruction]) -> None:
+    def _tell_alarm(self, out: list[ControllerInstruction]) -> None:
         due = self._alarms.next()
         if due is None:
             return
@@ -347,13 +347,13 @@ class Controller:
 
     # Lambdas come and go
 
-    def _invoke(self, out: list[Instruction]) -> None:
-        """As many as there are tasks that wait, and as may be."""
+    def _invoke(self, out: list[ControllerInstruction]) -> None:
+        """Invoke a Lambda for each task that waits, as far as the limit allows."""
         if self._held or not self._tasks.num_waiting:
             return
-        wanted = self._tasks.num_waiting - self._fleet.num_starting
+        wanted = self._tasks.num_waiting - self._lambdas.num_starting
         for _ in range(min(wanted, self._room)):
-            made = self._fleet.make(self._clock.now)
+            made = self._lambdas.make(self._clock.now)
             self.counts.invocations += 1
             self._expect(made, self._options.start)
             self._alarms.set(("over", made.id), self._clock.now + self._options.lifetime)
@@ -361,20 +361,20 @@ class Controller:
 
     @property
     def _room(self) -> int:
-        """How many more Lambdas may be asked for."""
-        fleet, count = self._fleet, self.count
-        return min(count - fleet.num_trusted, count + self._options.spares - len(fleet))
+        """Number of Lambdas that may be invoked now."""
+        lambdas, count = self._lambdas, self.count
+        return min(count - lambdas.num_trusted, count + self._options.spares - len(lambdas))
 
     def _part_with(self, member: Lambda) -> None:
-        """It gets no task any more, and is waited for no longer; a result of it that is still to come may count."""
+        """Give a Lambda no more tasks and stop waiting for it; a result that it still sends may count."""
         member.standing = Standing.DISMISSED
         member.asks = 0
-        self._fleet.wake(member)
+        self._lambdas.wake(member)
         self._alarms.clear(("late", member.id))
 
     def _remove(self, member: Lambda, trouble: Failure) -> None:
-        """It has ended."""
-        self._fleet.remove(member)
+        """Forget a Lambda that has ended."""
+        self._lambdas.remove(member)
         self._alarms.clear(("late", member.id))
         self._alarms.clear(("over", member.id))
         # One that was doubted before it came has been counted as a setback then.
@@ -384,8 +384,8 @@ class Controller:
 
     # Tasks
 
-    def _offer_tasks(self, out: list[Instruction]) -> None:
-        if not self._fleet.has_asking:
+    def _offer_tasks(self, out: list[ControllerInstruction]) -> None:
+        if not self._lambdas.has_asking:
             return
         for task in self._tasks.waiting():
             member = self._taker(task)
@@ -393,8 +393,8 @@ class Controller:
                 self._offer(member, task, out)
 
     def _taker(self, task: TaskState) -> Lambda | None:
-        """Who should do it now. None: it waits for one that is busy, or that is still to come."""
-        owner, idle = self._fleet.owner(task.home), self._fleet.poorest_idle
+        """The Lambda that should run a task now; None: the task waits for one that is busy or still starting."""
+        owner, idle = self._lambdas.owner(task.home), self._lambdas.poorest_idle
         if owner is not None and not self._is_surplus:
             if owner.asks:
                 return owner
@@ -403,36 +403,36 @@ class Controller:
             return idle if evens_out else None
         if idle is not None:
             return idle
-        coming = self._fleet.num_starting + (0 if self._held else max(0, self._room))
+        coming = self._lambdas.num_starting + (0 if self._held else max(0, self._room))
         wanted = self._tasks.num_waiting > coming and not self._is_surplus
-        return self._fleet.least_busy if wanted else None
+        return self._lambdas.least_busy if wanted else None
 
-    def _offer(self, member: Lambda, task: TaskState, out: list[Instruction]) -> None:
+    def _offer(self, member: Lambda, task: TaskState, out: list[ControllerInstruction]) -> None:
         is_at_one = bool(self._current(member))
-        self._fleet.wake(member)
+        self._lambdas.wake(member)
         self._tasks.give(task, member.id, self._clock.now)
         member.asks -= 1
         if task.id in member.tasks:
             member.tasks.remove(task.id)
         member.tasks.append(task.id)
         if task.home is not None:
-            self._fleet.settle(member, task.home)
+            self._lambdas.settle(member, task.home)
         if not is_at_one:
             self._expect(member, self._patience.of(task.kind, task.attempts))
         out.append(OfferTask(member.id, member.peer, task.id))
 
     def _current(self, member: Lambda) -> list[TaskState]:
-        """The tasks that a Lambda is expected to do, in order: not those that have become another's."""
+        """Tasks that a Lambda is expected to run, in order, without those given to another since."""
         tasks = map(self._tasks.get, member.tasks)
         return [each for each in tasks if each is not None and each.runner == member.id]
 
     def _began(self, task: TaskState, invocation: InvocationId) -> Seconds:
-        """When a Lambda could begin with a task: it was there, and the one before it done."""
-        member = self._fleet.get(invocation)
+        """Time at which a Lambda could begin a task: it had the offer, and its previous task was done."""
+        member = self._lambdas.get(invocation)
         return max(task.offered[invocation], 0.0 if member is None else member.turn)
 
     def _take_back(self, member: Lambda, trouble: Failure, only: TaskId | None = None) -> int:
-        """How many tasks are to be done by others: all it has, or one. Who had them may still bring results."""
+        """Let others run all of a Lambda's tasks, or one; returns how many. The Lambda may still send results."""
         tasks = [each for each in self._current(member) if only in (None, each.id)]
         for task in tasks:
             if task.attempts >= self._options.attempts:

@@ -1,4 +1,4 @@
-"""ControllerOptions: how many Lambdas there may be, how long they are waited for, and when to give up."""
+"""ControllerOptions: limits on the number of Lambdas, on waiting for them, and on failures."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,20 @@ from siafu.wire.messages import MOST_PLACES
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
-    """How many Lambdas there may be, how long they are waited for, and when to give up.
+    """Limits on the number of Lambdas, on waiting for them, and on failures. Times are in seconds.
 
     where:         the function and region, or the local pool: for messages
-    count:         how many Lambdas to start with
-    places:        how many tasks a Lambda may have in hand: while it is at one, the next ones' rows travel
-    spares:        how many more may be under way while late ones have not ended
+    count:         number of Lambdas to start with
+    places:        number of tasks that a Lambda may have at once: while it runs one, rows of the next travel
+    spares:        number of further Lambdas while late ones have not ended
     ratio, floor:  a task is late after `ratio` × the mean time of its kind, but not within `floor`
-    default:       how long the first tasks of a kind may take, while there is no mean
-    start:         how long a Lambda may be silent before its first task and between two
-    lifetime:      when a Lambda has ended for certain: the function's timeout, and some time to hear of it
-    attempts:      how many Lambdas a task is given to, at most
-    setbacks:      how often in a row all new Lambdas may fail to come, while none works
-    first_setbacks: the same, before any has ever come, when it is the Lambda itself that fails
-    wait, longest_wait: seconds to wait after a setback: the first, doubled up to the longest
+    default:       the longest time of the first tasks of a kind, while there is no mean
+    start:         the longest silence of a Lambda before its first task and between two
+    lifetime:      time after which a Lambda has ended for certain: the function's timeout, and some time to hear of it
+    attempts:      the most Lambdas that a task is given to
+    setbacks:      the most setbacks in a row (new Lambdas that do not come) while no Lambda works
+    first_setbacks: the same before any Lambda has come, when the function itself fails
+    wait, longest_wait: wait after the first setback, doubled each time up to the longest
     """
 
     where: str

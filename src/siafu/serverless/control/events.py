@@ -1,4 +1,4 @@
-"""What happens to the controller. Rows and weights travel beside the events, never in them.
+"""Events of the controller. Rows and weights travel beside them, never in them.
 
 Lambdas and their platform may do anything: die, hang, answer twice, answer nonsense, speak after their end. Every event
 but the runtime's own (`TaskQueued`, `TasksAbandoned`, `CountChanged`, `ClockAdvanced`) may come late, twice or never.
@@ -11,7 +11,7 @@ from siafu.serverless.control.ids import InvocationId, PeerId, Priority, Seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ControllerEvent:
     now: Seconds
 
 
@@ -19,11 +19,11 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskQueued(Event):
+class TaskQueued(ControllerEvent):
     """A graph server has a tensor task to run.
 
     kind: tasks of one kind take about the same time: the phase and its direction
-    home: tasks of one home are best done by one Lambda, which has some of their rows already; None: anyone will do
+    home: tasks of one home run best on one Lambda, which has some of their rows already; None: any will do
     """
 
     task: TaskId
@@ -33,27 +33,27 @@ class TaskQueued(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TasksAbandoned(Event):
+class TasksAbandoned(ControllerEvent):
     """No one wants the results of the tasks queued so far."""
 
 
 @dataclass(frozen=True, slots=True)
-class CountChanged(Event):
+class CountChanged(ControllerEvent):
     """From now on there should be at most `count` Lambdas; 0: let all go, the run has ended."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class ClockAdvanced(Event):
-    """It is now so late. Owed once a `WakeAt` has passed; at any other time it does no harm."""
+class ClockAdvanced(ControllerEvent):
+    """The time is now `now`. Required after each `WakeAt`; harmless at any other time."""
 
 
 # From a Lambda
 
 
 @dataclass(frozen=True, slots=True)
-class LambdaAsks(Event):
+class LambdaAsks(ControllerEvent):
     """A Lambda has nothing to do and asks for a task."""
 
     invocation: InvocationId
@@ -61,10 +61,10 @@ class LambdaAsks(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ResultArrived(Event):
-    """All of a task's result is there.
+class ResultArrived(ControllerEvent):
+    """A task's result is complete.
 
-    valid: every output that the task must have came, in its shape and type; False: garbage
+    valid: every output has its name, shape and type; False: garbage
     """
 
     invocation: InvocationId
@@ -73,8 +73,8 @@ class ResultArrived(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskReturned(Event):
-    """A Lambda will not do its task: it has too little time left, or cannot get what it needs. It may ask for another.
+class TaskReturned(ControllerEvent):
+    """A Lambda returns its task: it has too little time left, or cannot get what it needs. It may ask for another.
 
     why: in one line
     """
@@ -88,7 +88,7 @@ class TaskReturned(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class InvocationEnded(Event):
+class InvocationEnded(ControllerEvent):
     """An invocation is over, or never began.
 
     failure: None: it returned a receipt

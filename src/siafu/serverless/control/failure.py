@@ -1,11 +1,11 @@
-"""Failure: why an invocation came to nothing, and what a person can do about it."""
+"""Failure: why an invocation failed, and what a person can do about it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """What went wrong, as far as it decides what to do next."""
+    """Causes of a failure that differ in what to do next."""
 
     THROTTLED = "throttled"
     UNAVAILABLE = "unavailable"
@@ -35,7 +35,7 @@ _FINAL = {FailureKind.NO_FUNCTION, FailureKind.DENIED, FailureKind.UNFIT}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an invocation came to nothing.
+    """Why an invocation failed.
 
     where:  the function and region, or the local slot
     detail: what the platform said, in one line
@@ -47,7 +47,7 @@ class Failure:
 
     @property
     def is_final(self) -> bool:
-        """Whether trying again cannot mend it."""
+        """Whether trying again cannot help."""
         return self.kind in _FINAL
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Failure:
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """What a platform or a Lambda said, fit to be shown: no line breaks, no control characters, not endless."""
+    """Text of a platform or a Lambda, fit to be shown: no line breaks, no control characters, at most `limit` long."""
     shown = "".join(each if each.isprintable() else " " for each in text)
     shown = " ".join(shown.split())
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"

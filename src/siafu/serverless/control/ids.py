@@ -18,4 +18,4 @@ Seconds = float
 """By a clock that does not go back; where it does, the controller stays at the latest time it has seen."""
 
 Priority = tuple[Any, ...]
-"""Of the tasks that wait, the one with the lowest goes first."""
+"""The task with the lowest priority goes first."""

@@ -1,21 +1,21 @@
-"""What the controller asks of the runtime, to be done in the order given."""
+"""Instructions of the controller to the runtime, to be obeyed in the order given."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from siafu.serverless.control.ids import InvocationId, PeerId, Seconds, SlotId, TaskId
 
-Reason = Literal["duplicate", "garbage", "stranger"]
-"""Why a result is not wanted: the task has one or was abandoned; it is not valid; who sent it was never given it."""
+DropReason = Literal["duplicate", "garbage", "stranger"]
+"""Why a result is dropped: the task has one or was abandoned; it is not valid; its sender was never given the task."""
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class ControllerInstruction:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Invoke(Instruction):
+class Invoke(ControllerInstruction):
     """Start a Lambda that will call itself `invocation`; report its end by `InvocationEnded`."""
 
     invocation: InvocationId
@@ -23,15 +23,15 @@ class Invoke(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel(Instruction):
-    """Nothing is expected of an invocation any more: end it, where the platform can."""
+class CancelInvocation(ControllerInstruction):
+    """End an invocation, where the platform can: nothing is expected of it any more."""
 
     invocation: InvocationId
 
 
 @dataclass(frozen=True, slots=True)
-class OfferTask(Instruction):
-    """Answer the peer that asked: this is your task."""
+class OfferTask(ControllerInstruction):
+    """Offer a task to the peer that asked."""
 
     invocation: InvocationId
     peer: PeerId
@@ -39,43 +39,43 @@ class OfferTask(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
-class Dismiss(Instruction):
-    """Answer the peer that asked: there is nothing for you, return your receipt."""
+class DismissLambda(ControllerInstruction):
+    """Tell the peer that asked to return its receipt: there is no task for it."""
 
     invocation: InvocationId
     peer: PeerId
 
 
 @dataclass(frozen=True, slots=True)
-class Deliver(Instruction):
-    """The result that just arrived is the task's. It is the only one that will be."""
+class Deliver(ControllerInstruction):
+    """Take the result that just arrived: it is the task's only one."""
 
     task: TaskId
     invocation: InvocationId
 
 
 @dataclass(frozen=True, slots=True)
-class Drop(Instruction):
+class Drop(ControllerInstruction):
     """Throw away the result that just arrived."""
 
     task: TaskId
     invocation: InvocationId
-    reason: Reason
+    reason: DropReason
 
 
 @dataclass(frozen=True, slots=True)
-class WakeAt(Instruction):
-    """Send `ClockAdvanced` at this time or soon after, whatever else happens; it takes the place of an earlier one."""
+class WakeAt(ControllerInstruction):
+    """Send `ClockAdvanced` at this time or soon after, whatever else happens. Replaces an earlier `WakeAt`."""
 
     time: Seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Fail(Instruction):
-    """The run cannot go on. The last instruction there will be.
+class Fail(ControllerInstruction):
+    """The run cannot go on. No instruction follows.
 
     message: one line: what happened, where, and what to do
-    final:   it is what the user gave (account, function, version) that is wrong
+    final:   the user's input (account, function, version) is wrong
     """
 
     message: str

@@ -14,11 +14,11 @@ class _Mean:
 
 
 class Patience:
-    """A multiple of the running mean of each kind of task.
+    """Time until a task is late: a multiple of the running mean of its kind.
 
-    ratio:   a task is late after so many times the mean of its kind
-    floor:   but never sooner than this
-    default: what is waited for while a kind has no mean
+    ratio:   multiple of the mean
+    floor:   the shortest time
+    default: time for a kind that has no mean yet
     """
 
     def __init__(self, ratio: float, floor: Seconds, default: Seconds) -> None:
@@ -28,7 +28,7 @@ class Patience:
         self._means: dict[str, _Mean] = {}
 
     def of(self, kind: str, attempt: int = 1) -> Seconds:
-        """Each further attempt is given twice as long: a task that is long of itself gets done."""
+        """Seconds until a task is late. Each further attempt gets twice as long, so that a long task gets done."""
         mean = self._means.get(kind)
         first = self._default if mean is None else max(self._floor, self._ratio * mean.value)
         return first * 2.0 ** (attempt - 1)
@@ -38,7 +38,7 @@ class Patience:
         return kind in self._means
 
     def learn(self, kind: str, seconds: Seconds) -> None:
-        """A task of this kind took so long, from offer to result."""
+        """Add the time that a task of this kind took, from offer to result."""
         mean = self._means.get(kind)
         if mean is None:
             self._means[kind] = _Mean(min(seconds, self._default))

@@ -1,4 +1,4 @@
-"""QueueWatch: how a graph server's queues stood during an epoch."""
+"""QueueWatch: length of a graph server's queues during an epoch."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from siafu.serverless.control.ids import Seconds
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """An epoch, as far as it says whether there are too many Lambdas or too few.
+    """An epoch, as the autotuner sees it.
 
-    count:   how many Lambdas there were
-    seconds: how long it took
+    count:   number of Lambdas
+    seconds: epoch time
     drained: the share of that time in which no graph task waited for a core
-    hungry:  the share of it in which, besides, tensor tasks waited for a Lambda: with more, cores would have had work
+    hungry:  the share in which also tensor tasks waited for a Lambda: more Lambdas would have given the cores work
     most:    the most tensor tasks at once, waiting or at a Lambda
     """
 
@@ -24,7 +24,7 @@ class Period:
 
 
 class QueueWatch:
-    """Told of every change, it gives each epoch's `Period`."""
+    """Makes each epoch's `Period` of the changes of the queues."""
 
     def __init__(self, now: Seconds) -> None:
         self._graph_waiting = self._tensor_waiting = self._tensor_running = 0
@@ -33,14 +33,14 @@ class QueueWatch:
         self._most = 0
 
     def note(self, now: Seconds, *, graph_waiting: int, tensor_waiting: int, tensor_running: int) -> None:
-        """So many tasks wait, and so many are at Lambdas, from now on."""
+        """Note the number of tasks that wait, and that Lambdas run, from now on."""
         self._pass_time(now)
         self._graph_waiting, self._tensor_waiting = graph_waiting, tensor_waiting
         self._tensor_running = tensor_running
         self._most = max(self._most, tensor_waiting + tensor_running)
 
     def end_period(self, now: Seconds, count: int) -> Period:
-        """What passed since the last one ended, with `count` Lambdas."""
+        """The period since the last one, with `count` Lambdas."""
         self._pass_time(now)
         seconds = max(self._seen - self._began, 1e-9)
         period = Period(count, seconds, self._drained / seconds, self._hungry / seconds, self._most)

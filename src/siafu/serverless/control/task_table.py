@@ -1,4 +1,4 @@
-"""TaskTable: the tasks whose results are wanted, and those of them that wait for a Lambda."""
+"""TaskTable: the tasks without a result, and those of them that wait for a Lambda."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from siafu.serverless.control.ids import InvocationId, Priority, Seconds, TaskId
 
 @dataclass(slots=True)
 class TaskState:
-    """A task that has no result yet.
+    """A task without a result.
 
-    offered:  when it was given to whom, last
-    attempts: how often it was given out
-    runner:   the Lambda that is expected to bring the result; None: it waits for one
-    home:     tasks of one home are best done by one Lambda; None: anyone will do
+    offered:  time of the last offer to each Lambda
+    attempts: number of times it was given out
+    runner:   the Lambda that is expected to send the result; None: the task waits for one
+    home:     tasks of one home run best on one Lambda; None: any will do
     """
 
     id: TaskId
@@ -26,7 +26,7 @@ class TaskState:
 
     @property
     def rank(self) -> tuple[bool, Priority, TaskId]:
-        """Those that were given out before go first, then by priority."""
+        """Sort key: tasks that were given out before go first, then by priority."""
         return not self.offered, self.priority, self.id
 
 
@@ -53,14 +53,14 @@ class TaskTable:
         self._waiting.add(task)
 
     def give(self, task: TaskState, invocation: InvocationId, now: Seconds) -> None:
-        """A task that waited is run by `invocation`."""
+        """Give a task that waited to `invocation`."""
         self._waiting.discard(task.id)
         task.runner = invocation
         task.offered[invocation] = now
         task.attempts += 1
 
     def take_back(self, task: TaskState) -> None:
-        """Its runner will not do; another Lambda is to run it."""
+        """Take a task from its runner: it waits for another Lambda."""
         task.runner = None
         self._waiting.add(task.id)
 
@@ -73,5 +73,5 @@ class TaskTable:
         self._waiting.clear()
 
     def waiting(self) -> list[TaskState]:
-        """Those that wait for a Lambda, the first to run first."""
+        """Tasks that wait for a Lambda, the most urgent first."""
         return sorted((self._tasks[each] for each in self._waiting), key=lambda each: each.rank)

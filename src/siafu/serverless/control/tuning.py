@@ -10,7 +10,7 @@ from siafu.serverless.control.queue_watch import Period, QueueWatch
 class Tuning:
     """Watches a graph server's queues, and applies the autotuner's rule. Any thread may call.
 
-    counts: how many Lambdas each epoch had
+    counts: number of Lambdas of each epoch
     """
 
     def __init__(self, first: int, limit: int) -> None:
@@ -22,19 +22,19 @@ class Tuning:
         self._graph = self._waiting = self._running = 0
 
     def graph_queue(self, waiting: int) -> None:
-        """So many jobs wait for a core now."""
+        """Note the number of jobs that wait for a core now."""
         with self._lock:
             self._graph = waiting
             self._note()
 
     def tensor_queue(self, waiting: int, running: int) -> None:
-        """So many tensor tasks wait for a Lambda now, and so many are at one."""
+        """Note the number of tensor tasks that wait for a Lambda now, and that run on one."""
         with self._lock:
             self._waiting, self._running = waiting, running
             self._note()
 
     def end_epoch(self) -> int:
-        """How many Lambdas there should be from now on."""
+        """End an epoch; returns the number of Lambdas from now on."""
         with self._lock:
             self._history.append(self._watch.end_period(time.monotonic(), self._count))
             self.counts.append(self._count)

@@ -1,4 +1,4 @@
-"""Calling AWS: clients for one account and region, and what an error of theirs means."""
+"""Clients of AWS for one account and region, and the meaning of their errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ _OF_THE_MOMENT = (FailureKind.THROTTLED, FailureKind.UNAVAILABLE)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where on AWS. What is None comes from the environment and the configuration of AWS's own tools.
+    """Account and region on AWS. A field that is None comes from the environment and the configuration of AWS's own tools.
 
     endpoint: the URL of something that speaks AWS's protocol in its place
     """
@@ -59,12 +59,12 @@ class Place:
 
 
 def failure_from(error: Exception, where: str) -> Failure:
-    """What an error of boto3 means for an invocation."""
+    """The failure of an invocation that an error of boto3 means."""
     return Failure(_kind(error), where, one_line(str(error)))
 
 
 def may_have_run(error: Exception) -> bool:
-    """Whether what was asked for may have been done, and be billed: the question left, and no answer came."""
+    """Whether the call may have run and be billed: it was sent, and no answer came."""
     from botocore import exceptions as of_boto
 
     return isinstance(
@@ -74,7 +74,7 @@ def may_have_run(error: Exception) -> bool:
 
 @contextmanager
 def aws_errors(doing: str) -> Iterator[None]:
-    """Turn the errors of boto3 into one clear line each, for who gave the credentials, region and options."""
+    """Turn errors of boto3 into one line: `BadInput` where credentials, region or options are wrong, else `SiafuError`."""
     _check_boto()
     from botocore.exceptions import BotoCoreError, ClientError
 

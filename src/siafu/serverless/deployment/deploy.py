@@ -22,7 +22,7 @@ _LOWEST_PORT = 1024  # servers listen on ports that need no privilege
 
 
 def steps_to(deployment: Deployment, package: Package, there: Observed) -> list[Step]:
-    """What is missing or different, in the order in which it can be mended; [] if nothing is."""
+    """Steps that make what is missing and change what differs, in order; [] if nothing does."""
     _refuse_to_take_over(deployment, there)
     return [
         *_role(deployment, there),
@@ -54,7 +54,7 @@ def steps_away(deployment: Deployment, there: Observed) -> list[Step]:
 
 
 def left_alone(deployment: Deployment, there: Observed) -> list[str]:
-    """What has a name of ours and is not ours."""
+    """Things with a name of ours that we did not make."""
     named = {
         f"function {deployment.name}": there.function,
         f"role {there.account.role(deployment)}": there.role,

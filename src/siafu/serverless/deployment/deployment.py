@@ -7,7 +7,7 @@ from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.cost.lambda_prices import VCPU_MB
-from siafu.serverless.deployment.package import HANDLER, Target
+from siafu.serverless.deployment.package import HANDLER, LambdaTarget
 from siafu.serverless.function.handler_variables import handler_variables
 
 TAG = "siafu:deployment"  # on everything that we make, and on nothing else
@@ -23,7 +23,7 @@ _NETWORK_INTERFACES = [
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What the user wants.
+    """The function that the user wants.
 
     concurrency:     so many run at once at most, and are set aside for it; None: what the account has
     subnets:         of the VPC where the graph servers are; (): outside of any VPC
@@ -32,7 +32,7 @@ class Deployment:
     """
 
     name: str = "siafu"
-    target: Target = field(default_factory=Target)
+    target: LambdaTarget = field(default_factory=LambdaTarget)
     memory_mb: int = VCPU_MB
     timeout_seconds: int = 900
     concurrency: int | None = None
@@ -100,7 +100,7 @@ def trust() -> dict[str, Any]:
 
 
 def permissions(deployment: Deployment, account: Account) -> dict[str, Any]:
-    """What the function may do: write its own log, and have network interfaces if it is in a VPC. Nothing else."""
+    """The function's rights: to write its own log, and to have network interfaces if it is in a VPC. Nothing else."""
     logs = account.arn("logs", f"log-group:{deployment.log_group}:*")
     statements: list[dict[str, Any]] = [
         {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": logs}

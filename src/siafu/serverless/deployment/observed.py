@@ -1,4 +1,4 @@
-"""What is on AWS already, of a deployment or in its way."""
+"""Observed: things on AWS that have a deployment's names."""
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _NOT_FOR_YOU = {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something that is there: what AWS tells of it, and whether we made it."""
+    """A thing on AWS: its description, and whether we made it."""
 
     told: dict[str, Any]
     ours: bool

@@ -31,8 +31,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can tell
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What a Lambda is: its processor ("x86_64" or "arm64") and its Python ("3.12")."""
+class LambdaTarget:
+    """Processor ("x86_64" or "arm64") and Python ("3.12") of a Lambda."""
 
     architecture: str = "x86_64"
     python: str = _PYTHONS[0]
@@ -67,11 +67,11 @@ class Package:
 
 
 def libraries() -> list[str]:
-    """What is fetched: the versions that the servers have, so that both compute the same."""
+    """Libraries in the zip, in the versions that the servers have, so that both compute the same."""
     return [f"{package}=={version(package)}" for package in _LIBRARIES.values()]
 
 
-def fetch_wheels(target: Target, directory: Path) -> list[Path]:
+def fetch_wheels(target: LambdaTarget, directory: Path) -> list[Path]:
     """The wheels for `target`, in `directory`, from wherever pip gets packages."""
     wanted = libraries()
     platforms = [word for platform in target.platforms for word in ("--platform", platform)]
@@ -96,12 +96,12 @@ def fetch_wheels(target: Target, directory: Path) -> list[Path]:
     return find_wheels(directory, target)
 
 
-def find_wheels(directory: Path, target: Target) -> list[Path]:
+def find_wheels(directory: Path, target: LambdaTarget) -> list[Path]:
     """One wheel of each library in `directory`, for `target`."""
     return [_find_wheel(directory, name, target) for name in _LIBRARIES.values()]
 
 
-def _find_wheel(directory: Path, name: str, target: Target) -> Path:
+def _find_wheel(directory: Path, name: str, target: LambdaTarget) -> Path:
     tag = "cp" + target.python.replace(".", "")
     for wheel in sorted(directory.glob(f"{name}-*.whl")):
         python, abi, platforms = wheel.stem.split("-")[-3:]

@@ -1,1 +1,1 @@
-"""What runs on a Lambda: the zip holds this and what it imports."""
+"""Code that runs on a Lambda: the zip holds this and what it imports."""

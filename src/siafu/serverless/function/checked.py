@@ -1,4 +1,4 @@
-"""Reading JSON objects that came from elsewhere: what is not exactly as it should be is refused, in one line."""
+"""Checked: a reader of JSON objects from elsewhere, which refuses unexpected fields and types in one line."""
 
 from typing import Any, TypeVar
 

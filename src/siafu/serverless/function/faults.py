@@ -1,4 +1,4 @@
-"""Faults on purpose: what goes wrong with which invocation, drawn from a seed."""
+"""Faults on purpose: which fault strikes which invocation, drawn from a seed."""
 
 import json
 import random
@@ -9,7 +9,7 @@ from siafu.base.errors import BadInput
 
 
 class FaultKind(Enum):
-    """What can be made to go wrong with a local Lambda; its handler knows nothing of it.
+    """Kinds of faults of a local Lambda; its handler knows nothing of them.
 
     All strike from outside, but for GARBLE: that one is in the Lambda's connection (`garbled_link`).
     """
@@ -34,7 +34,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """Which invocations go wrong: a pure function of the seed and the invocation's number.
+    """Faults of invocations: a pure function of the seed and the invocation's number.
 
     kill … garble: the share of invocations, 0 to 1; together at most 1
     window:       seconds from the hand-over within which a fault strikes
@@ -75,7 +75,7 @@ class FaultPlan:
         return share
 
     def fault(self, number: int) -> Fault | None:
-        """What strikes invocation `number`; None: nothing does."""
+        """The fault that strikes invocation `number`; None: none does."""
         dice = random.Random(f"siafu fault {self.seed} {number}")
         drawn, after = dice.random(), dice.random() * self.window
         for kind in FaultKind:

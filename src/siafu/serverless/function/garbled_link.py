@@ -1,4 +1,4 @@
-"""GarbledLink: a connection through which, on purpose, a message now and then leaves as something it was not."""
+"""GarbledLink: a connection that damages some messages on purpose."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from siafu.wire.zeromq import ZmqLink
 
 FAULTS_VARIABLE = "SIAFU_WIRE_FAULTS"
 
-Answer = say.OutputPart | say.Result
+Answer = say.TaskOutputPart | say.TaskEnd
 Garbled = list[list[Buffer]]
 """What leaves in the place of a message: any number of them, as frames."""
 Garbler = Callable[[Answer, random.Random], Garbled | None]
@@ -26,7 +26,7 @@ Garbler = Callable[[Answer, random.Random], Garbled | None]
 
 
 def plan_in(variables: Mapping[str, str] = os.environ) -> FaultPlan | None:
-    """What goes wrong, as the environment says; None: it says nothing."""
+    """The fault plan in the environment; None: there is none."""
     text = variables.get(FAULTS_VARIABLE, "")
     return FaultPlan.of(text) if text else None
 
@@ -104,7 +104,7 @@ def _lease(message: Answer, dice: random.Random) -> Garbled | None:
 
 
 def _part(message: Answer, dice: random.Random) -> Garbled | None:
-    return _instead(message, part=message.part + 1) if isinstance(message, say.OutputPart) else None
+    return _instead(message, part=message.part + 1) if isinstance(message, say.TaskOutputPart) else None
 
 
 def _again(message: Answer, dice: random.Random) -> Garbled | None:

@@ -12,5 +12,5 @@ _MEMORY = {
 
 
 def handler_variables(memory_mb: int) -> dict[str, str]:
-    """For a Lambda of so much memory: as many threads as it has processors' worth of time."""
+    """Variables for a Lambda of so much memory: it has as many threads as its share of processors allows."""
     return {"OPENBLAS_NUM_THREADS": str(max(1, memory_mb // VCPU_MB)), **_MEMORY}

@@ -1,4 +1,4 @@
-"""Payload: what an invocation is told: where to ask for tasks, under which keys, and when to stop."""
+"""Payload: input of an invocation: where to ask for tasks, under which keys, and when to stop."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,18 +25,18 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What an invocation is told.
+    """Input of an invocation.
 
     run:       a name that no other run has
     graph:     the graph server to ask for tasks
     weights:   the weight servers
     keys:      the Lambda's own
-    idle_ms:   it leaves when it was not given a task for so long
-    margin_ms: it takes no further task when it has less time left than this
-    stall_ms:  a server that says nothing for so long in the middle of a task is lost
-    tasks:     it leaves after so many; 0: no limit
-    places:    how many it may have in hand: while it is at one, rows of the next ones arrive
-    streaming: compute the first parts while the others arrive; False: only when all have come
+    idle_ms:   the Lambda leaves when it gets no task for so long
+    margin_ms: the Lambda takes no further task when it has less time left than this
+    stall_ms:  a server that is silent for so long during a task is lost
+    tasks:     number of tasks after which the Lambda leaves; 0: no limit
+    places:    number of tasks it may have at once: while it computes one, rows of the next arrive
+    streaming: compute the first parts while the others arrive; False: wait for all parts
     """
 
     run: str
@@ -53,7 +53,7 @@ class Payload:
     places: int = 1
 
     def form(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The payload as a JSON object."""
         return {
             "protocol": PROTOCOL,
             "run": self.run,
@@ -72,7 +72,7 @@ class Payload:
 
     @classmethod
     def of(cls, form: Any) -> "Payload":
-        """What `form` gave; anything else is refused."""
+        """The payload that `form` wrote; anything else is refused."""
         given = Checked(form, "the payload")
         protocol = given.number("protocol")
         if protocol != PROTOCOL:

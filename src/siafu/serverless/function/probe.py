@@ -1,4 +1,4 @@
-"""A probe: an invocation that finds no work, to see that a function is there, is of this version, and what it takes."""
+"""A probe: an invocation without work, which shows that a function exists, has this version, and how long it takes."""
 
 from siafu.serverless.control.ids import InvocationId, SlotId
 from siafu.serverless.function.payload import Endpoint, Payload

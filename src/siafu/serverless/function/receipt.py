@@ -1,4 +1,4 @@
-"""Receipt: what an invocation says it did. It is for the meter; no result depends on it."""
+"""Receipt: output of an invocation, as it says. It is for the meter; no result depends on it."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -15,12 +15,12 @@ a server refused what it said, or said what cannot be."""
 
 @dataclass(slots=True)
 class Receipt:
-    """What an invocation did.
+    """Work and time of an invocation.
 
     ended:     one of `ENDS`
     why:       in words, where it was lost or refused; else ""
     tasks:     done; `given_back`: begun and not finished
-    programs, weights: how many were fetched, not being there from earlier
+    programs, weights: number fetched; others were there from earlier
     cold:      1 if the Lambda had never run before
     compute_ms, wait_ms, total_ms: in the programs, waiting for the servers, in all
     """
@@ -43,12 +43,12 @@ class Receipt:
     cold: int = 0
 
     def form(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The receipt as a JSON object."""
         return {"protocol": PROTOCOL, **asdict(self)}
 
     @classmethod
     def of(cls, form: Any) -> "Receipt":
-        """What `form` gave; anything else is refused."""
+        """The receipt that `form` wrote; anything else is refused."""
         given = Checked(form, "a receipt")
         if given.number("protocol") != PROTOCOL:
             raise BadInput("a receipt of another protocol: deploy the Lambda again")
@@ -61,5 +61,5 @@ class Receipt:
         return cls(**read)
 
     def is_of(self, run: str, invocation: InvocationId) -> bool:
-        """Whether it is the one that was waited for."""
+        """Whether it is the receipt of this invocation."""
         return self.run == run and self.invocation == invocation

@@ -1,4 +1,4 @@
-"""TaskSpec: what travels for a tensor task, worked out from its program on both sides of the wire."""
+"""TaskSpec: inputs and outputs of a tensor task that travel. Both sides of the wire work it out from the program."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from siafu.program.tensor_program import Rows, Spec, TensorProgram
+from siafu.program.tensor_program import RowCount, Spec, TensorProgram
 from siafu.wire.refusal import Refusal
 from siafu.wire.tensors import Array, Tensors
 
@@ -21,11 +21,11 @@ PRECISIONS = ("float32", "float64")
 class TaskSpec:
     """The inputs and outputs of a program, by how they travel.
 
-    row_inputs:   rows, in parts
-    whole_inputs: with the offer
+    row_inputs:   rows, sent in parts
+    whole_inputs: sent with the offer
     weights:      the names to ask the weight server for
-    row_outputs:  rows, in parts
-    sums:         sums over rows, once all are computed
+    row_outputs:  rows, sent in parts
+    sums:         sums over rows, sent once all are computed
     can_be_cut:   whether some of the rows can be computed without the others
     """
 
@@ -50,18 +50,18 @@ class TaskSpec:
         return tuple(self.weight_specs)
 
     def travelling(self, held: Collection[str]) -> dict[str, Spec]:
-        """The inputs that come in parts, where some need not come."""
+        """Inputs sent in parts: all but those that the Lambda holds."""
         return {name: spec for name, spec in self.row_inputs.items() if name not in held}
 
     def arriving(self, unsent: Collection[str]) -> dict[str, Spec]:
-        """The outputs that come in parts, where some stay with the Lambda."""
+        """Outputs sent in parts: all but those that stay with the Lambda."""
         return {name: spec for name, spec in self.row_outputs.items() if name not in unsent}
 
     def parts(self, rows: int, part_bytes: int, constants: Collection[str] = ()) -> int:
-        """In how many parts to send that many rows: each about `part_bytes` of inputs or of outputs.
+        """Number of parts for that many rows: each has about `part_bytes` of inputs or of outputs.
 
-        constants: inputs that seldom come, and may then come in larger parts; whether they do changes no part's
-                   bounds, so that sums come out equal
+        constants: inputs that are seldom sent, then in larger parts; the bounds of parts do not depend on whether
+                   they are sent, so that sums are equal
         """
         if not self.can_be_cut:
             return 1
@@ -76,14 +76,14 @@ class TaskSpec:
         return {name: self.bytes({name: spec}, rows) for name, spec in specs.items()}
 
     def largest(self, specs: Specs, rows: int) -> int:
-        """Bytes of the largest of these."""
+        """Bytes of the largest of these tensors."""
         return max(self.each_bytes(specs, rows).values(), default=0)
 
     def dtype(self, spec: Spec) -> np.dtype[Any]:
         return self.precision if spec.kind == "float" else np.dtype(spec.kind)
 
     def check(self, specs: Specs, tensors: Tensors, rows: int) -> None:
-        """Refuse tensors that are not exactly these."""
+        """Refuse tensors of other names, shapes or types."""
         if set(tensors) != set(specs):
             raise Refusal("tensor", f"{_listed(tensors)} where {_listed(specs)} should be")
         for name, spec in specs.items():
@@ -101,7 +101,7 @@ class TaskSpec:
 def rows_slice(spec: Spec, first: int, last: int) -> slice:
     """Where the rows `first` to `last` are in a tensor that begins with rows; all of one that does not."""
     size = spec.shape[0]
-    return slice(first * size.times, last * size.times) if isinstance(size, Rows) else slice(None)
+    return slice(first * size.times, last * size.times) if isinstance(size, RowCount) else slice(None)
 
 
 def _spec_of(program: TensorProgram, number: int) -> Spec:
@@ -112,11 +112,11 @@ def _spec_of(program: TensorProgram, number: int) -> Spec:
 
 
 def _has_rows(spec: Spec) -> bool:
-    return any(isinstance(size, Rows) for size in spec.shape)
+    return any(isinstance(size, RowCount) for size in spec.shape)
 
 
 def _rows_first(spec: Spec) -> bool:
-    return [k for k, size in enumerate(spec.shape) if isinstance(size, Rows)] == [0]
+    return [k for k, size in enumerate(spec.shape) if isinstance(size, RowCount)] == [0]
 
 
 def _listed(names: Mapping[str, Any]) -> str:

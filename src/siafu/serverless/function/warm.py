@@ -1,4 +1,4 @@
-"""Warm: what a Lambda's process keeps from one invocation to the next."""
+"""Warm: connections, programs and weights that a Lambda's process keeps from one invocation to the next."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -20,13 +20,13 @@ from siafu.wire.zeromq import ZmqLink
 
 Connect = Callable[[Endpoint, Keys], Link]
 Purpose = Literal["tasks", "weights"]
-"""What a connection is for: each has its own, also where one server gives both."""
+"""Purpose of a connection: each has its own, also where one server serves both."""
 
 _MOST_PROGRAMS = 64
 _MOST_VERSIONS = 4
 
 
-class Program:
+class LoadedProgram:
     """A program that is ready to run."""
 
     def __init__(self, program: TensorProgram) -> None:
@@ -41,8 +41,8 @@ class Program:
 
 
 class Warm:
-    """Connections, programs and weights. Weights are of one run, connections of one
-    pair of keys; programs are named by their hash, and of any.
+    """Connections, programs and weights of a Lambda's process. Weights are of one run, connections of one pair of keys;
+    programs are named by their hash and may be of any run.
 
     connect: makes a link to a server
     """
@@ -54,11 +54,11 @@ class Warm:
         self._keys: Keys | None = None
         self._gone_in = self._gone_out = 0
         self._links: dict[tuple[Purpose, Endpoint], Link] = {}
-        self._programs: OrderedDict[str, Program] = OrderedDict()
+        self._programs: OrderedDict[str, LoadedProgram] = OrderedDict()
         self._weights: OrderedDict[int, dict[str, Array]] = OrderedDict()
 
     def begin(self, run: str, keys: Keys) -> None:
-        """An invocation begins: now is the time to forget what is not needed any more."""
+        """Begin an invocation: forget what it does not need."""
         self.invocations += 1
         while len(self._programs) > _MOST_PROGRAMS:
             self._programs.popitem(last=False)
@@ -79,13 +79,13 @@ class Warm:
         return self._links[name], known
 
     def drop(self, purpose: Purpose, endpoint: Endpoint) -> None:
-        """Let go of a connection: the next will be a new one."""
+        """Close a connection: the next will be a new one."""
         link = self._links.pop((purpose, endpoint), None)
         if link is not None:
             self._close(link)
 
     def traffic(self) -> tuple[int, int]:
-        """Bytes in and out through all connections that there ever were."""
+        """Bytes received and sent through all connections so far."""
         alive = [each.traffic for each in self._links.values()]
         return (
             self._gone_in + sum(each.bytes_in for each in alive),
@@ -94,19 +94,19 @@ class Warm:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """Their hashes."""
+        """Hashes of the programs."""
         return tuple(self._programs)
 
-    def program(self, hash: str) -> Program | None:
+    def program(self, hash: str) -> LoadedProgram | None:
         if hash in self._programs:
             self._programs.move_to_end(hash)
         return self._programs.get(hash)
 
     def keep_program(self, hash: str, text: str) -> None:
-        self._programs[hash] = Program(TensorProgram.from_json(text))
+        self._programs[hash] = LoadedProgram(TensorProgram.from_json(text))
 
     def weights(self, version: int) -> Tensors:
-        """What there is of a version."""
+        """Weights of a version that were fetched."""
         return self._weights.get(version, {})
 
     def missing(self, version: int, names: Iterable[str]) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class Warm:
             self._weights.popitem(last=False)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for link in self._links.values():
             self._close(link)
         self._links.clear()

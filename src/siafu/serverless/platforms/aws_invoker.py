@@ -13,19 +13,26 @@ from siafu.cost.lambda_prices import VCPU_MB
 from siafu.cost.prices import Architecture
 from siafu.serverless.control.ids import InvocationId
 from siafu.serverless.deployment.aws import Place, aws_errors, failure_from, may_have_run
-from siafu.serverless.platforms.invoker import Failed, Invocation, Outcome, Tell, Usage, outcome_of
+from siafu.serverless.platforms.invoker import (
+    Invocation,
+    InvocationFailed,
+    InvocationOutcome,
+    Tell,
+    Usage,
+    outcome_of,
+)
 
 _GRACE_SECONDS = 30.0  # for an answer to come after the function's own timeout
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedFunction:
-    """A function that is there.
+    """A function that was deployed.
 
     name:            its name or ARN (an ARN names the account too)
     qualifier:       a version or alias; None: the newest code
-    memory_mb:       what it was deployed with; used where AWS's answer does not tell
-    timeout_seconds: likewise; how long an answer may take
+    memory_mb:       as deployed; used where AWS's answer does not tell
+    timeout_seconds: as deployed; the longest time until an answer
     """
 
     name: str = "siafu"
@@ -48,7 +55,7 @@ class DeployedFunction:
 def deployed_function(
     name: str, place: Place, qualifier: str | None = None
 ) -> tuple[DeployedFunction, str, Architecture]:
-    """How a function was deployed, and its region and processor; what is not there, or not ours to see, is refused."""
+    """A function's deployment, region and processor; one that does not exist or that we may not see is refused."""
     named = {"FunctionName": name} | ({"Qualifier": qualifier} if qualifier else {})
     client = place.client("lambda", connect_timeout=10, read_timeout=30)
     try:
@@ -66,7 +73,7 @@ def deployed_function(
 class AwsInvoker:
     """Synchronous invocations, any number at once.
 
-    most:      how many connections are kept open
+    most:      number of connections that are kept open
     may_check: ask AWS at the start whether this account may invoke the function; an emulator would run it instead
     """
 
@@ -77,7 +84,7 @@ class AwsInvoker:
         self._client: Any = None
 
     def start(self) -> None:
-        """Make the client; an account or function that is wrong is found here, before anything is invoked."""
+        """Make the client; a wrong account or function is found here, before anything is invoked."""
         client = self._function.place.client(
             "lambda",
             connect_timeout=10,
@@ -91,7 +98,7 @@ class AwsInvoker:
         self._client = client
 
     def invoke(self, invocation: Invocation, tell: Tell) -> None:
-        """Send it from a thread of its own."""
+        """Send an invocation from a thread of its own."""
         body = invocation.body()
         threading.Thread(
             target=self._call,
@@ -104,7 +111,7 @@ class AwsInvoker:
         """AWS cannot end an invocation: it goes on, and is billed, until it finds nothing to do."""
 
     def stop(self) -> None:
-        """Forget what is out. AWS ends it at its idle time or timeout."""
+        """Forget the invocations under way. AWS ends them at their idle time or timeout."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -122,7 +129,7 @@ class AwsInvoker:
         if client is self._client:  # else: stopped meanwhile
             tell(outcome)
 
-    def _outcome(self, client: Any, number: InvocationId, body: bytes) -> Outcome:
+    def _outcome(self, client: Any, number: InvocationId, body: bytes) -> InvocationOutcome:
         began = time.monotonic()
         try:
             answer = client.invoke(**self._function.addressed(), Payload=body, LogType="Tail")
@@ -130,7 +137,7 @@ class AwsInvoker:
         except Exception as error:  # of boto3, of its connection, of a client that `stop` closed
             failure = failure_from(error, self._function.where)
             billed_ms = _since(began) if may_have_run(error) else 0
-            return Failed(number, failure, Usage(billed_ms, self._function.memory_mb))
+            return InvocationFailed(number, failure, Usage(billed_ms, self._function.memory_mb))
         took = _since(began)
         log = base64.b64decode(answer.get("LogResult") or "").decode(errors="replace")
         return outcome_of(number, said, usage_from(log, took, self._function.memory_mb), self._function.where)
@@ -141,7 +148,7 @@ def _since(began: float) -> int:
 
 
 def usage_from(log: str, took_ms: int, memory_mb: int) -> Usage:
-    """What the REPORT line at the end of an invocation's log says; where there is none, what was seen from here."""
+    """Usage from the REPORT line at the end of an invocation's log; without one, as measured here."""
 
     def figure(name: str) -> float | None:
         found = re.search(rf"\b{name}: ([0-9.]+) M?[mB]", log[log.rfind("REPORT RequestId") :])

@@ -18,9 +18,15 @@ from siafu.serverless.control.failure import Failure, FailureKind, one_line
 from siafu.serverless.function.faults import Fault, FaultKind
 from siafu.serverless.function.handler_variables import handler_variables
 from siafu.serverless.function.slow_link import BANDWIDTH_VARIABLE, LATENCY_VARIABLE
-from siafu.serverless.platforms.invoker import Failed, Invocation, Outcome, Usage, outcome_of
+from siafu.serverless.platforms.invoker import (
+    Invocation,
+    InvocationFailed,
+    InvocationOutcome,
+    Usage,
+    outcome_of,
+)
 from siafu.serverless.platforms.process import ADDRESS_SPACE
-from siafu.serverless.platforms.runtime_api import Request, RuntimeApi
+from siafu.serverless.platforms.runtime_api import InvocationRequest, RuntimeApi
 
 _INIT_SECONDS = 60.0
 _WATCH_SECONDS = 0.05
@@ -31,7 +37,7 @@ _KEPT_OF_OUTSIDE = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRAR
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one Lambda may use.
+    """Limits of one Lambda.
 
     latency_ms: added to every message between a Lambda and a server, one way
     mbps:       megabits a second between one Lambda and all servers, each way; None: no limit
@@ -44,7 +50,7 @@ class Limits:
     mbps: float | None = None
 
     def variables(self) -> dict[str, str]:
-        """The environment variables that tell a process of these."""
+        """Environment variables that give these limits to a process."""
         told = {
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(self.memory_mb),
             **handler_variables(self.memory_mb),
@@ -59,7 +65,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a Lambda runs: `module.function`, the paths where its modules are, further variables."""
+    """The function that a Lambda runs: `module.function`, paths of its modules, further variables."""
 
     handler: str
     paths: tuple[Path, ...] = ()
@@ -67,7 +73,7 @@ class Function:
 
 
 class _NotStarted(Exception):
-    """The process did not come so far as to ask for an invocation. `kind`: whether another would."""
+    """The process ended before it asked for an invocation. `kind` says whether another may succeed."""
 
     def __init__(self, why: str, kind: FailureKind = FailureKind.UNFIT) -> None:
         super().__init__(why)
@@ -91,7 +97,7 @@ class Environment:
 
     @property
     def is_warm(self) -> bool:
-        """Whether a process is there that need not be started first."""
+        """Whether a process runs already."""
         return self._exited is not None and not self._exited.done()
 
     async def warm_up(self) -> Failure | None:
@@ -104,30 +110,30 @@ class Environment:
             return self._killed or Failure(error.kind, self._where, str(error))
         return None
 
-    async def run(self, invocation: Invocation, fault: Fault | None) -> Outcome:
+    async def run(self, invocation: Invocation, fault: Fault | None) -> InvocationOutcome:
         """Run one invocation to its end, whatever that is."""
         self.running = invocation
         try:
             outcome = await self._run(invocation, fault)
-            if isinstance(outcome, Failed) and not self._api.was_taken and self._killed is None:
+            if isinstance(outcome, InvocationFailed) and not self._api.was_taken and self._killed is None:
                 # The process died of its last invocation before it saw this one.
                 outcome = await self._run(invocation, fault)
             return outcome
         finally:
             self.running = None
 
-    async def _run(self, invocation: Invocation, fault: Fault | None) -> Outcome:
+    async def _run(self, invocation: Invocation, fault: Fault | None) -> InvocationOutcome:
         began = time.monotonic()
         init_ms = None
         if not self.is_warm:
             failure = await self.warm_up()
             init_ms = _whole_ms(time.monotonic() - began)
             if failure is not None:
-                return Failed(invocation.number, failure, self._usage(began, init_ms))
+                return InvocationFailed(invocation.number, failure, self._usage(began, init_ms))
         posted = await self._hand_over(invocation, fault)
         usage = self._usage(began, init_ms)
         if isinstance(posted, Failure):
-            return Failed(invocation.number, posted, usage)
+            return InvocationFailed(invocation.number, posted, usage)
         body = bytes(reversed(posted)) if _is(fault, FaultKind.GARBAGE) else posted
         return outcome_of(invocation.number, body, usage, self._where)
 
@@ -195,7 +201,9 @@ class Environment:
         body = b"{this is no JSON" if _is(fault, FaultKind.ERROR) else invocation.body()
         self._said.clear()
         answer = self._api.hand_over(
-            Request(str(uuid.uuid4()), body, time.time() + timeout, f"local:{self._function.handler}")
+            InvocationRequest(
+                str(uuid.uuid4()), body, time.time() + timeout, f"local:{self._function.handler}"
+            )
         )
         wanted = asyncio.create_task(self._struck(fault, answer))
         try:
@@ -235,7 +243,7 @@ class Environment:
 
     @property
     def _was_killed(self) -> bool:
-        """Whether a signal ended the process: it is not the function's fault."""
+        """Whether a signal ended the process: then it is not the function's fault."""
         return self._exited is not None and self._exited.done() and self._exited.result() < 0
 
     @property

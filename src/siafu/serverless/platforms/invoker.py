@@ -1,4 +1,4 @@
-"""What runs invocations of the handler somewhere else: the interface, and what can come of an invocation."""
+"""Invoker: runs invocations of the handler somewhere else. The interface, and the outcomes of an invocation."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -33,11 +33,11 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an invocation is billed for.
+    """Billed time and memory of an invocation.
 
-    billed_ms: running, and starting when it was cold; whole milliseconds, rounded up; 0 when it never ran
-    memory_mb: what the Lambda has, not what it used
-    init_ms:   of that, the cold start; None when the Lambda was warm, or its platform does not tell
+    billed_ms: whole milliseconds, rounded up, of running and of a cold start; 0 when it never ran
+    memory_mb: memory that the Lambda has, not what it used
+    init_ms:   the part of a cold start; None: the Lambda was warm, or its platform does not tell
     """
 
     billed_ms: int
@@ -46,8 +46,8 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The handler returned: its receipt, not yet looked into."""
+class InvocationAnswered:
+    """The handler returned its receipt, which is not checked yet."""
 
     number: InvocationId
     receipt: dict[str, Any]
@@ -55,7 +55,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class InvocationFailed:
     """The invocation is over, or never began, and there is no receipt."""
 
     number: InvocationId
@@ -63,47 +63,47 @@ class Failed:
     usage: Usage
 
 
-Outcome = Answered | Failed
-Tell = Callable[[Outcome], None]
+InvocationOutcome = InvocationAnswered | InvocationFailed
+Tell = Callable[[InvocationOutcome], None]
 
 
 class Invoker(Protocol):
     """Runs invocations, many at once. Any thread may call.
 
-    An invocation is told of once, from a thread of the invoker, so be brief; twice if it was run twice, which
-    AWS does not rule out and the local invoker does on purpose when asked for faults.
+    `tell` is called once an invocation, from a thread of the invoker, so it must be quick. It is called twice for an
+    invocation that ran twice, which AWS does not rule out and the local invoker does on purpose when asked for faults.
     """
 
     def start(self) -> None:
-        """Make ready. What can never work is refused here: `BadInput`, one line."""
+        """Make ready. Settings that can never work are refused here: `BadInput`, one line."""
 
     def invoke(self, invocation: Invocation, tell: Tell) -> None:
-        """Run the handler on this; returns at once, `tell` hears what came of it."""
+        """Run the handler; returns at once, and `tell` gets the outcome."""
 
     def cancel(self, number: InvocationId) -> None:
-        """Give an invocation up: it is ended where the platform can. Its outcome is still told."""
+        """End an invocation, where the platform can. Its outcome is still told."""
 
     def stop(self) -> None:
-        """End everything; nothing more is told. Without effect when it was not started."""
+        """End everything; no outcome is told after that. Without effect before `start`."""
 
 
-def outcome_of(number: InvocationId, body: bytes, usage: Usage, where: str) -> Outcome:
-    """What an answer's bytes mean: a receipt, or the error that a runtime puts in its place."""
+def outcome_of(number: InvocationId, body: bytes, usage: Usage, where: str) -> InvocationOutcome:
+    """The outcome in an answer's bytes: a receipt, or the error that a runtime puts in its place."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
         told = body[:200].decode(errors="replace")
-        return Failed(number, failure_of("", f"the answer is no receipt: {told}", where), usage)
+        return InvocationFailed(number, failure_of("", f"the answer is no receipt: {told}", where), usage)
     if "errorType" in said or "errorMessage" in said:
         failure = failure_of(str(said.get("errorType", "")), str(said.get("errorMessage", "")), where)
-        return Failed(number, failure, usage)
-    return Answered(number, said, usage)
+        return InvocationFailed(number, failure, usage)
+    return InvocationAnswered(number, said, usage)
 
 
 def failure_of(error_type: str, message: str, where: str) -> Failure:
-    """What an error means that came in place of a receipt, in the words of Lambda's runtimes."""
+    """The failure that an error in place of a receipt means, in the words of Lambda's runtimes."""
     detail = one_line(f"{error_type}: {message}" if error_type else message)
     if "Task timed out after" in message or error_type == "Sandbox.Timedout":
         return Failure(FailureKind.TIMED_OUT, where, detail)

@@ -13,7 +13,7 @@ from siafu.serverless.control.ids import InvocationId
 from siafu.serverless.function.faults import Fault, FaultKind, FaultPlan
 from siafu.serverless.function.garbled_link import FAULTS_VARIABLE
 from siafu.serverless.platforms.environment import Environment, Function, Limits
-from siafu.serverless.platforms.invoker import Failed, Invocation, Tell, Usage
+from siafu.serverless.platforms.invoker import Invocation, InvocationFailed, Tell, Usage
 
 T = TypeVar("T")
 _AGAIN_SECONDS = 0.05
@@ -25,8 +25,8 @@ class LocalInvoker:
     A process is started when it is first needed (a cold start) and stays (warm) until it dies, is killed for its
     time or memory, or the pool stops.
 
-    keep_warm: how many are started before the first invocation
-    faults:    what goes wrong on purpose; None: nothing does
+    keep_warm: number of processes started before the first invocation
+    faults:    faults on purpose; None: none
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LocalInvoker:
         self._stopping = False
 
     def start(self) -> None:
-        """Start the processes that are kept warm, and wait until they are. One that is killed meanwhile is not missed."""
+        """Start the processes that are kept warm, and wait for them; one that is killed meanwhile is not waited for."""
         if find_spec("awslambdaric") is None:
             raise BadInput("local Lambdas need AWS's runtime client: pip install 'siafu[aws]'")
         self._thread = threading.Thread(target=self._loop.run_forever, name="siafu-lambdas", daemon=True)
@@ -63,12 +63,12 @@ class LocalInvoker:
             )
 
     def invoke(self, invocation: Invocation, tell: Tell) -> None:
-        """Run it in a slot that is free: a warm one rather than a cold one."""
+        """Run an invocation in a free slot, a warm one if there is any."""
         invocation.body()  # what cannot be sent is refused in the caller's thread
         self._loop.call_soon_threadsafe(self._admit, invocation, tell)
 
     def cancel(self, number: InvocationId) -> None:
-        """Kill the processes that run it. Others, and one that has ended, are left alone."""
+        """Kill the processes that run an invocation, if any."""
         self._loop.call_soon_threadsafe(self._cancel, number)
 
     def stop(self) -> None:
@@ -112,7 +112,7 @@ class LocalInvoker:
     def _occupy(self, invocation: Invocation, fault: Fault | None, tell: Tell) -> None:
         if not self._free:
             failure = Failure(FailureKind.THROTTLED, "local", f"all {self._slots} slots are taken")
-            tell(Failed(invocation.number, failure, Usage(0, self._limits.memory_mb)))
+            tell(InvocationFailed(invocation.number, failure, Usage(0, self._limits.memory_mb)))
             return
         environment = next((each for each in self._free if each.is_warm), self._free[0])
         self._free.remove(environment)
@@ -137,7 +137,7 @@ class LocalInvoker:
 
 
 def _garbling(function: Function, faults: FaultPlan) -> Function:
-    """Connections are made in the Lambda: what is to go wrong with them it finds in its environment."""
+    """The function with the faults of its connections in its environment: the Lambda makes them itself."""
     if not faults.share(FaultKind.GARBLE):
         return function
     return replace(function, variables={**function.variables, FAULTS_VARIABLE: faults.text()})

@@ -1,4 +1,4 @@
-"""Platforms: where Lambdas run, as a run needs to know of it."""
+"""Platform: where Lambdas run, their limits and their prices."""
 
 import socket
 from dataclasses import dataclass, field, replace
@@ -30,8 +30,8 @@ class Platform(Protocol):
     lifetime: after so many seconds an invocation has ended for certain
     memory_mb: of each Lambda
     most:     how many Lambdas there may be
-    prices:   what they cost, or would
-    paid:     whether they do
+    prices:   of Lambdas, or of the same on AWS where they are free
+    paid:     whether Lambdas cost money
     """
 
     @property
@@ -54,18 +54,18 @@ class Platform(Protocol):
     def paid(self) -> bool: ...
 
     def invoker(self, slots: int, warm: int) -> Invoker:
-        """What runs at most `slots` invocations at once; `warm`: how many processes to have ready, where that can be."""
+        """An invoker of at most `slots` invocations at once; `warm`: number of processes to have ready, where possible."""
 
     def share(self, host: str, servers: int) -> "Platform":
-        """The same for one of so many graph servers, each on a machine of its own: this one's address is `host`."""
+        """The platform for one of several graph servers, each on its own machine: this one's address is `host`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalPlatform:
     """Processes of this machine, each under AWS's own runtime client.
 
-    limits: of each
-    faults: what goes wrong on purpose; None: nothing does
+    limits: of each Lambda
+    faults: faults on purpose; None: none
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -88,7 +88,7 @@ class LocalPlatform:
 
     @property
     def prices(self) -> LambdaPrices:
-        """What AWS would ask for the same."""
+        """AWS's prices for the same."""
         return lambda_prices(_LIKELY, "x86_64")
 
     def invoker(self, slots: int, warm: int) -> Invoker:

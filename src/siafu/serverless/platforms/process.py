@@ -1,4 +1,4 @@
-"""The process of a local Lambda: it dies with its parent, its memory has an end, else it is AWS's runtime client."""
+"""The process of a local Lambda: AWS's runtime client, with a memory limit, which ends with its parent."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def main() -> None:
-    """`python -m siafu.serverless.platforms.process HANDLER`: what `python -m awslambdaric HANDLER` is, with limits."""
+    """`python -m siafu.serverless.platforms.process HANDLER`: `python -m awslambdaric HANDLER` with limits."""
     _die_with_parent()
     if most := os.environ.pop(ADDRESS_SPACE, None):
         resource.setrlimit(resource.RLIMIT_AS, (int(most), int(most)))

@@ -21,7 +21,7 @@ _STRANGERS = 16  # connections that have not shown the secret: one more, and the
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class InvocationRequest:
     """An invocation as the process sees it. `deadline` is in seconds since the epoch."""
 
     id: str
@@ -47,8 +47,8 @@ class RuntimeApi:
     def _reset(self) -> None:
         self.initialised = asyncio.Event()
         self.init_error: bytes | None = None
-        self._offered: asyncio.Queue[Request] = asyncio.Queue()
-        self._current: Request | None = None
+        self._offered: asyncio.Queue[InvocationRequest] = asyncio.Queue()
+        self._current: InvocationRequest | None = None
         self._answer: asyncio.Future[bytes] | None = None
 
     async def open(self) -> str:
@@ -72,11 +72,11 @@ class RuntimeApi:
 
     @property
     def was_taken(self) -> bool:
-        """Whether the process has fetched what was handed over last."""
+        """Whether the process has fetched the last request."""
         return self._offered.empty()
 
-    def hand_over(self, request: Request) -> asyncio.Future[bytes]:
-        """Give the process its next request; the future is what it answers: a receipt, or an error's JSON."""
+    def hand_over(self, request: InvocationRequest) -> asyncio.Future[bytes]:
+        """Give the process its next request; the future holds its answer: a receipt, or an error's JSON."""
         self._answer = asyncio.get_running_loop().create_future()
         self._offered.put_nowait(request)
         return self._answer

@@ -7,7 +7,6 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
@@ -118,7 +117,7 @@ class ArrayFile:
         return tuple(map(int, shape)), bool(fortran), dtype
 
     def _check_size(self, file: "_Stream") -> None:
-        """Refuse a header that promises other than what follows it, before anything is allocated for that."""
+        """Refuse a header that does not fit the size of the data, before anything is allocated."""
         declared = math.prod(self.shape) * self.dtype.itemsize
         follows = file.size - file.tell()
         if declared == follows or self.dtype.hasobject:
@@ -154,9 +153,7 @@ class ArrayCursor:
     def __enter__(self) -> "ArrayCursor":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 
@@ -205,7 +202,7 @@ class _Stream:
         self.size = self._declared(member)
 
     def _declared(self, member: str | None) -> int:
-        """How many bytes there are, by the system's or by the archive's account."""
+        """Bytes of the file, or of the archive's member as its directory says."""
         if self._archive is None:
             return os.fstat(self._file.fileno()).st_size
         entry = self._archive.getinfo(f"{member}.npy")
@@ -241,7 +238,5 @@ class _Stream:
     def __enter__(self) -> "_Stream":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,4 +1,4 @@
-"""What every reader gives: edges in blocks, and rows of vertex data in blocks."""
+"""The interface of readers: edges in blocks, and rows of vertex data in blocks."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
-from siafu.graph.csr import Weights
+from siafu.graph.csr import EdgeWeights
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Strings, as where they stand in a buffer of UTF-8 bytes; an edge block's two share the buffer.
+    """Strings by their places in a buffer of UTF-8 bytes, which both ends of an edge block share.
 
     starts, lengths: [n] int64
     """
@@ -44,7 +44,7 @@ class EdgeBlock(NamedTuple):
 
     src: Ids
     dst: Ids
-    weights: Weights
+    weights: EdgeWeights
     read: float
 
 
@@ -91,7 +91,7 @@ SPLIT_CODES = ("", "train", "val", "test")
 
 @dataclass(slots=True)
 class VertexData:
-    """What an input says of its vertices, besides their edges.
+    """Vertex data of an input.
 
     features, labels: a row for each vertex, or None
     split_ids:        for train, val and test, blocks of vertex ids; empty where the split is not given so

@@ -1,4 +1,4 @@
-"""Which column of a table is which: as asked for, or by the names that people use."""
+"""Columns of a table: those that the user names, or those with well-known names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +17,9 @@ SPLIT = ("split",)
 
 NUMBER_CLASSES = "number the classes from 0 up"
 """What to do with labels that are words."""
+
+Asked = str | None
+"""A column that the user names, or numbers from 0; None: one with a well-known name."""
 
 KNOWN = frozenset((*SOURCE, *DESTINATION, *WEIGHT, *VERTEX, *LABEL, *SPLIT))
 
@@ -42,12 +45,7 @@ def asked_column(path: Path, columns: Sequence[str] | None, count: int, asked: s
 
 
 def edge_columns(
-    path: Path,
-    columns: Sequence[str] | None,
-    count: int,
-    src: str | None,
-    dst: str | None,
-    weight: str | None,
+    path: Path, columns: Sequence[str] | None, count: int, src: Asked, dst: Asked, weight: Asked
 ) -> tuple[int, int, int | None]:
     """Positions of sources, destinations and weights; by default the well-known names, else the first two."""
     source = known_column(columns, SOURCE) if src is None else asked_column(path, columns, count, src)
@@ -57,9 +55,7 @@ def edge_columns(
         weights = None  # the column is asked for as an end
     chosen = [column for column in (source, target, weights) if column is not None]
     if len(set(chosen)) < len(chosen):
-        raise BadInput(
-            f"{path}: one column is given for two of source, destination and weight: name a column for each"
-        )
+        raise BadInput(f"{path}: one column is given for two of source, destination and weight: name three")
     free = [column for column in range(max(2, count)) if column not in (source, target, weights)]
     if source is None:
         source = free.pop(0)
@@ -73,7 +69,7 @@ def edge_columns(
 
 
 class VertexPositions(NamedTuple):
-    """Where a table of vertices has what; None where it has it not."""
+    """Positions of the columns in a table of vertices; None: there is no such column."""
 
     id: int
     label: int | None
@@ -93,7 +89,7 @@ class VertexColumns:
     def positions(
         self, path: Path, columns: Sequence[str] | None, count: int, numeric: Sequence[int]
     ) -> VertexPositions:
-        """Where they are in a table whose columns at `numeric` hold numbers."""
+        """Positions of the columns in a table; `numeric` lists the columns that hold numbers."""
 
         def found(asked: str | None, names: Sequence[str]) -> int | None:
             return (

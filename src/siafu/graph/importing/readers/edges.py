@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
 from siafu.graph import check
-from siafu.graph.csr import Weights
 from siafu.graph.importing.readers.arrays import ArrayCursor, ArrayFile
 from siafu.graph.importing.readers.blocks import EdgeBlock
 
@@ -53,7 +52,7 @@ class ListedEdges:
                 count = min(EDGES_AT_ONCE, self._count - first)
                 parts = [as_ids(cursor.take(count), id_stop, self._where, first) for cursor in cursors]
                 src, dst = parts if len(parts) == 2 else np.ascontiguousarray(parts[0].T)
-                taken = None if weights is None else take_weights(weights, count, first)
+                taken = None if weights is None else as_weights(weights.take(count), weights.where, first)
                 yield EdgeBlock(src, dst, taken, (first + count) / self._count)
 
     @property
@@ -90,7 +89,6 @@ class CompressedEdges:
     indptr: ArrayFile
     indices: ArrayFile
     weights: ArrayFile | None
-    num_vertices: int | None
     rows_are_sources: bool = True
 
     named = False
@@ -99,6 +97,10 @@ class CompressedEdges:
         check_compressed(self.indptr, self.indices)
         if self.weights is not None:
             check_values(self.weights, len(self.indices), "edges")
+
+    @property
+    def num_vertices(self) -> int:
+        return len(self.indptr) - 1
 
     @property
     def weighted(self) -> bool:
@@ -112,7 +114,7 @@ class CompressedEdges:
             weights = open_files.enter_context(self.weights.cursor()) if self.weights else None
             for owners in row_of_each(self.indptr, total):
                 ends = as_ids(indices.take(len(owners)), id_stop, self.indices.where, done)
-                taken = None if weights is None else take_weights(weights, len(owners), done)
+                taken = None if weights is None else as_weights(weights.take(len(ends)), weights.where, done)
                 done += len(owners)
                 src, dst = (owners, ends) if self.rows_are_sources else (ends, owners)
                 yield EdgeBlock(src, dst, taken, done / total)
@@ -130,50 +132,50 @@ def check_numbers(values: ArrayFile) -> None:
         raise BadInput(f"{values.where} holds {values.dtype}: give real numbers")
 
 
+def check_list(array: ArrayFile) -> None:
+    """Refuse what is not a list of whole numbers."""
+    if len(array.shape) != 1 or not array.is_whole:
+        raise BadInput(
+            f"{array.where} has shape {array.shape}, type {array.dtype}: give a list of whole numbers"
+        )
+
+
 def check_compressed(indptr: ArrayFile, indices: ArrayFile) -> None:
     """Refuse arrays that cannot be a compressed matrix's, by their type and shape."""
-    for array in (indptr, indices):
-        if len(array.shape) != 1 or not array.is_whole:
-            raise BadInput(
-                f"{array.where} has shape {array.shape} and type {array.dtype}: give a list of whole numbers"
-            )
+    check_list(indptr)
+    check_list(indices)
     if len(indptr) == 0:
         raise BadInput(f"{indptr.where} is empty: it has one position more than the matrix has rows")
 
 
-def first_position(cursor: ArrayCursor) -> int:
-    """The first of a compressed matrix's positions."""
-    if first := int(cursor.take(1)[0]):
-        raise BadInput(f"{cursor.where} starts at {first}: positions start at 0")
-    return 0
-
-
-def next_positions(cursor: ArrayCursor, count: int, before: int, total: int) -> NDArray[np.int64]:
-    """The next positions, which do not fall, nor point past the `total` entries."""
-    ends = cursor.take(count).astype(np.int64)
-    if np.diff(ends, prepend=before).min() < 0 or ends[-1] > total:
-        raise BadInput(f"{cursor.where} falls, or points past the {total} entries there are")
-    return ends
-
-
-def check_last_position(cursor: ArrayCursor, last: int, total: int) -> None:
-    """Refuse positions that leave entries over."""
-    if last != total:
-        raise BadInput(f"{cursor.where} ends at {last}, but there are {total} entries")
+def row_ends(indptr: ArrayFile, total: int, rows_at_once: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The begin of the first row and the ends of all, some rows at a time, of a compressed matrix of `total` entries."""
+    with indptr.cursor() as cursor:
+        if before := int(cursor.take(1)[0]):
+            raise BadInput(f"{indptr.where} starts at {before}: positions start at 0")
+        for start in range(1, len(indptr), rows_at_once):
+            ends = cursor.take(min(rows_at_once, len(indptr) - start)).astype(np.int64)
+            steps = np.diff(ends, prepend=before)
+            if steps.min() < 0:
+                k = int(np.argmax(steps < 0))
+                fall = f"falls from {ends[k] - steps[k]} to {ends[k]}"
+                raise BadInput(f"{indptr.where} {fall}: positions never decrease")
+            if ends[-1] > total:
+                raise BadInput(f"{indptr.where} points past the {total} entries there are: to {ends[-1]}")
+            yield before, ends
+            before = int(ends[-1])
+    if before != total:
+        raise BadInput(f"{indptr.where} ends at {before}, but there are {total} entries")
 
 
 def row_of_each(indptr: ArrayFile, total: int) -> Iterator[NDArray[np.int64]]:
     """The row of each of a compressed matrix's entries, a block at a time."""
-    row, before = 0, 0
-    with indptr.cursor() as cursor:
-        before = first_position(cursor)
-        for start in range(1, len(indptr), EDGES_AT_ONCE):
-            ends = next_positions(cursor, min(EDGES_AT_ONCE, len(indptr) - start), before, total)
-            for first in range(before, int(ends[-1]), EDGES_AT_ONCE):
-                entries = np.arange(first, min(first + EDGES_AT_ONCE, int(ends[-1])))
-                yield row + np.searchsorted(ends, entries, side="right")
-            row, before = row + len(ends), int(ends[-1])
-        check_last_position(cursor, before, total)
+    row = 0
+    for before, ends in row_ends(indptr, total, EDGES_AT_ONCE):
+        for first in range(before, int(ends[-1]), EDGES_AT_ONCE):
+            entries = np.arange(first, min(first + EDGES_AT_ONCE, int(ends[-1])))
+            yield row + np.searchsorted(ends, entries, side="right")
+        row += len(ends)
 
 
 def as_ids(values: NDArray[Any], id_stop: int | None, where: str, first: int) -> NDArray[np.int64]:
@@ -191,15 +193,16 @@ def as_ids(values: NDArray[Any], id_stop: int | None, where: str, first: int) ->
     return ids
 
 
-def take_weights(cursor: ArrayCursor, count: int, first: int) -> Weights:
-    weights = check.float32(cursor.take(count))
+def as_weights(values: NDArray[Any], where: str, first: int) -> NDArray[np.float32]:
+    """Weights as float32, each finite; `first` is values[0]'s position."""
+    weights = check.float32(values)
     if not np.isfinite(weights).all():
         wrong = first + int(np.argmin(np.isfinite(weights)))
-        raise BadInput(f"{cursor.where}, entry {wrong}: the weight is not a finite number")
+        raise BadInput(f"{where}, entry {wrong}: the weight is not a finite number")
     return weights
 
 
 def weights_if_any_differ(array: ArrayFile) -> ArrayFile | None:
-    """The array, unless all of its values are 1, as they are where a matrix only says which edges there are."""
+    """The array, or None if all of its values are 1: then the matrix has no weights."""
     check_numbers(array)
     return array if any((block != 1).any() for block in array.blocks(8 * EDGES_AT_ONCE)) else None

@@ -23,7 +23,5 @@ def file_inside(folder: Path, name: str, said_by: Path | None = None) -> Path:
     except (OSError, RuntimeError) as error:  # RuntimeError: links that go round in a circle
         raise BadInput(f"no file {path}{said}") from error
     if not real.is_relative_to(folder.resolve()):
-        raise BadInput(
-            f"{path} is a link to {real}, outside of the folder{said}; copy the file into the folder"
-        )
+        raise BadInput(f"{path} is a link to {real}, outside of the folder{said}; copy it there")
     return path

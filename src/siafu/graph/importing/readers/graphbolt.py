@@ -15,7 +15,7 @@ from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.importing.readers.arrays import ArrayFile
 from siafu.graph.importing.readers.blocks import EdgeSource, Rows, VertexData
-from siafu.graph.importing.readers.edges import ListedEdges
+from siafu.graph.importing.readers.edges import ListedEdges, check_list
 from siafu.graph.importing.readers.folders import file_inside
 from siafu.graph.importing.readers.npz import array_rows, id_blocks
 from siafu.graph.importing.readers.text import TextEdges, TextTable
@@ -26,12 +26,6 @@ _SEEDS = ("seeds", "seed_nodes")
 _PAIRS_AT_ONCE = 1 << 20
 
 
-class _GraphBoltText(TextEdges):
-    def __init__(self, path: Path, num_vertices: int) -> None:
-        super().__init__(TextTable(path), named=False)
-        self.num_vertices = num_vertices
-
-
 def read_graphbolt(folder: Path) -> tuple[EdgeSource, VertexData]:
     """Edges and vertex data of a homogeneous graph."""
     described = _Metadata(folder)
@@ -39,7 +33,7 @@ def read_graphbolt(folder: Path) -> tuple[EdgeSource, VertexData]:
 
 
 class _Metadata:
-    """What `metadata.yaml` says, and where the files are that it names."""
+    """The content of `metadata.yaml`, and the files that it names."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -56,7 +50,7 @@ class _Metadata:
     def edges(self) -> EdgeSource:
         entry = self._one_type("edges")
         if entry.get("format") == "csv":
-            return _GraphBoltText(self._file(entry), self._num_vertices)
+            return TextEdges(TextTable(self._file(entry)), named=False, num_vertices=self._num_vertices)
         return ListedEdges((self._array(entry),), None, self._num_vertices)
 
     def vertex_data(self) -> VertexData:
@@ -156,10 +150,7 @@ class _LabelledSet:
 
     def pairs(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         assert self.labels is not None
-        if len(self.seeds.shape) != 1 or not self.seeds.is_whole:
-            raise BadInput(
-                f"{self.seeds.where} has shape {self.seeds.shape} and type {self.seeds.dtype}: give a list of whole numbers"
-            )
+        check_list(self.seeds)
         if len(self.labels) != len(self.seeds) or math.prod(self.labels.row_shape) != 1:
             raise BadInput(
                 f"{self.labels.where} has labels of shape {self.labels.shape}: give one for each of the {len(self.seeds)} vertices in {self.seeds.where}"
@@ -173,7 +164,7 @@ class _LabelledSet:
 def _labels_by_vertex(
     sets: list[_LabelledSet], num_vertices: int, most_bytes: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Labels in the vertices' order, -1 where no set has the vertex: the sets are gone through for each block."""
+    """Labels in the vertices' order, -1 where no set has the vertex. Reads the sets again for each block."""
     at_once = max(1, most_bytes // 8)
     for start in range(0, num_vertices, at_once):
         block = np.full(min(at_once, num_vertices - start), -1, np.int64)

@@ -24,10 +24,8 @@ from siafu.graph.importing.readers.edges import (
     CompressedEdges,
     ListedEdges,
     check_compressed,
-    check_last_position,
     check_values,
-    first_position,
-    next_positions,
+    row_ends,
     weights_if_any_differ,
 )
 
@@ -64,13 +62,11 @@ class Archive:
         """A matrix's shape, which the array of this name holds."""
         array = self.array(name)
         if array.shape != (2,) or not array.is_whole or (lengths := array.read()).min() < 0:
-            raise BadInput(
-                f"{array.where} should hold how many rows and columns the matrix has: two whole numbers"
-            )
+            raise BadInput(f"{array.where} should hold how many rows and columns the matrix has")
         return int(lengths[0]), int(lengths[1])
 
     def square(self, name: str) -> int:
-        """How many rows and columns a graph's matrix has."""
+        """Number of rows of a graph's matrix, which must be square."""
         shape = self.shape(name)
         if shape[0] != shape[1]:
             raise BadInput(f"{self.path} holds a matrix of shape {shape}: a graph's matrix is square")
@@ -134,9 +130,8 @@ def id_blocks(array: ArrayFile) -> Callable[[], Iterator[NDArray[Any]]]:
 
 
 def _plain_facts(archive: Archive) -> tuple[ArrayFile | None, int | None]:
-    return archive.first("edge_weight", "weight"), archive.number(
-        "num_nodes", "num_nodes_list", "num_vertices"
-    )
+    num_vertices = archive.number("num_nodes", "num_nodes_list", "num_vertices")
+    return archive.first("edge_weight", "weight"), num_vertices
 
 
 def _matrix(archive: Archive, prefix: str, *, by_column: bool = False) -> CompressedEdges:
@@ -152,20 +147,12 @@ def _compressed(
     """Edges of a matrix that is said to have so many rows; None: as many as it has."""
     indptr = archive.array(f"{prefix}indptr")
     _check_rows(indptr, rows)
-    return CompressedEdges(
-        indptr,
-        archive.array(f"{prefix}indices"),
-        weights,
-        len(indptr) - 1,
-        rows_are_sources=not by_column,
-    )
+    return CompressedEdges(indptr, archive.array(f"{prefix}indices"), weights, not by_column)
 
 
 def _check_rows(indptr: ArrayFile, rows: int | None) -> None:
     if rows is not None and len(indptr) != rows + 1:
-        raise BadInput(
-            f"{indptr.where} has {len(indptr)} positions: a matrix of {rows} rows has {rows + 1} of them"
-        )
+        raise BadInput(f"{indptr.where} has {len(indptr)} positions: a matrix of {rows} rows has {rows + 1}")
 
 
 def _scipy(archive: Archive) -> EdgeSource:
@@ -178,9 +165,7 @@ def _scipy(archive: Archive) -> EdgeSource:
         num_vertices = archive.square("shape")
         weights = weights_if_any_differ(archive.array("data"))
         return ListedEdges((archive.array("row"), archive.array("col")), weights, num_vertices)
-    raise BadInput(
-        f"{archive.path} is a SciPy matrix of format {one_line(repr(kind))}: save it with .tocsr()"
-    )
+    raise BadInput(f"{archive.path} is a SciPy matrix of format {one_line(repr(kind))}: save its .tocsr()")
 
 
 def _features(archive: Archive) -> Rows | None:
@@ -189,13 +174,13 @@ def _features(archive: Archive) -> Rows | None:
     if archive.has("attr_indptr", "attr_indices"):
         rows, width = archive.shape("attr_shape")
         _check_rows(archive.array("attr_indptr"), rows)
-        return _sparse_rows(archive, "attr_", width)
+        return sparse_rows(archive, "attr_", width)
     if archive.has("x_indptr", "x_indices") and (features := archive.number("x_dim")) is not None:
-        return _sparse_rows(archive, "x_", features)
+        return sparse_rows(archive, "x_", features)
     return None
 
 
-def _sparse_rows(archive: Archive, prefix: str, width: int) -> Rows:
+def sparse_rows(archive: Archive, prefix: str, width: int) -> Rows:
     """A compressed sparse matrix as dense rows; its values are ones if the archive has none."""
     indptr, indices = archive.array(f"{prefix}indptr"), archive.array(f"{prefix}indices")
     values = archive.first(f"{prefix}data")
@@ -207,20 +192,16 @@ def _sparse_rows(archive: Archive, prefix: str, width: int) -> Rows:
 
     def blocks(most_bytes: int) -> Iterator[NDArray[np.float32]]:
         at_once = max(1, most_bytes // max(1, 4 * width))
-        pointers, columns = indptr.cursor(), indices.cursor()
+        columns = indices.cursor()
         numbers = None if values is None else values.cursor()
-        before = first_position(pointers)
-        for start in range(0, len(indptr) - 1, at_once):
-            ends = next_positions(pointers, min(at_once, len(indptr) - 1 - start), before, total)
+        for before, ends in row_ends(indptr, total, at_once):
             counts = np.diff(ends, prepend=before)
-            before = int(ends[-1])
             here = columns.take(int(counts.sum()))
             if here.size and (here.min() < 0 or here.max() >= width):
-                raise BadInput(f"{indices.where} has a column that is not below {width}")
+                raise BadInput(f"{indices.where} has a column that is not from 0 to {width - 1}")
             rows = np.zeros((len(ends), width), np.float32)
             entries = np.repeat(np.arange(len(ends)), counts)
             np.add.at(rows, (entries, here), 1 if numbers is None else numbers.take(len(here)))
             yield rows
-        check_last_position(pointers, before, total)
 
     return Rows(len(indptr) - 1, (width,), f"features in {indptr.where}", blocks)

@@ -19,15 +19,6 @@ from siafu.graph.importing.readers.vertex_text import integer_blocks, number_row
 _PARTS = {"train": "train", "val": "valid", "test": "test"}
 
 
-class OgbEdges(TextEdges):
-    """The edges of raw/edge.csv.gz, with the count of vertices that stands next to it."""
-
-    def __init__(self, folder: Path) -> None:
-        edges = TextTable(file_inside(folder, "raw/edge.csv.gz"), delimiter=",", header=False)
-        super().__init__(edges, named=False)
-        self.num_vertices = one_count(file_inside(folder, "raw/num-node-list.csv.gz"))
-
-
 def is_ogb(path: Path) -> bool:
     return (path / "raw" / "edge.csv.gz").is_file() or (path / "raw" / "data.npz").is_file()
 
@@ -45,13 +36,15 @@ def read_ogb(path: Path, split: str | None = None) -> tuple[EdgeSource, VertexDa
 
 
 def _text(folder: Path) -> tuple[EdgeSource, VertexData]:
+    table = TextTable(file_inside(folder, "raw/edge.csv.gz"), delimiter=",", header=False)
+    num_vertices = one_count(file_inside(folder, "raw/num-node-list.csv.gz"))
     data = VertexData()
     if (folder / "raw" / "node-feat.csv.gz").is_file():
         features = file_inside(folder, "raw/node-feat.csv.gz")
         data.features = number_rows(features, "features", always_wide=True, header=False)
     if (folder / "raw" / "node-label.csv.gz").is_file():
         data.labels = number_rows(file_inside(folder, "raw/node-label.csv.gz"), "labels", header=False)
-    return OgbEdges(folder), data
+    return TextEdges(table, named=False, num_vertices=num_vertices), data
 
 
 def _binary(folder: Path) -> tuple[EdgeSource, VertexData]:

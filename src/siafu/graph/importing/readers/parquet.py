@@ -11,7 +11,8 @@ from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.importing.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
-from siafu.graph.importing.readers.columns import NUMBER_CLASSES, VertexColumns, edge_columns
+from siafu.graph.importing.readers.columns import NUMBER_CLASSES, Asked, VertexColumns, edge_columns
+from siafu.graph.importing.readers.edges import as_ids, as_weights
 from siafu.graph.importing.readers.folders import file_inside
 from siafu.graph.importing.readers.parquet_facts import naming, read_facts
 
@@ -76,9 +77,7 @@ class ParquetTable:
         """Rows of one file, compared with what the file itself says of them."""
         all_facts = read_facts(path, self.schema, names)
         if all_facts is not None and len(all_facts) != file.num_row_groups:
-            raise BadInput(
-                f"{path} is damaged: it does not say how many parts it has; copy or write it again"
-            )
+            raise BadInput(f"{path} is damaged: it does not say how many parts it has; write it again")
         for number in range(file.num_row_groups):
             facts = None if all_facts is None else all_facts[number]
             batches = file.iter_batches(_ROWS_AT_ONCE, row_groups=[number], columns=names)
@@ -98,25 +97,23 @@ class ParquetTable:
                 column.validate(full=not self._arrow.types.is_primitive(column.type))
             return batch
 
-    def ids(self, values: Any, column: int, *, named: bool) -> Ids:
-        if values.null_count:
-            raise BadInput(f"{self.path}, column {self.columns[column]!r}: a row has no id")
-        if named:
-            return self._names(values, column)
-        if not self._arrow.types.is_integer(values.type):
-            raise BadInput(
-                f"{self.path}, column {self.columns[column]!r} holds {values.type}: ids are whole numbers or strings"
-            )
-        numbers = values.to_numpy(zero_copy_only=False)
-        if numbers.dtype == np.uint64 and numbers.max(initial=0) >= 2**63:
-            raise BadInput(
-                f"{self.path}, column {self.columns[column]!r} holds {numbers.max()}: ids go to 2**63 - 1"
-            )
-        ids: NDArray[np.int64] = numbers.astype(np.int64, copy=False)
-        return ids
+    def where(self, column: int) -> str:
+        """The name of a column in an error."""
+        return f"{self.path}, column {self.columns[column]!r}"
 
-    def _names(self, values: Any, column: int) -> Names:
-        where = f"{self.path}, column {self.columns[column]!r}"
+    def ids(
+        self, values: Any, column: int, *, named: bool, id_stop: int | None = None, first: int = 0
+    ) -> Ids:
+        """Strings, or whole numbers below `id_stop` if that is known; `first` is the row of the first."""
+        if values.null_count:
+            raise BadInput(f"{self.where(column)}: a row has no id")
+        if named:
+            return self._names(values, self.where(column))
+        if not self._arrow.types.is_integer(values.type):
+            raise BadInput(f"{self.where(column)} holds {values.type}: ids are whole numbers or strings")
+        return as_ids(values.to_numpy(zero_copy_only=False), id_stop, self.where(column), first)
+
+    def _names(self, values: Any, where: str) -> Names:
         try:
             names = self.words(values)
         except self._arrow.ArrowException as error:
@@ -152,59 +149,29 @@ class ParquetEdges:
 
     num_vertices: int | None = None
 
-    def __init__(
-        self,
-        table: ParquetTable,
-        *,
-        src: str | None = None,
-        dst: str | None = None,
-        weight: str | None = None,
-    ) -> None:
+    def __init__(self, table: ParquetTable, src: Asked, dst: Asked, weight: Asked) -> None:
         self._table = table
         self._src, self._dst, self._weight = edge_columns(
             table.path, table.columns, len(table.columns), src, dst, weight
         )
         self.weighted = self._weight is not None
         if self._weight is not None and table.is_text(self._weight):
-            raise BadInput(
-                f"{table.path}, column {table.columns[self._weight]!r} holds no numbers: weights are"
-            )
+            raise BadInput(f"{table.where(self._weight)} holds no numbers: weights are")
         self.named = table.is_text(self._src) or table.is_text(self._dst)
 
     def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
         columns = [self._src, self._dst, *([] if self._weight is None else [self._weight])]
         first = 0
         for (src, dst, *weights), read in self._table.batches(columns):
-            block = EdgeBlock(
-                *_sharing(
-                    self._table.ids(src, self._src, named=self.named),
-                    self._table.ids(dst, self._dst, named=self.named),
-                ),
-                self._finite(weights, first),
-                read,
+            ends = sharing(
+                self._table.ids(src, self._src, named=self.named, id_stop=id_stop, first=first),
+                self._table.ids(dst, self._dst, named=self.named, id_stop=id_stop, first=first),
             )
-            if id_stop is not None:
-                self._check_range(block, id_stop, first)
+            taken = None
+            if self._weight is not None:
+                taken = as_weights(self._table.numbers(weights[0]), self._table.where(self._weight), first)
+            yield EdgeBlock(*ends, taken, read)
             first += len(src)
-            yield block
-
-    def _finite(self, weights: list[Any], first: int) -> NDArray[np.float32] | None:
-        if not weights:
-            return None
-        values = self._table.numbers(weights[0])
-        if not np.isfinite(values).all():
-            row = first + int(np.argmin(np.isfinite(values)))
-            raise BadInput(f"{self._table.path}, row {row}: the weight is not a finite number")
-        return values
-
-    def _check_range(self, block: EdgeBlock, id_stop: int, first: int) -> None:
-        for ids in (block.src, block.dst):
-            if isinstance(ids, Names) or not ids.size or (ids.min() >= 0 and ids.max() < id_stop):
-                continue
-            row = int(np.argmax((ids < 0) | (ids >= id_stop)))
-            raise BadInput(
-                f"{self._table.path}, row {first + row}: id {ids[row]} is out of range: with {id_stop} vertices, ids go from 0 to {id_stop - 1}"
-            )
 
 
 class ParquetVertices:
@@ -217,14 +184,10 @@ class ParquetVertices:
         self._columns = asked.positions(table.path, table.columns, len(table.columns), numeric)
         for column in self._columns.features:
             if column not in numeric:
-                raise BadInput(
-                    f"{table.path}, column {table.columns[column]!r} holds no numbers: leave it out"
-                )
+                raise BadInput(f"{table.where(column)} holds no numbers: leave it out")
         label = self._columns.label
         if label is not None and table.is_text(label):
-            raise BadInput(
-                f"{table.path}, column {table.columns[label]!r} holds no numbers: {NUMBER_CLASSES}"
-            )
+            raise BadInput(f"{table.where(label)} holds no numbers: {NUMBER_CLASSES}")
         self.width = len(self._columns.features)
         self.has_labels = label is not None
         self.has_split = self._columns.split is not None
@@ -242,7 +205,7 @@ class ParquetVertices:
             yield VertexBlock(self._table.ids(first, ids, named=self.named), labels, codes, rows)
 
 
-def _sharing(src: Ids, dst: Ids) -> tuple[Ids, Ids]:
+def sharing(src: Ids, dst: Ids) -> tuple[Ids, Ids]:
     """Names of both ends in one buffer."""
     if not isinstance(src, Names) or not isinstance(dst, Names):
         return src, dst

@@ -1,6 +1,6 @@
-"""What a Parquet file says of its own rows, to compare them with: damage that still reads shows there.
+"""Statistics in a Parquet file, compared with its rows: they reveal damage that pyarrow reads without an error.
 
-The file's description is parsed here: pyarrow ends the process where it asks for the statistics of a damaged one.
+The file's footer is parsed here, because pyarrow crashes on the statistics of a damaged file.
 """
 
 import os
@@ -32,7 +32,7 @@ _UNSIGNED = {1: "<I", 2: "<Q"}
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turn whatever pyarrow says of a damaged file into one line with the file's name."""
+    """Turn pyarrow's errors about a damaged file into one line with the file's name."""
     try:
         yield
     except BadInput:
@@ -43,7 +43,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @dataclass
 class RowGroupFacts:
-    """Rows of a row group that are still to come, and what the file says of some of its columns.
+    """Statistics of a row group, and how many of its rows are still to come.
 
     nulls:  how many empty values are still to come, by column
     bounds: the lowest and highest value, by column; text as bytes
@@ -77,7 +77,7 @@ class RowGroupFacts:
         wrong = next((name for name, left in self.nulls.items() if left), None)
         if wrong is not None:
             raise BadInput(
-                f"{self.path}, column {wrong!r} is damaged: other rows are empty than the file says; {_AGAIN}"
+                f"{self.path}, column {wrong!r} is damaged: other rows are empty than it says; {_AGAIN}"
             )
 
 

@@ -10,21 +10,9 @@ from siafu.base.jit import kernel
 SKIP, INTEGER, NUMBER, WEIGHT, NAME, WORD, END = range(7)
 """What to do with a column. Nothing may stand at END, which comes last. A NUMBER may be empty, which is NaN; a WEIGHT must be finite; a WORD is a NAME that may be empty."""
 
-(
-    FINE,
-    NOT_INTEGER,
-    TOO_LARGE,
-    NOT_NUMBER,
-    NOT_FINITE,
-    MISSING,
-    OUT_OF_RANGE,
-    OPEN_QUOTE,
-    AFTER_QUOTE,
-    STRAY_RETURN,
-    NOT_TEXT,
-    TOO_MANY,
-) = range(12)
-"""What can be wrong with a field."""
+FINE, NOT_INTEGER, TOO_LARGE, NOT_NUMBER, NOT_FINITE, MISSING, OUT_OF_RANGE = range(7)
+OPEN_QUOTE, AFTER_QUOTE, STRAY_RETURN, NOT_TEXT, TOO_MANY = range(7, 12)
+"""Faults of a field."""
 
 WHITESPACE = -1
 """The delimiter that stands for any run of spaces and tabs; no byte equals it."""
@@ -36,30 +24,13 @@ Bytes = NDArray[np.uint8]
 
 
 @kernel
-def count_lines(data: Bytes, stop: int) -> int:
-    lines = 0
-    for i in range(stop):
-        lines += data[i] == 10
-    return lines
-
-
-@kernel
-def find_stray_return(data: Bytes, stop: int) -> int:
-    """Where a carriage return stands that does not end a line; -1 if none does."""
-    for i in range(stop):
-        if data[i] == 13 and data[i + 1] != 10 and data[i + 1] != 13:
-            return i
-    return -1
-
-
-@kernel
 def _is_blank(byte: int) -> bool:
     return byte == 32 or byte == 9 or byte == 13
 
 
 @kernel
 def _field_end(data: Bytes, at: int, delimiter: int) -> int:
-    """Where the unquoted field that begins at `at` ends: at a delimiter or the line's end."""
+    """The end of the unquoted field that begins at `at`: a delimiter or the line's end."""
     while data[at] != 10:
         if data[at] == delimiter or (delimiter == WHITESPACE and _is_blank(data[at])):
             break
@@ -172,7 +143,6 @@ def _parse_number(data: Bytes, lo: int, hi: int) -> tuple[float, bool]:
 @kernel
 def parse_rows(
     data: Bytes,
-    stop: int,
     delimiter: int,
     kinds: NDArray[np.int64],
     slots: NDArray[np.int64],
@@ -185,7 +155,7 @@ def parse_rows(
 ) -> int:
     """Read whole lines; how many rows they have. Blank lines and those that begin with # or % are no rows.
 
-    data:      the text; data[:stop] ends with a newline. Quoted names are unquoted in place
+    data:      the text, which ends with a newline. Quoted names are unquoted in place
     kinds:     [columns] what to do with each; columns after them are not looked at
     slots:     [columns] which of its kind's outputs a column goes to
     id_stop:   integers must be below it, and not negative; -1: any will do
@@ -197,7 +167,7 @@ def parse_rows(
     lines = 0
     columns = len(kinds)
     needed = columns - (kinds[columns - 1] == END)
-    while at < stop:
+    while at < len(data):
         while _is_blank(data[at]) and data[at] != delimiter:
             at += 1
         column = 0

@@ -22,7 +22,7 @@ _SAMPLE_BYTES = 1 << 16
 _SAMPLE_ROWS = 100
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "whitespace": " "}
 
-Fields = list[str]
+Texts = list[str]
 
 
 class TableBlock(NamedTuple):
@@ -32,7 +32,6 @@ class TableBlock(NamedTuple):
     read:     how much of the file was read so far, from 0 to 1
     """
 
-    rows: int
     integers: NDArray[np.int64]
     numbers: NDArray[np.float32]
     names: list[Names]
@@ -104,7 +103,7 @@ class TextTable:
                     advised = len(numbers) > 0 and text.error[3] == numbers[-1]
                     self._refuse(text, first_line, plan, advice if advised else "")
                 first_line += text.lines
-                yield TableBlock(text.rows, text.integers, text.numbers, text.names, read)
+                yield TableBlock(text.integers, text.numbers, text.names, read)
 
     def _parsed(
         self, file: IO[bytes], share_read: Callable[[], float], plan: "_Plan"
@@ -149,7 +148,6 @@ class TextTable:
 
 class _ParsedText(NamedTuple):
     data: NDArray[np.uint8]
-    rows: int
     lines: int
     integers: NDArray[np.int64]
     numbers: NDArray[np.float32]
@@ -159,7 +157,7 @@ class _ParsedText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Which columns to read, as the kernel wants it."""
+    """The columns to read, in the kernel's form."""
 
     kinds: NDArray[np.int64]
     slots: NDArray[np.int64]
@@ -183,40 +181,27 @@ class _Plan:
 
     def parse(self, text: bytearray) -> _ParsedText:
         data = np.frombuffer(text, np.uint8)
-        stray = parse.find_stray_return(data, len(data)) if b"\r" in text else -1
-        lines = parse.count_lines(data, len(data))
+        lines = int(np.count_nonzero(data == 10))
         counts = self.counts
         integers = np.empty((counts.get(parse.INTEGER, 0), lines), np.int64)
         numbers = np.empty((lines, counts.get(parse.NUMBER, 0) + counts.get(parse.WEIGHT, 0)), np.float32)
         starts = np.empty((counts.get(parse.NAME, 0) + counts.get(parse.WORD, 0), lines), np.int64)
         lengths = np.empty_like(starts)
         error = np.zeros(5, np.int64)
+        returns = np.flatnonzero(data == 13)
+        stray = returns[~np.isin(data[returns + 1], (10, 13))]  # carriage returns that do not end a line
+        if len(stray):
+            at = int(stray[0])
+            error[:] = parse.STRAY_RETURN, at, at + 1, 0, text.count(b"\n", 0, at)
+            return _ParsedText(data, lines, integers, numbers, [], error)
         names_are_fine = parse.NAME not in counts or _is_text(text)
-        rows = (
-            0
-            if stray >= 0
-            else parse.parse_rows(
-                data,
-                len(data),
-                self.delimiter,
-                self.kinds,
-                self.slots,
-                self.id_stop,
-                integers,
-                numbers,
-                starts,
-                lengths,
-                error,
-            )
-        )
-        names = [
-            Names(data, start[:rows], length[:rows]) for start, length in zip(starts, lengths, strict=True)
-        ]
-        if stray >= 0:
-            error[:] = parse.STRAY_RETURN, stray, stray + 1, 0, text.count(b"\n", 0, stray)
-        elif not names_are_fine and error[0] == parse.FINE:
+        plan = (self.delimiter, self.kinds, self.slots, self.id_stop)
+        rows = parse.parse_rows(data, *plan, integers, numbers, starts, lengths, error)
+        places = zip(starts[:, :rows], lengths[:, :rows], strict=True)
+        names = [Names(data, start, length) for start, length in places]
+        if not names_are_fine and error[0] == parse.FINE:
             self._find_bad_name(text, names, error)
-        return _ParsedText(data, rows, lines, integers[:, :rows], numbers[:rows], names, error)
+        return _ParsedText(data, lines, integers[:, :rows], numbers[:rows], names, error)
 
     def _find_bad_name(self, text: bytearray, names: list[Names], error: NDArray[np.int64]) -> None:
         """Say where the first name is that is no text, if there is one."""
@@ -234,8 +219,6 @@ class _Plan:
 class TextEdges:
     """Edges out of a table of text: a column of sources, one of destinations, perhaps one of weights."""
 
-    num_vertices: int | None = None
-
     def __init__(
         self,
         table: TextTable,
@@ -244,7 +227,9 @@ class TextEdges:
         dst: str | None = None,
         weight: str | None = None,
         named: bool | None = None,
+        num_vertices: int | None = None,
     ) -> None:
+        self.num_vertices = num_vertices
         self._table = table
         self._src, self._dst, self._weight = edge_columns(
             table.path, table.columns, table.num_columns, src, dst, weight
@@ -253,22 +238,17 @@ class TextEdges:
         self.named = self._has_names() if named is None else named
 
     def _has_names(self) -> bool:
-        """As the first row has them: a later one that differs is more likely a mistake."""
+        """Whether the first row has names. A later row that differs is more likely a mistake."""
         ends = self._table.sample[0] if self._table.sample else []
         return any(not is_integer(ends[end]) for end in (self._src, self._dst) if end < len(ends))
 
     def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
         ends = (self._src, self._dst)
         weights = () if self._weight is None else (self._weight,)
-        if self.named:
-            for block in self._table.blocks(names=ends, weights=weights):
-                yield EdgeBlock(block.names[0], block.names[1], self._weights(block), block.read)
-            return
-        for block in self._table.blocks(integers=ends, weights=weights, id_stop=id_stop):
-            yield EdgeBlock(block.integers[0], block.integers[1], self._weights(block), block.read)
-
-    def _weights(self, block: TableBlock) -> NDArray[np.float32] | None:
-        return block.numbers[:, 0] if self.weighted else None
+        names, integers = (ends, ()) if self.named else ((), ends)
+        for block in self._table.blocks(names=names, integers=integers, weights=weights, id_stop=id_stop):
+            src, dst = block.names if self.named else block.integers
+            yield EdgeBlock(src, dst, block.numbers[:, 0] if weights else None, block.read)
 
 
 def _is_text(data: bytes | bytearray) -> bool:
@@ -285,7 +265,7 @@ def is_integer(field: str) -> bool:
     return field.lstrip("+-").isdecimal()
 
 
-def split_fields(line: str, delimiter: str) -> Fields:
+def split_fields(line: str, delimiter: str) -> Texts:
     """A line's fields, as the kernel sees them."""
     if delimiter == " ":
         return [field.strip('"') for field in line.split()]
@@ -313,15 +293,13 @@ def _delimiter_of(asked: str | None, lines: list[str]) -> str:
     if asked is not None:
         found = _DELIMITERS.get(asked.lower(), asked)
         if len(found) != 1 or ord(found) > 127:
-            raise BadInput(
-                f"delimiter {asked!r} is not one character: give one, or tab, comma, semicolon or space"
-            )
+            raise BadInput(f"delimiter {asked!r} is not one character, nor tab, comma, semicolon or space")
         return found
     line = lines[0] if lines else ""
     return next((mark for mark in "\t,;|" if mark in line), " ")
 
 
-def _looks_like_header(rows: list[Fields]) -> bool:
+def _looks_like_header(rows: list[Texts]) -> bool:
     """Whether the first row names columns: words above a number, or names that people use."""
     if any(is_number(name) for name in rows[0]):
         return False

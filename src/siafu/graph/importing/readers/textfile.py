@@ -27,9 +27,8 @@ def whole_lines(file: IO[bytes], block_bytes: int, path: Path, *, skip_header: b
         end = text.rfind(b"\n") + 1
         if end == 0:
             if len(text) > _MOST_LINE_BYTES:
-                raise BadInput(
-                    f"{path} has a line of more than {_MOST_LINE_BYTES >> 20} MB: it is no table of text"
-                )
+                most = _MOST_LINE_BYTES >> 20
+                raise BadInput(f"{path} has a line of more than {most} MB: it is no table of text")
             continue
         rest = text[end:]
         del text[end:]
@@ -69,9 +68,7 @@ class Opened:
             raise BadInput(f"cannot read {path}: {error.strerror}") from error
         if not self._raw.seekable():
             self._raw.close()
-            raise BadInput(
-                f"{path} is a pipe, and siafu reads its input more than once: save it to a file first"
-            )
+            raise BadInput(f"{path} is a pipe, and siafu reads its input twice: save it to a file first")
         self._size = max(1, os.fstat(self._raw.fileno()).st_size)
         gzipped = self._raw.read(2) == _GZIP_MAGIC
         self._raw.seek(0)

@@ -1,9 +1,7 @@
 """Tables of vertices in text, and single columns of labels or splits."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,27 +51,17 @@ class TextVertices:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """All columns of a table without ids, as numbers."""
-
-    table: TextTable
-    advice: str
-
-    def blocks(self, most_bytes: int) -> Iterator[NDArray[Any]]:
-        columns = range(self.table.num_columns)
-        for block in self.table.blocks(numbers=columns, advice=self.advice, no_others=True):
-            yield block.numbers if self.table.num_columns > 1 else block.numbers[:, 0]
-
-
 def number_rows(path: Path, what: str, *, always_wide: bool = False, header: bool | None = None) -> Rows:
     """A table of numbers with a row for each vertex, in order, and no ids."""
     table = _without_ids(path, header)
-    numbers = _Numbers(table, NUMBER_CLASSES if what == "labels" else "")
-    shape = (table.num_columns,) if table.num_columns > 1 or always_wide else ()
-    if not always_wide or table.num_columns > 1:
-        return Rows(None, shape, f"{what} in {path}", numbers.blocks)
-    return Rows(None, shape, f"{what} in {path}", lambda size: (b[:, None] for b in numbers.blocks(size)))
+    wide = always_wide or table.num_columns > 1
+    advice = NUMBER_CLASSES if what == "labels" else ""
+
+    def blocks(most_bytes: int) -> Iterator[NDArray[np.float32]]:
+        for block in table.blocks(numbers=range(table.num_columns), advice=advice, no_others=True):
+            yield block.numbers if wide else block.numbers[:, 0]
+
+    return Rows(None, (table.num_columns,) if wide else (), f"{what} in {path}", blocks)
 
 
 def integer_blocks(path: Path) -> Iterator[NDArray[np.int64]]:

@@ -12,13 +12,13 @@ const siafuCharts = (() => {
 
   // What lines of metrics.jsonl become: a path into the line, or what makes a number of it. A path that leads to an
   // object gives a series for each of its keys. A chart none of whose fields was ever set, or with `busy` ever more
-  // than zero, is left out.
-  const EPOCH_CHARTS = [
+  // than zero, is left out. What accuracies are is the objective's to say: `{words, unit}`.
+  const epochCharts = (metric) => [
     { id: "loss", title: "Loss", unit: "number", fields: [["train_loss", "training"], ["val_loss", "validation"]] },
     {
       id: "accuracy",
-      title: "Accuracy",
-      unit: "percent",
+      title: metric.words.charAt(0).toUpperCase() + metric.words.slice(1),
+      unit: metric.unit,
       fields: [["train_accuracy", "training"], ["val_accuracy", "validation"], ["test_accuracy", "test"]],
     },
     {
@@ -117,7 +117,7 @@ const siafuCharts = (() => {
     return made;
   }
 
-  /** `{x, series: [{label, values}]}` of one of EPOCH_CHARTS, out of parsed lines of metrics.jsonl. */
+  /** `{x, series: [{label, values}]}` of one of `epochCharts`, out of parsed lines of metrics.jsonl. */
   function seriesOf(definition, rows) {
     const series = definition.fields.flatMap(([field, label]) => {
       const found = rows.map(typeof field === "function" ? field : (row) => at(row, field));
@@ -288,11 +288,11 @@ const siafuCharts = (() => {
     }
   }
 
-  /** Every chart of EPOCH_CHARTS that has something to show, in `host`; `update(rows)` with all lines so far. */
+  /** Every one of `epochCharts` that has something to show, in `host`; `update(rows)` with all lines so far. */
   class EpochCharts {
-    constructor(host, definitions = EPOCH_CHARTS) {
+    constructor(host, metric) {
       this._host = host;
-      this._definitions = definitions;
+      this._definitions = epochCharts(metric);
       this._charts = new Map();
     }
 
@@ -318,5 +318,5 @@ const siafuCharts = (() => {
     }
   }
 
-  return { EPOCH_CHARTS, EpochCharts, LineChart, duration, element, format, inWords, seriesOf };
+  return { EpochCharts, LineChart, duration, element, format, inWords, seriesOf };
 })();

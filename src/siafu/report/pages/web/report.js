@@ -2,9 +2,9 @@
 "use strict";
 
 (() => {
-  const { epochs, trace } = JSON.parse(document.getElementById("data").textContent);
+  const { epochs, metric, trace } = JSON.parse(document.getElementById("data").textContent);
   siafuTheme.addSwitch(document.getElementById("theme"));
-  new siafuCharts.EpochCharts(document.getElementById("curves")).update(epochs);
+  new siafuCharts.EpochCharts(document.getElementById("curves"), metric).update(epochs);
   const host = document.getElementById("gantt");
   if (trace !== null && host !== null) new siafuGantt.Gantt(host, trace);
   document.body.dataset.drawn = "true";

@@ -1,0 +1,118 @@
+"""PyG's models, unchanged, under PyG and under Siafu: epochs side by side, in one run.
+
+    python bench/pyg_models.py [GRAPH.npz] [REPEATS] [MODEL …]
+
+GRAPH.npz: `num_nodes, src, dst`, features as `x` or CSR (`x_indptr, x_indices[, x_data], x_dim`), `y`; by default flickr of
+../shared/data or $SIAFU_SHARED/data. Each undirected edge stands once in it. More than 500 features are mapped to 500 by a seeded
+random matrix: PyG's GraphSAGE copies them for every edge, which for flickr's 12,047 would take 23 GB. An epoch is forward, loss, backward and the
+optimizer's step, without evaluation; each line is the best epoch of all repeats, which take turns.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from pyg_peer import pyg_epoch
+from torch import Tensor, nn
+
+import siafu
+
+EPOCHS = 8
+MOST_FEATURES = 500
+WIDTH = 64
+
+
+class Stack(nn.Module):
+    """Layers with ReLU and dropout between them, as examples have them."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for number, layer in enumerate(self.layers):
+            x = layer(x, edge_index) if isinstance(layer, pyg.MessagePassing) else layer(x)
+            if number < len(self.layers) - 1:
+                x = F.dropout(x.relu(), 0.5, training=self.training)
+        return x
+
+
+MODELS: dict[str, Callable[[int, int], nn.Module]] = {
+    "gcn": lambda f, c: pyg.GCN(f, WIDTH, 2, c, dropout=0.5),
+    "sage": lambda f, c: pyg.GraphSAGE(f, WIDTH, 2, c, dropout=0.5),
+    "sage max": lambda f, c: Stack(pyg.SAGEConv(f, WIDTH, aggr="max"), pyg.SAGEConv(WIDTH, c, aggr="max")),
+    "gat": lambda f, c: pyg.GAT(f, WIDTH, 2, c, heads=8, dropout=0.5),
+    "gin": lambda f, c: pyg.GIN(f, WIDTH, 2, c, norm=None),
+    "cheb": lambda f, c: Stack(pyg.ChebConv(f, WIDTH, 2), pyg.ChebConv(WIDTH, c, 2)),
+    "tag": lambda f, c: Stack(pyg.TAGConv(f, WIDTH), pyg.TAGConv(WIDTH, c)),
+    "appnp": lambda f, c: Stack(nn.Linear(f, WIDTH), nn.Linear(WIDTH, c), pyg.APPNP(10, 0.1)),
+    "arma": lambda f, c: Stack(pyg.ARMAConv(f, WIDTH), pyg.ARMAConv(WIDTH, c)),
+    "gat v2": lambda f, c: Stack(pyg.GATv2Conv(f, 8, heads=8), pyg.GATv2Conv(WIDTH, c)),
+    "transformer": lambda f, c: Stack(pyg.TransformerConv(f, 8, heads=8), pyg.TransformerConv(WIDTH, c)),
+    "res gated": lambda f, c: Stack(pyg.ResGatedGraphConv(f, WIDTH), pyg.ResGatedGraphConv(WIDTH, c)),
+}
+
+
+def main() -> None:
+    repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    graph = read(Path(sys.argv[1]) if len(sys.argv) > 1 else default_graph())
+    print(graph)
+    print(f"{'model':12} {'PyG, s':>8} {'Siafu, s':>9} {'ratio':>6}")
+    for name in sys.argv[3:] or MODELS:
+        theirs, ours = [], []
+        for _ in range(repeats):
+            theirs.append(pyg_epoch(graph, model_of(graph, name), EPOCHS))
+            history = siafu.train(graph, model_of(graph, name), epochs=EPOCHS).history[2:]
+            ours.append(min(each.seconds for each in history))
+        print(f"{name:12} {min(theirs):8.3f} {min(ours):9.3f} {min(theirs) / min(ours):6.1f}", flush=True)
+
+
+def model_of(graph: siafu.Graph, name: str) -> nn.Module:
+    torch.manual_seed(0)
+    return MODELS[name](graph.num_features, graph.num_classes)
+
+
+def default_graph() -> Path:
+    shared = os.environ.get("SIAFU_SHARED")
+    beside = Path(__file__).resolve().parents[2] / "shared"
+    return (Path(shared) if shared else beside) / "data" / "graphs" / "flickr.npz"
+
+
+def read(path: Path) -> siafu.Graph:
+    """The graph with a seeded split of 60, 20 and 20 per cent, no evaluation being timed."""
+    file = np.load(path, allow_pickle=False)
+    count = int(file["num_nodes"])
+    if "x" in file:
+        x = file["x"].astype(np.float32)
+    else:
+        x = np.zeros((count, int(file["x_dim"])), np.float32)
+        rows = np.repeat(np.arange(count), np.diff(file["x_indptr"]))
+        x[rows, file["x_indices"]] = file.get("x_data", 1)
+    rng = np.random.default_rng(0)
+    if x.shape[1] > MOST_FEATURES:
+        x = x @ rng.normal(0, x.shape[1] ** -0.5, (x.shape[1], MOST_FEATURES)).astype(np.float32)
+    order = rng.permutation(count)
+    ends = [0, int(0.6 * count), int(0.8 * count), count]
+    splits = {
+        name: np.sort(order[a:b])
+        for name, a, b in zip(("train", "val", "test"), ends, ends[1:], strict=False)
+    }
+    return siafu.Graph.from_edges(
+        file["src"],
+        file["dst"],
+        num_vertices=count,
+        undirected=True,
+        x=x,
+        y=file["y"].astype(np.int64),
+        name=path.stem,
+        **splits,
+    )
+
+
+if __name__ == "__main__":
+    main()

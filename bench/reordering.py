@@ -1,0 +1,164 @@
+"""What another order of the vertices gains: ordering time, a 128-wide gather before and after, and whether `auto` was right.
+
+    python bench/reordering.py [GRAPH …] [--out FILE] [--repetitions N]
+
+GRAPH is a .npz of ../shared/data ($SIAFU_SHARED) by its name, a store's path, or `blocks`: 2 M vertices in 5,000 communities,
+58 M edges, 80 % of them inside. Each graph is measured with the ids it has and with shuffled ones. Gathers in the old and
+in the new order take turns in one process; the best of the repetitions counts. `auto` is right if it reorders a graph whose
+gather is at least 5 % faster then, ordering and all over 200 gathers (50 epochs of two layers), or leaves one that is not.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from siafu.base.threads import thread_count
+from siafu.graph import Graph, is_store, read_store
+from siafu.graph.reorder import advise, make_order
+from siafu.graph.reorder.layout import held_layout
+from siafu.kernels import block_edges, block_size, empty_table, gather_sum, pack
+
+WIDTH = 128
+GATHERS = 200
+GAIN = 1.05
+GRAPHS = (
+    "cnr2000",
+    "acl_papers",
+    "debian_bookworm",
+    "wordnet31",
+    "flickr",
+    "tolokers",
+    "amazon_cs",
+    "coauthor_cs",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("graphs", nargs="*", default=[*GRAPHS, "blocks"])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--orders", default="rabbit", help="such as rabbit,rcm,degree")
+    asked = parser.parse_args()
+    make_order(_blocks(10, 30, 400), "rabbit")  # compiled
+    rows = [row for name in asked.graphs for row in measure(name, asked.orders.split(","), asked.repetitions)]
+    right = sum(row["auto_right"] for row in rows if row["order"] == "rabbit")
+    print(
+        f"auto was right in {right} of {sum(row['order'] == 'rabbit' for row in rows)}; {thread_count()} threads"
+    )
+    if asked.out is not None:
+        asked.out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def measure(name: str, orders: list[str], repetitions: int) -> Iterator[dict[str, object]]:
+    """A row for each order of each of the two numberings."""
+    natural = _load(name)
+    shuffle = np.random.default_rng(7).permutation(natural.num_vertices).astype(np.int32)
+    for ids in ("natural", "shuffled"):
+        graph = natural if ids == "natural" else _alone(held_layout(natural, shuffle, "shuffled"))
+        began = time.perf_counter()
+        advice = advise(graph)
+        advised = time.perf_counter() - began
+        for order in orders:
+            began = time.perf_counter()
+            found = make_order(graph, order)
+            ordered = time.perf_counter() - began
+            began = time.perf_counter()
+            layout = held_layout(graph, found, order)
+            moved = time.perf_counter() - began
+            before, after = _gathers([graph, layout], repetitions)
+            paid = (GATHERS * after + ordered + moved) / (GATHERS * before) <= 1 / GAIN
+            yield _told(
+                {
+                    "graph": name,
+                    "ids": ids,
+                    "order": order,
+                    "vertices": graph.num_vertices,
+                    "edges": graph.num_edges,
+                    "order_seconds": ordered,
+                    "layout_seconds": moved,
+                    "gather_seconds": before,
+                    "reordered_seconds": after,
+                    "gain": before / after,
+                    "auto": advice.order,
+                    "advice_seconds": advised,
+                    "reason": advice.reason,
+                    "auto_right": (advice.order is not None) == paid,
+                }
+            )
+
+
+def _told(row: dict[str, object]) -> dict[str, object]:
+    print(
+        f"{row['graph']:>16} {row['ids']:>8} {row['order']:>6}: ordered in {row['order_seconds']:6.2f} s, laid out in "
+        f"{row['layout_seconds']:5.2f} s; gather {1e3 * float(row['gather_seconds']):8.2f} → "  # type: ignore[arg-type]
+        f"{1e3 * float(row['reordered_seconds']):8.2f} ms, {row['gain']:.2f} ×; auto {row['auto'] or 'no':>6} "  # type: ignore[arg-type]
+        f"({'right' if row['auto_right'] else 'WRONG'})",
+        flush=True,
+    )
+    return row
+
+
+def _gathers(graphs: list[Graph], repetitions: int) -> list[float]:
+    """Seconds of a gather on each, the best of some turns."""
+    values = np.random.default_rng(0).standard_normal((graphs[0].num_vertices, WIDTH), dtype=np.float32)
+    rows, out = pack(values, None, np.float32), empty_table(len(values), WIDTH, np.float32)
+    del values
+    size = block_size(graphs[0].num_vertices, graphs[0].num_edges, rows.strides[0])
+    blocks = [None if size is None else block_edges(each.indptr, each.indices, None, size) for each in graphs]
+    best = [float("inf")] * len(graphs)
+    for _ in range(repetitions):
+        for k, graph in enumerate(graphs):
+            began = time.perf_counter()
+            gather_sum(graph.indptr, graph.indices, None, rows, blocks=blocks[k], out=out)
+            best[k] = min(best[k], time.perf_counter() - began)
+    return best
+
+
+def _load(name: str) -> Graph:
+    if name == "blocks":
+        return _blocks(5_000, 400, 29_000_000)
+    if is_store(Path(name)):
+        return _alone(read_store(Path(name), verify=False))
+    data = Path(os.environ.get("SIAFU_SHARED", "../shared")) / "data"
+    file = next(
+        path for path in (data / "graphs" / f"{name}.npz", data / "large" / f"{name}.npz") if path.exists()
+    )
+    arrays = np.load(file)
+    count = int(arrays["num_nodes"])
+    if "indptr" in arrays.files:
+        src, dst = arrays["indices"], np.repeat(np.arange(count), np.diff(arrays["indptr"]))
+    else:
+        src, dst = arrays["src"], arrays["dst"]
+    joined = src != dst
+    return Graph.from_edges(
+        src[joined], dst[joined], num_vertices=count, undirected=True, merge_parallel=True, name=name
+    )
+
+
+def _blocks(communities: int, size: int, edges: int) -> Graph:
+    rng = np.random.default_rng(1)
+    count = communities * size
+    src = rng.integers(0, count, edges, dtype=np.int32)
+    inside = src // size * size + rng.integers(0, size, edges, dtype=np.int32)
+    dst = np.where(
+        rng.random(edges, dtype=np.float32) < 0.8, inside, rng.integers(0, count, edges, dtype=np.int32)
+    )
+    joined = src != dst
+    return Graph.from_edges(src[joined], dst[joined], num_vertices=count, undirected=True, name="blocks")
+
+
+def _alone(graph: Graph) -> Graph:
+    """The edges of a graph, and nothing else."""
+    found = Graph(graph.indptr, graph.indices, name=graph.name)
+    found.__dict__["is_symmetric"] = graph.is_symmetric
+    return found
+
+
+if __name__ == "__main__":
+    main()

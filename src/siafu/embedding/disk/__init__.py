@@ -1,0 +1,1 @@
+"""Entities' vectors in partitions on disk: orders of buckets, the buffer, the trainer."""

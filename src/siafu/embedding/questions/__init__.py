@@ -1,0 +1,1 @@
+"""Questions to embeddings by name, scores of files, vectors for other programs."""

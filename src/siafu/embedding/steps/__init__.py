@@ -1,0 +1,1 @@
+"""Steps of a batch of triples: negatives, scores, losses, gradients, updates; and the batches of an epoch."""

@@ -1,0 +1,156 @@
+"""EmbeddingLane: the memory in which one batch after the other is loaded, computed and written back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.base.threads import run_all, thread_count
+from siafu.embedding.embed_options import EmbedOptions
+from siafu.embedding.known_triples import KnownTriples
+from siafu.embedding.steps.batch import Batch, ChunkWork, LossTerms
+from siafu.embedding.steps.losses import LOSSES
+from siafu.embedding.steps.negatives import NegativeSampler
+from siafu.embedding.steps.row_updates import RowOptimizer, TouchedRows, gather_rows
+from siafu.embedding.steps.scores import SCORES
+from siafu.runtime.one_thread import one_thread
+
+R = TypeVar("R")
+Each = Callable[[Callable[[Any], Any], list[Any]], list[Any]]
+"""Runs work on every item, and gives the results in order."""
+
+_ROWS = 256  # updated by one thread at a time
+
+
+def one_by_one(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    """All on this thread."""
+    return [work(item) for item in items]
+
+
+def on_all_cores(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    """Items on all threads, PyTorch's operations on one each."""
+
+    def run(item: Any) -> Any:
+        with one_thread():
+            return work(item)
+
+    return run_all(run, items)
+
+
+def loss_terms(options: EmbedOptions) -> LossTerms:
+    """The loss that the options ask for."""
+    return LossTerms(
+        SCORES[options.score],
+        LOSSES[options.loss],
+        options.margin,
+        options.adversarial,
+        options.regularization,
+        3 if options.regularizer == "n3" else 2,
+    )
+
+
+@dataclass(slots=True)
+class TrainedTables:
+    """Tables that are learnt, with their optimizers.
+
+    known:         training triples, where negatives are filtered
+    entity_of_row: the entity of each row of the table; None: they are the same
+    """
+
+    entities: RowOptimizer
+    relations: RowOptimizer
+    num_relations: int
+    relation_lock: Any
+    known: KnownTriples | None = None
+    entity_of_row: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(cls, entities: RowOptimizer, relations: RowOptimizer, num_relations: int) -> "TrainedTables":
+        return cls(entities, relations, num_relations, Lock())
+
+
+class EmbeddingLane:
+    """Carries batches, one at a time, from rows of the tables to updated rows."""
+
+    def __init__(self, options: EmbedOptions, tables: TrainedTables, each: Each) -> None:
+        terms, dtype = loss_terms(options), tables.entities.table.dtype
+        chunk, size = min(options.chunk, options.batch), (options.negatives, options.dim, dtype)
+        self._tables = tables
+        self._each = each
+        self._batch = Batch(terms, options.batch, chunk, *size, reciprocal=options.reciprocal)
+        self._work = [
+            ChunkWork(terms, chunk, *size) for _ in range(thread_count() if each is not one_by_one else 1)
+        ]
+        self._entities = TouchedRows(len(tables.entities.table))
+        self._relations = TouchedRows(len(tables.relations.table))
+
+    def load(self, triples: NDArray[Any], sampler: NegativeSampler, random: np.random.Generator) -> None:
+        """Read the entities' rows of these triples and of negatives."""
+        batch = self._batch
+        heads, relations, tails = (triples[:, k].astype(np.int64) for k in range(3))
+        chunks = -(-len(triples) // batch.chunk)
+        negatives = sampler.draw(random, chunks, batch.negatives)
+        batch.take(heads, relations, tails, negatives, self._tables.num_relations)
+        gather_rows(self._tables.entities.table, batch.ids, batch.rows)
+
+    def compute(self) -> float:
+        """Gradients of all rows; the sum of the losses. Relations are read here, so that they are the latest."""
+        batch = self._batch
+        gather_rows(self._tables.relations.table, batch.relations, batch.relation_rows)
+        free = list(self._work)
+        lock = Lock()
+
+        def run(chunk: int) -> float:
+            with lock:
+                work = free.pop()
+            try:
+                return batch.run_chunk(chunk, work, self._filtered(chunk))
+            finally:
+                with lock:
+                    free.append(work)
+
+        return float(sum(self._each(run, list(range(batch.chunks)))))
+
+    def update(self) -> None:
+        """Update the rows. Relations first: who computes next wants them as they are now."""
+        batch, tables = self._batch, self._tables
+        self._relations.list(batch.relations)
+        with tables.relation_lock:
+            step = tables.relations.begin_step()
+            tables.relations.update(self._relations, batch.relation_gradients, step)
+            step = tables.entities.begin_step()
+        self._entities.list(batch.ids)
+
+        def update(first: int) -> None:
+            last = min(first + self._share, len(self._entities))
+            tables.entities.update(self._entities, batch.gradients, step, first, last)
+
+        self._each(update, list(range(0, len(self._entities), self._share)))
+
+    @property
+    def _share(self) -> int:
+        return max(1, len(self._entities)) if self._each is one_by_one else _ROWS
+
+    def _filtered(self, chunk: int) -> list[NDArray[np.int64]] | None:
+        tables, batch = self._tables, self._batch
+        if tables.known is None:
+            return None
+        own = slice(chunk * batch.chunk, min((chunk + 1) * batch.chunk, batch.count))
+        ends = [batch.ids[: batch.count][own], batch.ids[batch.count : 2 * batch.count][own]]
+        relations = batch.relations[: batch.count][own]
+        return [
+            tables.known.among(
+                side,
+                self._named(ends[side]),
+                relations,
+                self._named(batch.ids[batch.negatives_of(side, chunk)]),
+            )
+            for side in (0, 1)
+        ]
+
+    def _named(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        names = self._tables.entity_of_row
+        return rows if names is None else names[rows]

@@ -1,0 +1,304 @@
+"""Likeness: how well a candidate's row fits a query; the larger, the better. And the gradients."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from siafu.base.jit import fast_kernel
+
+BatchRows = Any  # [b, width] float32 or float64
+Matrix = Any  # [b, n] of the same type
+
+
+class Likeness(Protocol):
+    """Compares queries with candidates: one to one, or each with all."""
+
+    def pairs(self, q: BatchRows, x: BatchRows, out: Any) -> None:
+        """out[i] = likeness of q[i] and x[i]."""
+        ...
+
+    def pairs_back(
+        self, q: BatchRows, x: BatchRows, found: Any, g: Any, dq: BatchRows, dx: BatchRows
+    ) -> None:
+        """Add the gradients of `pairs`, whose results are `found`, to dq and dx; g[i] is that of out[i]."""
+        ...
+
+    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> None:
+        """out[i, j] = likeness of q[i] and x[j]."""
+        ...
+
+    def matrix_back(
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+    ) -> None:
+        """Set dq and dx to the gradients of `matrix`; `g` may be overwritten, `found` may be it."""
+        ...
+
+    keeps_matrix: bool
+    """Whether `matrix_back` reads `found`, so that it must not be overwritten by `g`."""
+
+
+class DotProduct:
+    """The sum of products."""
+
+    keeps_matrix = False
+
+    def pairs(self, q: BatchRows, x: BatchRows, out: Any) -> None:
+        _dot_pairs(q, x, out)
+
+    def pairs_back(
+        self, q: BatchRows, x: BatchRows, found: Any, g: Any, dq: BatchRows, dx: BatchRows
+    ) -> None:
+        _dot_pairs_back(q, x, g, dq, dx)
+
+    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> None:
+        torch.mm(_tensor(q), _tensor(x).T, out=_tensor(out))
+
+    def matrix_back(
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+    ) -> None:
+        torch.mm(_tensor(g), _tensor(x), out=_tensor(dq))
+        torch.mm(_tensor(g).T, _tensor(q), out=_tensor(dx))
+
+
+class EuclideanLikeness:
+    """The distance (L2), negated."""
+
+    keeps_matrix = True
+
+    def pairs(self, q: BatchRows, x: BatchRows, out: Any) -> None:
+        _euclidean_pairs(q, x, out)
+
+    def pairs_back(
+        self, q: BatchRows, x: BatchRows, found: Any, g: Any, dq: BatchRows, dx: BatchRows
+    ) -> None:
+        _euclidean_pairs_back(q, x, found, g, dq, dx)
+
+    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> None:
+        torch.mm(_tensor(q), _tensor(x).T, out=_tensor(out))
+        _distances(out, np.einsum("ij,ij->i", q, q), np.einsum("ij,ij->i", x, x))
+
+    def matrix_back(
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+    ) -> None:
+        _divide_by_distance(found, g)
+        torch.mm(_tensor(g), _tensor(x), out=_tensor(dq))
+        torch.mm(_tensor(g).T, _tensor(q), out=_tensor(dx))
+        dq -= g.sum(axis=1)[:, None] * q
+        dx -= g.sum(axis=0)[:, None] * x
+
+
+class _SumOfDifferences:
+    """A sum over columns, or pairs of them, of how far two rows are apart, negated. Its kernels are its own."""
+
+    keeps_matrix = False
+    _pairs: ClassVar[Callable[..., None]]
+    _pairs_back: ClassVar[Callable[..., None]]
+    _matrix: ClassVar[Callable[..., None]]
+    _matrix_back: ClassVar[Callable[..., None]]
+
+    def pairs(self, q: BatchRows, x: BatchRows, out: Any) -> None:
+        self._pairs(q, x, out)
+
+    def pairs_back(
+        self, q: BatchRows, x: BatchRows, found: Any, g: Any, dq: BatchRows, dx: BatchRows
+    ) -> None:
+        self._pairs_back(q, x, g, dq, dx)
+
+    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> None:
+        self._matrix(q, np.ascontiguousarray(x.T), out)
+
+    def matrix_back(
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+    ) -> None:
+        turned = np.zeros((x.shape[1], x.shape[0]), x.dtype)
+        self._matrix_back(q, np.ascontiguousarray(x.T), g, dq, turned)
+        dx[:] = turned.T
+
+
+def _tensor(values: NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(values)
+
+
+@fast_kernel
+def _dot_pairs(q: BatchRows, x: BatchRows, out: Any) -> None:
+    for i in range(q.shape[0]):
+        total = q.dtype.type(0)
+        for j in range(q.shape[1]):
+            total += q[i, j] * x[i, j]
+        out[i] = total
+
+
+@fast_kernel
+def _dot_pairs_back(q: BatchRows, x: BatchRows, g: Any, dq: BatchRows, dx: BatchRows) -> None:
+    for i in range(q.shape[0]):
+        c = g[i]
+        for j in range(q.shape[1]):
+            dq[i, j] += c * x[i, j]
+            dx[i, j] += c * q[i, j]
+
+
+@fast_kernel
+def _euclidean_pairs(q: BatchRows, x: BatchRows, out: Any) -> None:
+    for i in range(q.shape[0]):
+        total = q.dtype.type(0)
+        for j in range(q.shape[1]):
+            total += (q[i, j] - x[i, j]) * (q[i, j] - x[i, j])
+        out[i] = -np.sqrt(total)
+
+
+@fast_kernel
+def _euclidean_pairs_back(
+    q: BatchRows, x: BatchRows, found: Any, g: Any, dq: BatchRows, dx: BatchRows
+) -> None:
+    zero = q.dtype.type(0)
+    for i in range(q.shape[0]):
+        # At distance 0 there is no direction to go: the gradient is taken as 0.
+        c = g[i] / found[i] if found[i] < zero else zero
+        for j in range(q.shape[1]):
+            step = c * (q[i, j] - x[i, j])
+            dq[i, j] += step
+            dx[i, j] -= step
+
+
+@fast_kernel
+def _distances(products: Matrix, of_queries: Any, of_rows: Any) -> None:
+    """Turn products into distances, negated, with the squared lengths of both sides."""
+    zero = products.dtype.type(0)
+    two = products.dtype.type(2)
+    for i in range(products.shape[0]):
+        for j in range(products.shape[1]):
+            square = of_queries[i] + of_rows[j] - two * products[i, j]
+            products[i, j] = -np.sqrt(max(square, zero))
+
+
+@fast_kernel
+def _divide_by_distance(found: Matrix, g: Matrix) -> None:
+    zero = g.dtype.type(0)
+    for i in range(g.shape[0]):
+        for j in range(g.shape[1]):
+            g[i, j] = -g[i, j] / found[i, j] if found[i, j] < zero else zero
+
+
+@fast_kernel
+def _manhattan_pairs(q: BatchRows, x: BatchRows, out: Any) -> None:
+    for i in range(q.shape[0]):
+        total = q.dtype.type(0)
+        for j in range(q.shape[1]):
+            total += abs(q[i, j] - x[i, j])
+        out[i] = -total
+
+
+@fast_kernel
+def _manhattan_pairs_back(q: BatchRows, x: BatchRows, g: Any, dq: BatchRows, dx: BatchRows) -> None:
+    zero = q.dtype.type(0)
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            difference = q[i, j] - x[i, j]
+            step = -g[i] if difference > zero else (g[i] if difference < zero else zero)
+            dq[i, j] += step
+            dx[i, j] -= step
+
+
+@fast_kernel
+def _manhattan_matrix(q: BatchRows, turned: BatchRows, out: Matrix) -> None:
+    """turned: [width, n] the candidates' columns: the inner loop runs along candidates."""
+    out[:] = 0
+    for i in range(q.shape[0]):
+        for k in range(q.shape[1]):
+            c = q[i, k]
+            for j in range(turned.shape[1]):
+                out[i, j] -= abs(c - turned[k, j])
+
+
+@fast_kernel
+def _manhattan_matrix_back(
+    q: BatchRows, turned: BatchRows, g: Matrix, dq: BatchRows, dturned: BatchRows
+) -> None:
+    zero = q.dtype.type(0)
+    for i in range(q.shape[0]):
+        for k in range(q.shape[1]):
+            c = q[i, k]
+            total = zero
+            for j in range(turned.shape[1]):
+                difference = c - turned[k, j]
+                step = g[i, j] if difference > zero else (-g[i, j] if difference < zero else zero)
+                total -= step
+                dturned[k, j] += step
+            dq[i, k] = total
+
+
+@fast_kernel
+def _modulus_pairs(q: BatchRows, x: BatchRows, out: Any) -> None:
+    half = q.shape[1] // 2
+    for i in range(q.shape[0]):
+        total = q.dtype.type(0)
+        for j in range(half):
+            re, im = q[i, j] - x[i, j], q[i, j + half] - x[i, j + half]
+            total += np.sqrt(re * re + im * im)
+        out[i] = -total
+
+
+@fast_kernel
+def _modulus_pairs_back(q: BatchRows, x: BatchRows, g: Any, dq: BatchRows, dx: BatchRows) -> None:
+    half = q.shape[1] // 2
+    zero = q.dtype.type(0)
+    for i in range(q.shape[0]):
+        for j in range(half):
+            re, im = q[i, j] - x[i, j], q[i, j + half] - x[i, j + half]
+            modulus = np.sqrt(re * re + im * im)
+            c = g[i] / modulus if modulus > zero else zero
+            dq[i, j] -= c * re
+            dq[i, j + half] -= c * im
+            dx[i, j] += c * re
+            dx[i, j + half] += c * im
+
+
+@fast_kernel
+def _modulus_matrix(q: BatchRows, turned: BatchRows, out: Matrix) -> None:
+    half = q.shape[1] // 2
+    out[:] = 0
+    for i in range(q.shape[0]):
+        for k in range(half):
+            a, b = q[i, k], q[i, k + half]
+            for j in range(turned.shape[1]):
+                re, im = a - turned[k, j], b - turned[k + half, j]
+                out[i, j] -= np.sqrt(re * re + im * im)
+
+
+@fast_kernel
+def _modulus_matrix_back(
+    q: BatchRows, turned: BatchRows, g: Matrix, dq: BatchRows, dturned: BatchRows
+) -> None:
+    half = q.shape[1] // 2
+    zero = q.dtype.type(0)
+    for i in range(q.shape[0]):
+        for k in range(half):
+            a, b = q[i, k], q[i, k + half]
+            total_re, total_im = zero, zero
+            for j in range(turned.shape[1]):
+                re, im = a - turned[k, j], b - turned[k + half, j]
+                modulus = np.sqrt(re * re + im * im)
+                c = g[i, j] / modulus if modulus > zero else zero
+                total_re -= c * re
+                total_im -= c * im
+                dturned[k, j] += c * re
+                dturned[k + half, j] += c * im
+            dq[i, k] = total_re
+            dq[i, k + half] = total_im
+
+
+class ManhattanLikeness(_SumOfDifferences):
+    """The sum of absolute differences (L1), negated."""
+
+    _pairs, _pairs_back = staticmethod(_manhattan_pairs), staticmethod(_manhattan_pairs_back)
+    _matrix, _matrix_back = staticmethod(_manhattan_matrix), staticmethod(_manhattan_matrix_back)
+
+
+class ModulusLikeness(_SumOfDifferences):
+    """The sum of the moduli of complex differences, negated: RotatE's distance."""
+
+    _pairs, _pairs_back = staticmethod(_modulus_pairs), staticmethod(_modulus_pairs_back)
+    _matrix, _matrix_back = staticmethod(_modulus_matrix), staticmethod(_modulus_matrix_back)

@@ -1,0 +1,122 @@
+"""Queries: what an entity becomes under a relation, before it is compared with candidates; and the gradients.
+
+All take rows of a batch: `a` the known entity's, `r` the relation's, `q` the query. The tail of (h, r, ?) is asked for by
+`q(h, r)`; the head of (?, r, t) by the inverse, `q'(t, r)`, so that both compare with the missing entity's row. BatchRows of
+complex numbers have their real parts first, then the imaginary ones.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from siafu.base.jit import kernel
+
+BatchRows = Any  # [b, width] float32 or float64
+
+
+@kernel
+def same(a: BatchRows, r: BatchRows, inverse: bool, q: BatchRows) -> None:
+    """q = a."""
+    q[:] = a
+
+
+@kernel
+def same_back(
+    a: BatchRows, r: BatchRows, q: BatchRows, dq: BatchRows, inverse: bool, da: BatchRows, dr: BatchRows
+) -> None:
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            da[i, j] += dq[i, j]
+
+
+@kernel
+def product(a: BatchRows, r: BatchRows, inverse: bool, q: BatchRows) -> None:
+    """q = a * r, which is its own inverse's."""
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            q[i, j] = a[i, j] * r[i, j]
+
+
+@kernel
+def product_back(
+    a: BatchRows, r: BatchRows, q: BatchRows, dq: BatchRows, inverse: bool, da: BatchRows, dr: BatchRows
+) -> None:
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            da[i, j] += dq[i, j] * r[i, j]
+            dr[i, j] += dq[i, j] * a[i, j]
+
+
+@kernel
+def complex_product(a: BatchRows, r: BatchRows, inverse: bool, q: BatchRows) -> None:
+    """q = a * r in complex numbers; the inverse has r's conjugate."""
+    half = a.shape[1] // 2
+    sign = r.dtype.type(-1.0 if inverse else 1.0)
+    for i in range(a.shape[0]):
+        for j in range(half):
+            x, y, u, v = a[i, j], a[i, j + half], r[i, j], sign * r[i, j + half]
+            q[i, j] = x * u - y * v
+            q[i, j + half] = x * v + y * u
+
+
+@kernel
+def complex_product_back(
+    a: BatchRows, r: BatchRows, q: BatchRows, dq: BatchRows, inverse: bool, da: BatchRows, dr: BatchRows
+) -> None:
+    half = a.shape[1] // 2
+    sign = r.dtype.type(-1.0 if inverse else 1.0)
+    for i in range(a.shape[0]):
+        for j in range(half):
+            x, y, u, v = a[i, j], a[i, j + half], r[i, j], sign * r[i, j + half]
+            gx, gy = dq[i, j], dq[i, j + half]
+            da[i, j] += gx * u + gy * v
+            da[i, j + half] += gy * u - gx * v
+            dr[i, j] += gx * x + gy * y
+            dr[i, j + half] += sign * (gy * x - gx * y)
+
+
+@kernel
+def translation(a: BatchRows, r: BatchRows, inverse: bool, q: BatchRows) -> None:
+    """q = a + r; the inverse is a - r."""
+    sign = r.dtype.type(-1.0 if inverse else 1.0)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            q[i, j] = a[i, j] + sign * r[i, j]
+
+
+@kernel
+def translation_back(
+    a: BatchRows, r: BatchRows, q: BatchRows, dq: BatchRows, inverse: bool, da: BatchRows, dr: BatchRows
+) -> None:
+    sign = r.dtype.type(-1.0 if inverse else 1.0)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            da[i, j] += dq[i, j]
+            dr[i, j] += sign * dq[i, j]
+
+
+@kernel
+def rotation(a: BatchRows, r: BatchRows, inverse: bool, q: BatchRows) -> None:
+    """q = a, each complex number turned by the relation's angle; the inverse turns back. r: [b, width / 2] angles."""
+    half = a.shape[1] // 2
+    sign = r.dtype.type(-1.0 if inverse else 1.0)
+    for i in range(a.shape[0]):
+        for j in range(half):
+            x, y, u, v = a[i, j], a[i, j + half], np.cos(r[i, j]), sign * np.sin(r[i, j])
+            q[i, j] = x * u - y * v
+            q[i, j + half] = x * v + y * u
+
+
+@kernel
+def rotation_back(
+    a: BatchRows, r: BatchRows, q: BatchRows, dq: BatchRows, inverse: bool, da: BatchRows, dr: BatchRows
+) -> None:
+    half = a.shape[1] // 2
+    sign = r.dtype.type(-1.0 if inverse else 1.0)
+    for i in range(a.shape[0]):
+        for j in range(half):
+            u, v = np.cos(r[i, j]), sign * np.sin(r[i, j])
+            gx, gy = dq[i, j], dq[i, j + half]
+            da[i, j] += gx * u + gy * v
+            da[i, j + half] += gy * u - gx * v
+            dr[i, j] += sign * (gy * q[i, j] - gx * q[i, j + half])

@@ -1,0 +1,92 @@
+"""Scores: how likely a triple is, by the vectors of its head, relation and tail."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from siafu.embedding.steps import queries
+from siafu.embedding.steps.likeness import (
+    DotProduct,
+    EuclideanLikeness,
+    Likeness,
+    ManhattanLikeness,
+    ModulusLikeness,
+)
+
+Query = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class TripleScore:
+    """A score function f(h, r, t) = likeness(query(h, r), t) = likeness(inverse query(t, r), h).
+
+    query, query_back: see `siafu.embedding.steps.queries`
+    likeness:          compares a query with candidates
+    is_complex:        rows are complex numbers: real parts, then imaginary parts
+    has_relations:     whether relations have vectors
+    relation_share:    width of a relation's vector, as a share of an entity's
+    start:             half of the range in which an entity's numbers are drawn first, by the width
+    relation_start:    the relations' first numbers: "one" (the neutral element), or drawn: "same" as entities', or "angle"
+    """
+
+    name: str
+    formula: str
+    query: Query
+    query_back: Query
+    likeness: Likeness
+    is_complex: bool = False
+    has_relations: bool = True
+    relation_share: float = 1.0
+    start: Callable[[int], float] = lambda dim: 0.05
+    relation_start: str = "one"
+
+    def relation_width(self, dim: int) -> int:
+        return int(dim * self.relation_share)
+
+
+def _of_the_paper(dim: int) -> float:
+    """The bound that the paper on TransE draws first vectors in."""
+    return 6.0 / math.sqrt(dim)
+
+
+DOT = TripleScore("dot", "h · t", queries.same, queries.same_back, DotProduct(), has_relations=False)
+DISTMULT = TripleScore("distmult", "Σ h r t", queries.product, queries.product_back, DotProduct())
+COMPLEX = TripleScore(
+    "complex",
+    "Re Σ h r conj(t), in complex numbers",
+    queries.complex_product,
+    queries.complex_product_back,
+    DotProduct(),
+    is_complex=True,
+)
+TRANSE = TripleScore(
+    "transe",
+    "−‖h + r − t‖₂",
+    queries.translation,
+    queries.translation_back,
+    EuclideanLikeness(),
+    start=_of_the_paper,
+    relation_start="same",
+)
+TRANSE_L1 = TripleScore(
+    "transe-l1",
+    "−‖h + r − t‖₁",
+    queries.translation,
+    queries.translation_back,
+    ManhattanLikeness(),
+    start=_of_the_paper,
+    relation_start="same",
+)
+ROTATE = TripleScore(
+    "rotate",
+    "−Σ |h e^(iθ) − t|, in complex numbers; θ is the relation's",
+    queries.rotation,
+    queries.rotation_back,
+    ModulusLikeness(),
+    is_complex=True,
+    relation_share=0.5,
+    start=lambda dim: 0.5,
+    relation_start="angle",
+)
+
+SCORES = {score.name: score for score in (DOT, DISTMULT, COMPLEX, TRANSE, TRANSE_L1, ROTATE)}

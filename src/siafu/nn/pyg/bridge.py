@@ -1,0 +1,304 @@
+"""Calling a PyG model on a graph: its own `forward` with stand-ins for edges, and PyG's functions that know them."""
+
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from siafu.base.errors import BadInput
+from siafu.graph import Graph
+from siafu.nn.calling import RunModel
+from siafu.nn.pyg import functions, layers
+from siafu.nn.pyg.aggregate import softmax
+from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredWeight, leaves
+from siafu.nn.pyg.session import PygCall, entered, is_entered, refusal
+from siafu.nn.pyg.values import EdgeToken, EdgeValue, filled_with, without_memory
+from siafu.nn.recording import recorder
+
+
+def call_pyg(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
+    """Result of `run` for the model's arguments: x, and stand-ins for its edges."""
+    _check_model(model)
+    call = PygCall(graph, x, [model])
+    with ExitStack() as stack:
+        stack.enter_context(entered(call))
+        stack.enter_context(_named_layers(call))
+        stack.enter_context(_unchanged(model))
+        stack.enter_context(_stand_ins(model))
+        stack.enter_context(_EdgeFunctions())
+        try:
+            out = run((), _arguments(model, graph, x))
+        except (ValueError, TypeError, AssertionError, AttributeError, LookupError) as error:
+            if isinstance(error, BadInput):
+                raise
+            raise BadInput(
+                f"{call.layer_name}: {' '.join(str(error).split()) or type(error).__name__}: "
+                "the model's forward cannot be run with stand-ins for its edges"
+            ) from error
+    if isinstance(out, (tuple, list)):
+        raise BadInput(
+            f"{type(model).__name__}: forward gives {len(out)} values: give one tensor, a row for each vertex "
+            "(without return_attention_weights)"
+        )
+    return out
+
+
+def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
+    """By name: rows, the token, weights if there are any; what has a default and is unknown keeps it."""
+    name, wanted = type(model).__name__, dict(inspect.signature(model.forward).parameters)
+    token, weight = EdgeToken(), None
+    if graph.edge_weight is not None:
+        weight = EdgeValue(StoredWeight(without_memory(MANY, dtype=x.dtype)))
+    known = {"x": x, "edge_index": token, "num_nodes": x.shape[0]}
+    if "edge_index" not in wanted:
+        data = types.SimpleNamespace(
+            **known, edge_weight=weight, edge_attr=None, batch=None, num_features=x.shape[1]
+        )
+        return {next(iter(wanted)): data}
+    given = {key: value for key, value in known.items() if key in wanted}
+    if "edge_weight" in wanted:
+        if weight is not None:
+            given["edge_weight"] = weight
+        elif wanted["edge_weight"].default is inspect.Parameter.empty:
+            given["edge_weight"] = None
+        _remark(
+            f"{name}'s edge_weight: {'None, the graph has no weights' if weight is None else 'the weights of the graph'}"
+        )
+    elif weight is not None:
+        _remark(f"{name}'s forward takes no edge_weight: the weights of the graph do not count")
+    for key, parameter in wanted.items():
+        missing = parameter.default is inspect.Parameter.empty and key not in given
+        if missing and parameter.kind in (
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            inspect.Parameter.KEYWORD_ONLY,
+        ):
+            raise BadInput(
+                f"{name}'s forward wants {key!r}, which Siafu has not: it gives x, edge_index, edge_weight and num_nodes; "
+                f"give {key!r} a default"
+            )
+    return given
+
+
+def _remark(words: str) -> None:
+    who = recorder()
+    if who is not None:
+        who.remark(words)
+
+
+def _check_model(model: nn.Module) -> None:
+    for each in model.modules():
+        if getattr(each, "edge_dim", None) is not None:
+            raise BadInput(
+                f"{type(each).__name__}: edge_dim={each.edge_dim}: features of edges are not there yet: build it without edge_dim"
+            )
+
+
+# What is different while the call goes on.
+
+
+@contextmanager
+def _named_layers(call: PygCall) -> Iterator[None]:
+    """Keeps note of whose `forward` runs, for refusals and for those who read about the program."""
+
+    def enter(module: nn.Module, given: Any) -> None:
+        call.modules.append(module)
+
+    def leave(module: nn.Module, given: Any, out: Any) -> None:
+        call.modules.pop()
+
+    handles = register_module_forward_pre_hook(enter), register_module_forward_hook(leave)
+    try:
+        yield
+    finally:
+        for each in handles:
+            each.remove()
+
+
+@contextmanager
+def _unchanged(model: nn.Module) -> Iterator[None]:
+    """Put away what layers keep (`cached=True`, the last attention), and restore it afterwards: no stand-in stays."""
+    before = [(each, dict(each.__dict__)) for each in model.modules()]
+    for each, _ in before:
+        for name in [name for name in each.__dict__ if name.startswith("_cached_")]:
+            each.__dict__[name] = None
+    try:
+        yield
+    finally:
+        for each, state in before:
+            each.__dict__.clear()
+            each.__dict__.update(state)
+
+
+@contextmanager
+def _stand_ins(model: nn.Module) -> Iterator[None]:
+    """PyG's functions and layers, and the user's names for them, know stand-ins; without PyG there is nothing to do."""
+    pyg = sys.modules.get("torch_geometric")
+    if pyg is None:
+        yield
+        return
+    from torch_geometric.nn import MessagePassing
+    from torch_geometric.nn.aggr import Aggregation, MultiAggregation
+
+    replaced = _replacements()
+    undo: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for space in _namespaces(model):
+            for name, found in list(space.items()):
+                new = replaced.get(id(found)) if callable(found) else None
+                if new is not None:
+                    undo.append((space, name, found))
+                    space[name] = new
+        for each in model.modules():
+            if isinstance(each, MessagePassing):
+                each.__dict__["propagate"] = types.MethodType(layers.propagate, each)
+                each.__dict__["edge_updater"] = types.MethodType(layers.edge_updater, each)
+        called = Aggregation.__call__
+        Aggregation.__call__ = layers.aggregation_call(called, MultiAggregation)
+        try:
+            yield
+        finally:
+            Aggregation.__call__ = called
+    finally:
+        for space, name, found in undo:
+            space[name] = found
+
+
+def _replacements() -> dict[int, Callable[..., Any]]:
+    """By the ids of PyG's functions: those that take their place."""
+    from torch_geometric import utils
+    from torch_geometric.nn.conv import gcn_conv
+    from torch_geometric.utils import num_nodes
+
+    homes = (utils, num_nodes, gcn_conv)
+    found: dict[int, Callable[..., Any]] = {}
+    for name, own in functions.STAND_INS.items():
+        original = next(vars(home)[name] for home in homes if name in vars(home))
+        other = functions.other_edges(name) if name in functions.OF_EDGES else original
+        found[id(original)] = _either(own, other, original)
+    for name, wrap in functions.WRAPPED.items():
+        original = getattr(utils, name)
+        found[id(original)] = _either(wrap(original), functions.other_edges(name), original)
+    for name in functions.CHANGES_GRAPH:
+        original = getattr(utils, name, None)
+        if original is not None:
+            found[id(original)] = _either(functions.changing(name), original, original)
+    return found
+
+
+def _either(
+    own: Callable[..., Any], other: Callable[..., Any], original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """`own` where a stand-in is among the arguments, `other` elsewhere; `original` in threads that call no model of ours."""
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        if not is_entered():
+            return original(*args, **kwargs)
+        ours = any(isinstance(each, (EdgeToken, EdgeValue)) for each in (*args, *kwargs.values()))
+        return (own if ours else other)(*args, **kwargs)
+
+    return chosen
+
+
+def _namespaces(model: nn.Module) -> list[dict[str, Any]]:
+    """Where names of PyG's functions are looked up: its own modules, and those that the model's classes are written in."""
+    spaces = [
+        vars(module)
+        for name, module in list(sys.modules.items())
+        if name.startswith("torch_geometric") and isinstance(module, types.ModuleType)
+    ]
+    for each in model.modules():
+        for kind in type(each).__mro__:
+            spaces += [
+                member.__globals__ for member in vars(kind).values() if isinstance(member, types.FunctionType)
+            ]
+    return list({id(space): space for space in spaces}.values())
+
+
+class _EdgeFunctions(TorchFunctionMode):
+    """PyTorch's functions where they make or drop values of edges, and one that tensor programs lack."""
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (F.dropout, torch.dropout) and args and isinstance(args[0], EdgeValue):
+            return _dropped(*args, **kwargs)
+        if func in _MADE and args:
+            made = _made(func, *args, **kwargs)
+            if made is not None:
+                return made
+        if func in _EXTREMES and args and isinstance(args[0], Tensor) and not isinstance(args[0], EdgeValue):
+            dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+            if type(dim) is int and not kwargs.get("keepdim", False):
+                return _extreme(args[0], dim, greatest=func in (torch.max, Tensor.max))
+        if recorder() is None:
+            return func(*args, **kwargs)
+        if func is F.batch_norm and _has_rows(args[0]) and _is_training(*args, **kwargs):
+            raise _mixing("batch norm")
+        out = func(*args, **kwargs)
+        if _is_plain(out) and not _has_rows(out) and any(map(_has_rows, leaves((args, kwargs)))):
+            name = str(getattr(func, "__name__", func))
+            if not name.startswith("new_"):
+                raise _mixing(name)
+        return out
+
+
+def _is_training(*args: Any, **kwargs: Any) -> bool:
+    """Whether a batch norm takes the statistics of its rows, and not those that it has kept."""
+    return bool(inspect.signature(F.batch_norm).bind(*args, **kwargs).arguments.get("training", False))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a tensor that stands for itself."""
+    return isinstance(value, Tensor) and not isinstance(value, (EdgeValue, EdgeToken))
+
+
+def _has_rows(value: Any) -> bool:
+    """Whether a value has a row for each vertex, while a model is recorded."""
+    return _is_plain(value) and any(isinstance(size, torch.SymInt) for size in value.shape)
+
+
+def _mixing(operation: str) -> BadInput:
+    return refusal(
+        f"{operation} mixes the rows of different vertices",
+        'outside of an aggregation each vertex is computed alone: use LayerNorm(mode="node") for a norm',
+    )
+
+
+_MADE = {torch.ones: 1.0, torch.zeros: 0.0, Tensor.new_ones: 1.0, Tensor.new_zeros: 0.0}
+_EXTREMES = (torch.max, Tensor.max, torch.min, Tensor.min)
+
+
+def _made(func: Any, *args: Any, **kwargs: Any) -> EdgeValue | None:
+    """A tensor with a row for each edge, of one number; None: a tensor of something else."""
+    like, given = (args[0], args[1:]) if isinstance(args[0], Tensor) else (None, args)
+    size = given[0] if given and isinstance(given[0], (tuple, list)) else given
+    if isinstance(like, EdgeValue) or not size or type(size[0]) is not int or size[0] != MANY:
+        return None
+    dtype = kwargs.get("dtype") or (torch.get_default_dtype() if like is None else like.dtype)
+    return filled_with(_MADE[func], tuple(size), dtype)
+
+
+def _dropped(value: EdgeValue, p: float = 0.5, training: bool = True, inplace: bool = False) -> EdgeValue:
+    if not training or p == 0:
+        return value
+    if not isinstance(value.node, EdgeSoftmax):
+        raise refusal(
+            "dropout of values of edges cannot be counted",
+            "drop rows of vertices instead, or attention weights as GATConv does",
+        )
+    return softmax(value.node.logits, p)
+
+
+def _extreme(rows: Tensor, dim: int, *, greatest: bool) -> tuple[Tensor, None]:
+    """The greatest or least along a dimension of a row; of equals the first gets the gradient, as PyTorch has it."""
+    best, *others = rows.unbind(dim)
+    for each in others:
+        best = torch.where(each > best if greatest else each < best, each, best)
+    return best, None

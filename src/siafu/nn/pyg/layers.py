@@ -1,0 +1,126 @@
+"""PyG's `MessagePassing` and `Aggregation` as they are while stand-ins go through a model."""
+
+from inspect import Parameter
+from typing import Any
+
+from torch import Tensor
+
+from siafu.base.errors import BadInput
+from siafu.nn.pyg.session import refusal, session
+from siafu.nn.pyg.values import EdgeToken, EdgeValue, lifted
+
+
+def propagate(layer: Any, edge_index: Any, size: Any = None, **given: Any) -> Any:
+    """`MessagePassing.propagate`, with `message` called on values that are not computed."""
+    _check(layer, edge_index)
+    known = _collected(layer._user_args, edge_index, given, layer.node_dim)
+    take = layer.inspector.collect_param_data
+    messages = layer.message(**take("message", known))
+    out = layer.aggregate(messages, **take("aggregate", known))
+    return layer.update(out, **take("update", known))
+
+
+def edge_updater(layer: Any, edge_index: Any, size: Any = None, **given: Any) -> Any:
+    _check(layer, edge_index)
+    known = _collected(layer._edge_user_args, edge_index, given, layer.node_dim)
+    return layer.edge_update(**layer.inspector.collect_param_data("edge_update", known))
+
+
+def _check(layer: Any, edge_index: Any) -> None:
+    if not isinstance(edge_index, EdgeToken):
+        raise refusal(
+            f"propagate over {type(edge_index).__name__} instead of edge_index",
+            "give it the edge_index that forward got; adj_t and other graphs cannot be taken apart",
+        )
+    if layer.flow != "source_to_target":
+        raise refusal(f"flow={layer.flow!r}", "train on the graph with its edges turned round")
+    if layer.decomposed_layers > 1:
+        raise refusal("decomposed_layers", "set decomposed_layers=1")
+    if layer.explain:
+        raise refusal("explain", "train first, and explain PyG's own model afterwards")
+    if any(
+        getattr(layer, name) for name in vars(layer) if name.endswith("_hooks") and name.startswith(_HOOKS)
+    ):
+        raise refusal("hooks of message passing", "remove them")
+
+
+_HOOKS = ("_propagate", "_message", "_aggregate", "_edge_update")
+
+
+def _collected(names: list[str], token: EdgeToken, given: dict[str, Any], node_dim: int) -> dict[str, Any]:
+    """Arguments of `message`, `aggregate` and `update` by name."""
+    for name, rows in given.items():
+        both = isinstance(rows, (tuple, list)) and all(isinstance(each, Tensor) for each in rows)
+        if both and rows[0].shape[0] != rows[-1].shape[0]:
+            raise refusal(
+                f"sources and targets with rows of their own for {name!r} (bipartite)",
+                "make one graph of all vertices, with x for all of them",
+            )
+    found = {name: _argument(name, given, node_dim) for name in names}
+    rows, ends = (
+        session().rows,
+        {side: EdgeToken(token.removed, token.added, side) for side in ("source", "target")},
+    )
+    return found | {
+        "edge_index": token,
+        "adj_t": None,
+        "ptr": None,
+        "edge_index_i": ends["target"],
+        "edge_index_j": ends["source"],
+        "index": ends["target"],
+        "size": [rows, rows],
+        "size_i": rows,
+        "size_j": rows,
+        "dim_size": rows,
+    }
+
+
+def _argument(name: str, given: dict[str, Any], node_dim: int) -> Any:
+    if name[-2:] not in ("_i", "_j"):
+        return given.get(name, Parameter.empty)
+    rows = given.get(name[:-2], Parameter.empty)
+    if isinstance(rows, (tuple, list)):
+        rows = rows[0 if name.endswith("_j") else 1]
+    if not isinstance(rows, Tensor):
+        return rows
+    return lifted(rows, "source" if name.endswith("_j") else "target", _axis(rows, node_dim))
+
+
+def _axis(rows: Tensor, node_dim: int) -> int:
+    """Which dimension counts vertices: PyG's layers say it from the end, but those with heads count from the front."""
+    axis = node_dim if node_dim >= 0 else max(rows.ndim + node_dim, 0)
+    for found in dict.fromkeys((axis, 0)):
+        if found < rows.ndim and rows.shape[found] == session().rows:
+            return found
+    raise refusal(
+        f"rows of shape {list(rows.shape)}, which has no dimension for vertices",
+        "let vertices come first, as in [vertices, …]",
+    )
+
+
+def aggregation_call(original: Any, several: Any) -> Any:
+    """`Aggregation.__call__`, without its looks at numbers."""
+
+    def call(
+        aggregation: Any,
+        x: Any,
+        index: Any = None,
+        ptr: Any = None,
+        dim_size: Any = None,
+        dim: int = -2,
+        **more: Any,
+    ) -> Any:
+        if not isinstance(x, EdgeValue):
+            return original(aggregation, x, index, ptr, dim_size, dim, **more)
+        if isinstance(aggregation, several):
+            return aggregation.combine([each(x, index, ptr, dim_size, dim) for each in aggregation.aggrs])
+        axis = x.node.axis if dim == -2 else dim
+        try:
+            return aggregation.forward(x, index=index, ptr=ptr, dim_size=dim_size, dim=axis, **more)
+        except (BadInput, ValueError) as error:
+            raise refusal(
+                f"{type(aggregation).__name__} cannot be taken apart ({error})",
+                "use sum, mean, max, min, var or std",
+            ) from error
+
+    return call

@@ -1,0 +1,32 @@
+"""StageKind: what the machines and executors need to know of all stages of one sort."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StageKind:
+    """A kind of stage. How its tasks run and what they cost is told elsewhere (`siafu.server.stages`).
+
+    name:   for people and errors; no two kinds share one
+    letter: the first of its stages' names: T0, G1, ∇T0
+    remote: whether its tasks may run on Lambdas: they read rows of their own interval, and weights, alone
+    reads:  whether it reads rows that other intervals have scattered
+    """
+
+    name: str
+    letter: str
+    remote: bool = False
+    reads: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+TENSOR = StageKind("tensor", "T", remote=True)
+"""A tensor phase: rows in, rows out, each vertex alone."""
+
+GATHER = StageKind("gather", "G", reads=True)
+"""A graph phase: every vertex gathers rows along its edges."""
+
+FUSED = StageKind("gather and tensor", "GT", reads=True)
+"""A graph phase and the tensor phase that reads it, in one task: gathered rows are used up where they are made."""

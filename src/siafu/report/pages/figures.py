@@ -1,0 +1,36 @@
+"""Figures of a run, in words: for reports, comparisons and cards."""
+
+import statistics
+
+from siafu.report import words
+from siafu.report.files.run_record import RunRecord
+
+
+def figures(run: RunRecord, metric: str | None = None) -> list[tuple[str, str]]:
+    """Names and values; `words.NOTHING` for those that are not known.
+
+    metric: the name of its scores; None: its own metric's
+    """
+    metric, best, last, summary = metric or run.metric.words, run.best, run.history[-1], run.summary
+    # The first epoch warms up.
+    epoch = statistics.median(each.seconds for each in run.history[1:] or run.history)
+    cost = words.amount(summary.get("cost_usd"))
+    return [
+        ("dataset", str(run.section("graph").get("name", words.NOTHING))),
+        ("model", str(run.section("model").get("name", words.NOTHING))),
+        ("mode", str(run.section("training").get("mode", words.NOTHING))),
+        ("state", "finished" if run.finished else "has not finished"),
+        ("epochs", words.count(len(run.history))),
+        ("best epoch", words.count(best.epoch if best else None)),
+        (f"test {metric}", words.measured(best.test_accuracy if best else None, run.metric)),
+        (f"validation {metric}", words.measured(best.val_accuracy if best else None, run.metric)),
+        (f"training {metric}", words.measured(best.train_accuracy if best else None, run.metric)),
+        ("loss at the end", words.number(last.train_loss)),
+        ("epoch time", words.seconds(epoch)),
+        ("total time", words.seconds(words.amount(summary.get("seconds_total")))),
+        ("peak memory", words.size(words.amount(summary.get("peak_rss_bytes")))),
+        ("staleness, at most", words.count(words.amount(summary.get("max_staleness_seen")))),
+        ("rows sent between servers", words.size(words.amount(summary.get("bytes_scattered")))),
+        ("cost", words.usd(last.usd if cost is None else cost)),
+        ("value, 1 / (seconds × dollars)", words.short(words.amount(summary.get("value")))),
+    ]

@@ -1,0 +1,166 @@
+"""Activity of graph servers on its way to the driver: numbers in JSON, spans and latencies as tensors."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from siafu.base.activity import About, Activity, Span, add_seconds
+from siafu.pipeline.ids import Address
+from siafu.runtime.counting import added
+from siafu.runtime.happenings import EpochActivity
+from siafu.runtime.lambda_tasks import LambdaTasks
+from siafu.wire.tensors import Array
+
+_THREADS, _LAMBDAS = "threads", "lambdas"
+
+
+class ServerActivity:
+    """A graph server's side: activity of its threads and its Lambdas since its last report.
+
+    threads: None: it shares them with other servers, and the run has their activity
+    """
+
+    def __init__(self, threads: Activity | None, lambdas: LambdaTasks | None) -> None:
+        self._threads, self._lambdas = threads, lambdas
+        self._staleness: Counter[int] = Counter()
+        self._scattered = 0
+
+    def keep_spans(self) -> None:
+        """Report every task from now on."""
+        if self._threads is not None:
+            self._threads.keep_spans()
+        if self._lambdas is not None:
+            self._lambdas.keep_spans()
+
+    def forget(self) -> None:
+        """The run begins anew."""
+        if self._threads is not None:
+            self._threads.forget()
+        self._staleness, self._scattered = Counter(), 0
+
+    def told(self, epoch: int, staleness: Counter[int], scattered: int) -> tuple[str, dict[str, Array]]:
+        """The report, as JSON and tensors. `epoch` has ended; staleness and scattered count since the run began."""
+        entered, sent = staleness - self._staleness, scattered - self._scattered
+        self._staleness, self._scattered = Counter(staleness), scattered
+        told: dict[str, Any] = {
+            "staleness": {str(lead): count for lead, count in sorted(entered.items())},
+            "bytes_scattered": sent,
+        }
+        tensors: dict[str, Array] = {}
+        if self._threads is not None:
+            told[_THREADS], tensors = self._told_of_threads(self._threads, epoch)
+        if self._lambdas is not None:
+            done = self._lambdas.activity(epoch)
+            kinds, more = _packed(done.taken.spans, _LAMBDAS)
+            tensors |= more | {"latencies": np.array(done.latencies, np.float64)}
+            told["counts"] = dict(done.counts)
+            told[_LAMBDAS] = _said(
+                {epoch: done.taken.busy_seconds}, done.taken.dropped, done.taken.zero, kinds
+            )
+        return json.dumps(told), tensors
+
+    def _told_of_threads(self, threads: Activity, epoch: int) -> tuple[dict[str, Any], dict[str, Array]]:
+        seconds, taken = threads.drain(), threads.take(epoch)
+        if taken.busy_seconds:  # of tasks that ended in between
+            add_seconds(seconds.setdefault(epoch, {}), taken.busy_seconds)
+        kinds, tensors = _packed(taken.spans, _THREADS)
+        return _said(seconds, taken.dropped, taken.zero, kinds), tensors
+
+
+class RunActivity:
+    """The run's side: reports of servers, until an epoch is recorded.
+
+    shared: activity of threads that all servers share; None: each server has its own, and reports it
+    """
+
+    def __init__(self, spans_kept: int = 0, shared: Activity | None = None) -> None:
+        self._kept, self._shared = spans_kept, shared
+        self.forget()
+
+    def forget(self) -> None:
+        """The run begins anew."""
+        self._activities: dict[tuple[str, Address], Activity] = {}
+        self._since: dict[str, Any] = {}
+        self._counts: dict[Address, Mapping[str, float]] = {}
+        self._latencies: list[float] = []
+
+    def hear(self, sender: Address, told: str, tensors: Mapping[str, Array]) -> None:
+        """Add a server's report."""
+        found = json.loads(told)
+        self._since = added(self._since, {name: found[name] for name in ("staleness", "bytes_scattered")})
+        for where in (_THREADS, _LAMBDAS):
+            if where in found:
+                self._fill(where, sender, found[where], tensors)
+        if "counts" in found:
+            counts = found["counts"]
+            before = self._counts.get(sender, {})
+            self._counts[sender] = {**added(before, counts), "count": counts["count"]}
+            self._latencies += tensors["latencies"].tolist()
+
+    def take(self, epoch: int) -> EpochActivity:
+        """Activity of an epoch that is recorded now."""
+        taken = {
+            where: tuple(each.take(epoch) for (of, _), each in self._activities.items() if of == where)
+            for where in (_THREADS, _LAMBDAS)
+        }
+        if self._shared is not None:
+            taken[_THREADS] = (self._shared.take(epoch),)
+        counts: dict[str, float] = {}
+        for each in self._counts.values():
+            counts = added(counts, each)
+        activity = EpochActivity(
+            taken[_THREADS],
+            taken[_LAMBDAS],
+            self._since.get("staleness", {}),
+            self._since.get("bytes_scattered", 0),
+            counts or None,
+            tuple(self._latencies),
+        )
+        self._since, self._latencies = {}, []
+        self._counts = {server: {"count": each["count"]} for server, each in self._counts.items()}
+        return activity
+
+    def _fill(self, where: str, sender: Address, said: dict[str, Any], tensors: Mapping[str, Array]) -> None:
+        activity = self._activities.setdefault((where, sender), Activity(self._kept))
+        activity.zero = said["zero"]
+        busy = {int(epoch): kinds for epoch, kinds in said["seconds"].items()}
+        spans = _unpacked(str(sender), where, said["kinds"], tensors) if self._kept else iter(())
+        activity.fill(busy, spans, said["dropped"])
+
+
+def _said(
+    seconds: Mapping[int, Mapping[str, float]], dropped: int, zero: float, kinds: list[str]
+) -> dict[str, Any]:
+    return {"seconds": seconds, "dropped": dropped, "zero": zero, "kinds": kinds}
+
+
+def _packed(spans: tuple[Span, ...], where: str) -> tuple[list[str], dict[str, Array]]:
+    """Kinds of tasks, and the spans as numbers."""
+    if not spans:
+        return [], {}
+    kinds = {kind: place for place, kind in enumerate(dict.fromkeys(span.kind for span in spans))}
+    times = np.array([(span.began, span.ended) for span in spans], np.float64)
+    numbers = np.array(
+        [
+            (kinds[span.kind], span.track, span.about.epoch, _or(span.about.interval), span.moved)
+            for span in spans
+        ],
+        np.int64,
+    )
+    return list(kinds), {f"{where}/times": times, f"{where}/numbers": numbers}
+
+
+def _unpacked(server: str, where: str, kinds: list[str], tensors: Mapping[str, Array]) -> Iterator[Span]:
+    if not kinds:
+        return
+    times, numbers = tensors[f"{where}/times"].tolist(), tensors[f"{where}/numbers"].tolist()
+    for (began, ended), (kind, track, epoch, interval, moved) in zip(times, numbers, strict=True):
+        about = About(server, epoch, None if interval < 0 else interval)
+        yield Span(about, kinds[kind], track, began, ended, moved)
+
+
+def _or(interval: int | None) -> int:
+    return -1 if interval is None else interval

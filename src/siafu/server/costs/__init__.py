@@ -1,0 +1,1 @@
+"""What stages and gathers cost: operations, bytes, and the arrays that they hold."""

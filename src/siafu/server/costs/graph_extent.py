@@ -1,0 +1,37 @@
+"""The extent of a program on a graph that is there."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from siafu.graph import Graph
+from siafu.program.program import Program
+from siafu.server.costs.extent import Extent
+
+
+def extent_of(
+    graph: Graph,
+    weights: Mapping[str, Tensor],
+    program: Program,
+    needed: Iterable[Tensor],
+    *,
+    training: bool,
+) -> Extent:
+    """How much a program's stages go over; needed: the vertices whose rows its last phase computes."""
+    mask = np.zeros(graph.num_vertices, np.bool_)
+    for ids in needed:
+        mask[ids.numpy()] = True
+    kind = next((each.dtype for each in weights.values() if each.is_floating_point()), torch.float32)
+    return Extent(
+        program,
+        {name: each.numel() for name, each in weights.items()},
+        graph.num_vertices,
+        graph.num_edges,
+        int(mask.sum()),
+        int(np.diff(graph.indptr)[mask].sum()),
+        training,
+        kind.itemsize,
+        graph.edge_weight is not None,
+    )

@@ -1,0 +1,76 @@
+"""HeldArray: an array of rows that a stage or a gather holds on one server, known before it is allocated."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from siafu.kernels import table_row_bytes
+
+
+class RowCounts(NamedTuple):
+    """Rows of a server's arrays: own ones; and with the ghosts that its gathers read, forward and backward."""
+
+    own: int
+    forward: int
+    backward: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldArray:
+    """An array of rows on one graph server.
+
+    name:     for people, unique in its stage
+    purpose:  why it is there
+    until:    when its rows of one epoch are used up: after the "gather" that follows, or in the "backward" pass
+    columns, itemsize: numbers in a row, and bytes of each
+    rows:     which rows it has: the server's own, or those with the ghosts of one direction
+    forward, backward: the own rows that each pass writes: "all" or only those that are "needed"; None: it writes none
+    aligned:  rows start on cache lines and have spare columns, as kernels want it
+    on_threads: it is there only where the stage's tasks run on threads: Lambdas keep theirs
+    passes:   it is there only where the rows that are gathered have a table
+    on_disk:  it may be on disk: "source", what edges read, or "rows", what stays at its vertices
+    over:     the array whose place it takes where gradients take the place of rows; None: none
+    """
+
+    name: str
+    purpose: str
+    until: Literal["gather", "backward"]
+    columns: int
+    itemsize: int
+    rows: Literal["own", "forward", "backward"] = "own"
+    forward: Literal["all", "needed"] | None = None
+    backward: Literal["all", "needed"] | None = None
+    aligned: bool = True
+    on_threads: bool = False
+    passes: bool = False
+    on_disk: Literal["source", "rows"] | None = None
+    over: str | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row, with what is spare."""
+        if self.aligned:
+            return table_row_bytes(self.columns, self.itemsize)
+        return self.columns * self.itemsize
+
+    def of(self, what: str) -> "HeldArray":
+        """The same array with a name that says whose it is."""
+        return replace(self, name=f"{what} {self.name}")
+
+    def bytes(self, counts: RowCounts) -> int:
+        """Of the whole array."""
+        return self.row_bytes * int(getattr(counts, self.rows))
+
+    def filled(self, *, all_needed: bool, goes_back: bool) -> bool:
+        """Whether every own row is written in an epoch.
+
+        all_needed: whether all rows of what is gathered are needed
+        goes_back:  whether a backward pass comes to this gather
+        """
+        passes = (self.forward, self.backward if goes_back else None)
+        return "all" in passes or (all_needed and "needed" in passes)
+
+
+def total_bytes(arrays: Iterable[HeldArray], counts: RowCounts) -> int:
+    """Of all of them on one server."""
+    return sum(each.bytes(counts) for each in arrays)

@@ -1,0 +1,63 @@
+"""DiskShare: how tables of gathers that are on disk are cut, and where they lie."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from siafu.kernels import table_row_bytes
+from siafu.tables import NamedTables, ScratchDirectory, WriteBehind
+
+WRITTEN_BEHIND = 64 << 20
+"""Bytes of rows that may wait to be written."""
+SLOTS = 3
+"""Partitions of sources in memory at a time: one is used while others are read."""
+_EDGE = 8  # bytes of a row's next edge
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCut:
+    """How tables on disk are cut, and where they lie.
+
+    directory:  for scratch files
+    groups:     of targets, about equal in rows
+    partitions: of sources, likewise
+    rows:       whether rows that stay at their vertices are on disk, too
+    """
+
+    directory: Path
+    groups: int
+    partitions: int
+    rows: bool = False
+
+
+class DiskShare:
+    """A server's tables on disk: their files, and what writes to them.
+
+    scratch: where files are made; None: in the cut's directory
+    """
+
+    def __init__(self, cut: DiskCut, scratch: ScratchDirectory | None = None) -> None:
+        self.cut, self.scratch = cut, scratch or ScratchDirectory(cut.directory)
+        self.writer = WriteBehind(WRITTEN_BEHIND)
+
+    def rows(self, own: int) -> NamedTables | None:
+        """For rows that stay at their vertices, so many; None: they are in memory."""
+        return NamedTables(self.scratch, self.writer, own) if self.cut.rows else None
+
+
+def equal_ranges(rows: int, count: int) -> Sequence[tuple[int, int]]:
+    """Ranges that follow each other and cover all rows, none empty but for one of no rows at all."""
+    count = max(1, min(count, rows))
+    bounds = [rows * k // count for k in range(count + 1)]
+    return list(itertools.pairwise(bounds))
+
+
+def buffer_bytes(cut: DiskCut, rows: int, columns: int, stored: int, summed: int) -> int:
+    """Memory of one gather while it runs: two groups of sums, and partitions of sources.
+
+    stored, summed: bytes of a number, as it is read and as it is summed
+    """
+    group, partition = -(-rows // cut.groups), -(-rows // cut.partitions)
+    sums = 2 * group * (table_row_bytes(columns, summed) + _EDGE)
+    return sums + min(SLOTS, cut.partitions) * partition * table_row_bytes(columns, stored)

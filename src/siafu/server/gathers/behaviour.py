@@ -1,0 +1,126 @@
+"""GatherBehaviour: how gathers of one type run on a server, what they cost, and which arrays they hold."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import torch
+
+from siafu.kernels import MAX_TILE
+from siafu.nn.gather import Gather, refused_messages
+from siafu.program.program import GatherStep
+from siafu.program.tensor_program import TensorProgram
+from siafu.server.costs.extent import Extent
+from siafu.server.costs.held_array import HeldArray
+from siafu.server.costs.program_work import row_work
+from siafu.server.costs.work import Work
+from siafu.server.edges import ServerEdges
+from siafu.server.gathers.local_gather import LocalGather, Mask
+from siafu.server.gathers.reduction import Reduction
+
+_FLOAT = 4
+_LINE = 64  # bytes: rows of a table start on a cache line
+
+G = TypeVar("G", bound=Gather)
+
+
+class GatherBehaviour(ABC, Generic[G]):
+    """One type of gather. What is not overridden is that of a sum of rows.
+
+    gather:  the type; its subclasses behave the same, unless one has a behaviour of its own
+    blocked: whether it may go block by block where edges are dense
+    """
+
+    gather: type[G]
+    blocked: bool = True
+
+    @abstractmethod
+    def local(
+        self,
+        gather: G,
+        server: ServerEdges,
+        width: int,
+        dtype: torch.dtype,
+        *,
+        needed: Mask | None = None,
+        training: bool = True,
+    ) -> LocalGather:
+        """How it runs: one graph phase on one server (`local_gather` in `registry` says what is given)."""
+
+    @abstractmethod
+    def held(self, gather: G, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
+        """The arrays that `local` makes."""
+
+    def reduction(self, gather: G, server: ServerEdges, width: int, dtype: torch.dtype) -> Reduction:
+        """How messages of an edge function become rows; refused by gathers that take none."""
+        raise refused_messages(gather)
+
+    def held_by_reduction(self, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
+        """The arrays that `reduction` needs besides those of every edge function."""
+        return ()
+
+    def resends(self, step: GatherStep) -> bool:
+        """Whether what goes back is made of what was gathered (`LocalGather.resends`)."""
+        return False
+
+    def flops(self, gather: G, width: int, *, back: bool, weighted: bool) -> int:
+        """Of one edge, besides what an edge function does; weighted: the graph's edges have weights."""
+        return 2 * width if weighted and getattr(gather, "weighted", False) else width
+
+    def heads(self, gather: G) -> int:
+        """Softmaxes an edge."""
+        return 0
+
+    def columns(self, gather: G, width: int) -> int:
+        """Of a table's row, padded as kernels want it."""
+        return width
+
+    def edge_bytes(self, step: GatherStep, extent: Extent, *, back: bool) -> int:
+        """Of the rows that an edge reads."""
+        stored = 2 if step.site.gather.precision == "bf16" and extent.itemsize == 4 else extent.itemsize
+        sent = sum(extent.widths(step.sent))
+        if step.edge is not None:
+            return stored * (2 * sent + step.site.width if back else 2 * sent)
+        return stored * (step.site.width if back else sent)
+
+    def table_row(self, gather: G, width: int) -> float:
+        """Bytes of a vertex's row in the tables of one direction."""
+        return sum(self._slabs(gather, width)) + 4.0 * _FLOAT * self.heads(gather)
+
+    def ghost_row(self, gather: G, width: int, *, back: bool) -> float:
+        """Bytes that travel to a ghost: a table's row, and logits."""
+        return sum(self._slabs(gather, width)) + self.heads(gather) * _FLOAT * (3 if back else 1)
+
+    def work(self, step: GatherStep, rows: float, edges: float, *, back: bool) -> Work:
+        """Of so many rows and edges."""
+        gather, width = step.site.gather, step.site.width
+        assert isinstance(gather, self.gather)
+        program = edge_program(step, back=back)
+        on_edges = Work(0.0) if program is None else row_work(program).times(edges)
+        return Work(
+            rows=rows,
+            edges=edges,
+            widths_in=(width,),
+            widths_out=(width,),
+            products=on_edges.products,
+            moved=on_edges.moved,
+            functions=on_edges.functions,
+            streamed=rows * _FLOAT * width,
+            row_bytes=tuple(self._slabs(gather, width)),
+            blocked=self.blocked,
+            heads=self.heads(gather),
+            back=back,
+        )
+
+    def _slabs(self, gather: G, width: int) -> Sequence[float]:
+        """The bytes of a row that are gathered together: whole cache lines, up to a tile of columns at a time."""
+        columns = self.columns(gather, width)
+        widths = [min(MAX_TILE, columns - first) for first in range(0, columns, MAX_TILE)]
+        return [float(-(-width * _FLOAT // _LINE) * _LINE) for width in widths]
+
+
+def edge_program(step: GatherStep, *, back: bool) -> TensorProgram | None:
+    """What runs on the edges; None: rows are gathered as they are."""
+    if step.edge is None:
+        return None
+    return (step.edge.backward or step.edge.forward) if back else step.edge.forward

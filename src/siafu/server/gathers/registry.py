@@ -1,0 +1,101 @@
+"""The gathers that servers can run, and from a layer's gather to the one that runs it."""
+
+from typing import Any
+
+import torch
+
+from siafu.base.errors import BadInput
+from siafu.nn.gather import Gather, refused_messages
+from siafu.program.program import GatherStep
+from siafu.server.costs.held_array import HeldArray
+from siafu.server.edges import ServerEdges
+from siafu.server.gathers.attention_gather import SoftmaxBehaviour
+from siafu.server.gathers.behaviour import GatherBehaviour
+from siafu.server.gathers.edge_gather import EdgeGather, EdgeProgram, held_on_edges
+from siafu.server.gathers.edge_programs import TracedEdge
+from siafu.server.gathers.local_gather import LocalGather, Mask
+from siafu.server.gathers.max_gather import MaxBehaviour
+from siafu.server.gathers.sum_gather import SumBehaviour
+
+GATHERS: dict[type[Gather], GatherBehaviour[Any]] = {
+    each.gather: each for each in (SumBehaviour(), MaxBehaviour(), SoftmaxBehaviour())
+}
+
+
+def behaviour_of(gather: Gather) -> GatherBehaviour[Any]:
+    """That of its type, or else of the nearest type that it is made of."""
+    for each in type(gather).__mro__:
+        if each in GATHERS:
+            return GATHERS[each]
+    raise BadInput(
+        f"no server can run a gather of type {type(gather).__name__}: use Sum, Mean, GcnSum, Max or Softmax"
+    )
+
+
+def local_gather(
+    gather: Gather,
+    server: ServerEdges,
+    width: int,
+    dtype: torch.dtype = torch.float32,
+    *,
+    needed: Mask | None = None,
+    training: bool = True,
+) -> LocalGather:
+    """One graph phase on one server.
+
+    width:    columns of the rows that are gathered, all heads together
+    dtype:    float32 or float64: of the tensors that go in and come out, and of the sums
+    needed:   [V] over all vertices of the graph: whether somebody will read what is gathered for them; None: all
+    training: whether a backward pass follows; else nothing is kept for one
+    """
+    return behaviour_of(gather).local(gather, server, width, dtype, needed=needed, training=training)
+
+
+def local_messages(
+    gather: Gather,
+    program: EdgeProgram,
+    server: ServerEdges,
+    width: int,
+    message_width: int,
+    dtype: torch.dtype = torch.float32,
+    *,
+    needed: Mask | None = None,
+    training: bool = True,
+) -> LocalGather:
+    """The same of the messages that an edge function makes of rows `width` wide."""
+    if not gather.reduces_messages:
+        raise refused_messages(gather)
+    reduction = behaviour_of(gather).reduction(gather, server, message_width, dtype)
+    return EdgeGather(
+        reduction, program, server, width, message_width, dtype, needed=needed, training=training
+    )
+
+
+def local_step(
+    step: GatherStep,
+    server: ServerEdges,
+    width: int,
+    dtype: torch.dtype,
+    *,
+    needed: Mask | None = None,
+    training: bool = True,
+) -> LocalGather:
+    """One gather of a program on one server."""
+    gather, made = step.site.gather, step.site.width
+    if step.edge is None:
+        return local_gather(gather, server, width, dtype, needed=needed, training=training)
+    return local_messages(
+        gather, TracedEdge(step), server, width, made, dtype, needed=needed, training=training
+    )
+
+
+def held_by_step(step: GatherStep, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
+    """The arrays that `local_step` makes, before it makes them."""
+    gather, made = step.site.gather, step.site.width
+    behaviour = behaviour_of(gather)
+    if step.edge is None:
+        return behaviour.held(gather, width, itemsize, training=training)
+    return (
+        *held_on_edges(width, made, itemsize, training=training),
+        *behaviour.held_by_reduction(made, itemsize, training=training),
+    )

@@ -1,0 +1,228 @@
+"""Sum, Mean and GcnSum on a server: how they run, what they cost and hold."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from siafu.kernels import (
+    MAX_TILE,
+    Blocks,
+    Table,
+    add_messages,
+    pack_range,
+    sum_blocks_range,
+    sum_range,
+)
+from siafu.nn.gather import Sum
+from siafu.nn.tensors import storage
+from siafu.server.costs.held_array import HeldArray
+from siafu.server.edges import ServerEdges, Walk
+from siafu.server.gathers.behaviour import GatherBehaviour
+from siafu.server.gathers.disk_sum_gather import DiskSumGather
+from siafu.server.gathers.gather_tables import DiskTables, ResultTable
+from siafu.server.gathers.local_gather import (
+    GatherGradients,
+    LocalGather,
+    Mask,
+    Weights,
+    checked,
+    stored_size,
+    sum_type,
+    view,
+)
+from siafu.server.gathers.reduction import Reduction, RowIds, picked_rows
+
+
+class SumGather(LocalGather):
+    """out = post · (A + diag(self_weight)) · pre · x; rows travel with their factor, `pre` forth and `post` back."""
+
+    def __init__(
+        self,
+        gather: Sum,
+        server: ServerEdges,
+        width: int,
+        dtype: torch.dtype,
+        *,
+        needed: Mask | None = None,
+        training: bool = True,
+    ) -> None:
+        super().__init__(server, needed)
+        self._width = width
+        scaling = gather.scaling(server.graph, dtype)
+        self._pre, self._post = server.own_part(scaling.pre), server.own_part(scaling.post)
+        self._self_weight = server.own_part(scaling.self_weight)
+        self._kind = np.dtype(sum_type(dtype))
+        self._out = self._back = self._tables.result("sums", width, self._kind)
+        stored = storage(self._kind, gather.precision)
+        self._weighted = gather.weighted
+        walks, tables = self._walks, self._tables
+        self.forward_tables = [tables.source("rows", walks.forward.columns, width, stored)]
+        self._forward = self._slabs(walks.forward, self.forward_tables[0])
+        if training:
+            # What was gathered forward has been used up by then: its gradient has been sent.
+            self._back = tables.result("gradients", width, self._kind, over=self._out)
+            # Whoever sends gradients of these rows has heard from all that read the rows.
+            (rows,), columns = self.forward_tables, walks.backward.columns
+            self.backward_tables = [tables.source("gradients", columns, width, stored, over=rows)]
+            self._backward = self._slabs(walks.backward, self.backward_tables[0])
+
+    def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
+        (x,) = sent
+        pack_range(checked(x, last - first, self._width), self._pre, self.forward_tables[0], None, first)
+
+    def forward(
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
+    ) -> torch.Tensor:
+        out, span = self._out.begin(first, last), self._walks.span(first, last)
+        self._sum(out, self._walks.forward, self._forward, self._post, self.needed, *span)
+        return view(out, first, last, self._width)
+
+    def send_back(self, first: int, last: int, gradient: torch.Tensor) -> None:
+        begin, end = self._walks.span(first, last)
+        pack_range(
+            checked(gradient, end - begin, self._width),
+            self._post,
+            self.backward_tables[0],
+            self.needed,
+            begin,
+        )
+
+    def backward(
+        self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
+    ) -> GatherGradients:
+        out = self._back.begin(first, last)
+        self._sum(out, self._walks.backward, self._backward, self._pre, None, first, last)
+        return GatherGradients((view(out, first, last, self._width),), {})
+
+    def _sum(
+        self,
+        sums: Table,
+        walk: Walk,
+        slabs: list[tuple[slice, Table, Blocks | None]],
+        scale: NDArray[Any] | None,
+        picked: NDArray[np.int64] | None,
+        first: int,
+        last: int,
+    ) -> None:
+        for columns, rows, blocks in slabs:
+            out = sums[:, columns]
+            if blocks is not None:
+                sum_blocks_range(*blocks, rows, self._self_weight, scale, out, picked, first, last)
+                continue
+            indptr, indices, _ = walk.edges
+            weights = walk.weights(self._kind) if self._weighted else None
+            sum_range(indptr, indices, weights, rows, self._self_weight, scale, out, picked, first, last)
+
+    def _slabs(self, walk: Walk, table: Table) -> list[tuple[slice, Table, Blocks | None]]:
+        """Columns that are summed together, their rows, and the blocks that suit rows this wide."""
+        weighed = self._kind if self._weighted else None
+        slabs = []
+        for c in range(0, table.shape[1], MAX_TILE):
+            rows = table[:, c : c + MAX_TILE]
+            row_bytes = max(min(rows.shape[1] * rows.itemsize, table.strides[0]), 64)
+            blocks = walk.blocks(row_bytes, weighed, self_loops=self._self_weight is None)
+            if blocks is None and self._weighted:
+                walk.weights(self._kind)  # made now, by one thread
+            slabs.append((slice(c, c + MAX_TILE), rows, blocks))
+        return slabs
+
+    def _results(self) -> list[ResultTable]:
+        return [self._out, self._back]
+
+
+class SumOfMessages(Reduction):
+    """Messages times their edges' weights, added up; times the target's factor."""
+
+    def __init__(self, gather: Sum, server: ServerEdges, dtype: torch.dtype) -> None:
+        self._scale = server.own_part(gather.scaling(server.graph, dtype).post)
+        self.weighted = gather.weighted
+
+    def reduce(
+        self,
+        indptr: NDArray[np.int64],
+        picked: RowIds | None,
+        first: int,
+        last: int,
+        messages: NDArray[Any],
+        weight: NDArray[Any] | None,
+        out: Table,
+    ) -> None:
+        add_messages(indptr, picked, first, last, messages, weight, self._scale, out)
+
+    def send_back(
+        self,
+        gradient: NDArray[Any],
+        out: ResultTable,
+        tables: Sequence[Table],
+        needed: RowIds | None,
+        first: int,
+    ) -> None:
+        pack_range(gradient, self._scale, tables[0], needed, first)
+
+    def of_messages(
+        self,
+        targets: RowIds,
+        tables: Sequence[Table],
+        weight: NDArray[Any] | None,
+        width: int,
+        messages: Callable[[], NDArray[Any]],
+    ) -> torch.Tensor:
+        found = picked_rows(tables[0], targets, width)
+        if weight is not None:
+            found *= torch.from_numpy(weight)[:, None]
+        return found
+
+
+class SumBehaviour(GatherBehaviour[Sum]):
+    """Sum, and all that is a sum with factors."""
+
+    gather = Sum
+
+    def local(
+        self,
+        gather: Sum,
+        server: ServerEdges,
+        width: int,
+        dtype: torch.dtype,
+        *,
+        needed: Mask | None = None,
+        training: bool = True,
+    ) -> LocalGather:
+        if isinstance(server.tables, DiskTables):
+            return DiskSumGather(
+                gather, server, width, dtype, server.tables.disk, needed=needed, training=training
+            )
+        return SumGather(gather, server, width, dtype, needed=needed, training=training)
+
+    def held(self, gather: Sum, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
+        stored = stored_size(gather, itemsize)
+        sums = HeldArray(
+            "sums",
+            "gathered rows, then gradients",
+            "backward",
+            width,
+            itemsize,
+            "own",
+            "needed",
+            "all",
+            passes=True,
+        )
+        sent = HeldArray(
+            "rows", "what edges gather", "gather", width, stored, "forward", "all", on_disk="source"
+        )
+        back = replace(
+            sent,
+            name="gradients",
+            purpose="what edges gather back",
+            rows="backward",
+            forward=None,
+            backward="needed",
+        )
+        return (sums, sent, replace(back, over=sent.name)) if training else (sums, sent)
+
+    def reduction(self, gather: Sum, server: ServerEdges, width: int, dtype: torch.dtype) -> Reduction:
+        return SumOfMessages(gather, server, dtype)

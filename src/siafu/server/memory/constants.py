@@ -1,0 +1,140 @@
+"""Constant rows in memory: as they are kept, and what is there only while they are made."""
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from torch import fx
+
+from siafu.graph import Graph
+from siafu.kernels import MAX_TILE, block_size, table_row_bytes
+from siafu.pipeline.ids import LaneName
+from siafu.program.constants import recipes
+from siafu.program.density import sampled_density
+from siafu.program.program import Program
+from siafu.program.record.cut import is_gather, is_row, row_shape
+from siafu.server.assembly import constant_type
+from siafu.server.memory.edge_copies import blocks_bytes
+from siafu.server.memory.memory_list import Allocation, Lifetime
+from siafu.server.sparse_constants import sparse_constants
+
+_FEATURES = "x"  # the recipe of constant rows that are the features themselves
+_ID = 4  # bytes of a nonzero's column
+_POINTER = 8
+
+
+def widened_bytes(graph: Graph, itemsize: int, *, normalize: bool) -> int:
+    """Of the features, where they are not used as they are stored."""
+    if graph.x is None or (graph.x.itemsize == itemsize and graph.x.dtype.kind == "f" and not normalize):
+        return 0
+    return graph.num_vertices * graph.num_features * itemsize
+
+
+class ConstantSizes:
+    """The constant rows of a run's programs; those that programs share are listed once.
+
+    dtype:    what is computed in
+    sparse:   tensor tasks run here: rows of mostly zeros are held without them
+    vertices: whose rows are in this process; servers: how many hold them
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        programs: Mapping[LaneName, Program],
+        dtype: Any,
+        *,
+        normalize: bool,
+        sparse: bool,
+        vertices: int,
+        servers: int,
+    ) -> None:
+        self._graph, self._dtype, self._vertices, self._servers = graph, dtype, vertices, servers
+        self._normalize = normalize
+        self._found: dict[str, tuple[fx.Node, int, bool]] = {}
+        for program in programs.values():
+            size = constant_type(program, dtype).itemsize
+            without_zeros = sparse_constants(program, graph) if sparse and size > 2 else frozenset()
+            made = zip(program.constants, recipes(program.cut), program.cut.constants, strict=True)
+            for name, recipe, node in made:
+                self._found.setdefault(recipe, (node, size, name in without_zeros))
+
+    def _density(self, recipe: str) -> float:
+        """The share of nonzeros, by a few rows."""
+        return sampled_density(self._graph, gathered=recipe != _FEATURES)
+
+    def listed(self) -> Iterator[Allocation]:
+        """Everything."""
+        graph, itemsize = self._graph, self._dtype.itemsize
+        whole = widened_bytes(graph, itemsize, normalize=self._normalize)
+        widened = whole * self._vertices // max(1, graph.num_vertices)
+        dense = _FEATURES in self._found and not self._found[_FEATURES][2]
+        stays = Lifetime.RUN if dense else Lifetime.MAKING
+        yield Allocation(
+            "features as computed with", widened, stays, "normalised, or in the type of the weights"
+        )
+        for recipe, (node, size, without_zeros) in self._found.items():
+            yield from self._rows(recipe, node, size, without_zeros=without_zeros)
+        yield from self._while_folding()
+
+    def _rows(self, recipe: str, node: fx.Node, size: int, *, without_zeros: bool) -> Iterator[Allocation]:
+        vertices, columns = self._vertices, _columns(node)
+        if recipe != _FEATURES or size != self._dtype.itemsize:
+            padded = is_gather(node) and size == self._dtype.itemsize
+            row = table_row_bytes(columns, size) if padded else columns * size
+            stays = without_zeros or self._servers > 1
+            lifetime = Lifetime.MAKING if stays else Lifetime.RUN
+            name = "constant rows with zeros" if without_zeros else "constant rows"
+            yield Allocation(name, vertices * row, lifetime, "made once of the features")
+        if self._servers > 1:
+            life = Lifetime.MAKING if without_zeros else Lifetime.SERVERS
+            yield Allocation("servers' constant rows", vertices * columns * size, life, "each server's own")
+        if without_zeros:
+            nonzeros = round(self._density(recipe) * vertices * columns)
+            # Forth by row; back by column, in every block of rows.
+            one_way = nonzeros * (_ID + size) + _POINTER * vertices
+            yield Allocation("constant rows without zeros", one_way, Lifetime.SERVERS, "multiplied forth")
+            back = nonzeros * (_ID + size)
+            yield Allocation("the same by column", back, Lifetime.EPOCHS, "multiplied back")
+
+    def _while_folding(self) -> Iterator[Allocation]:
+        """What one program's constants leave behind until they are all made, and what a gather packs."""
+        vertices, itemsize = self._vertices, self._dtype.itemsize
+        kept = {node for node, _, _ in self._found.values()}
+        ends = [node for node, _, _ in self._found.values()]
+        nodes = set(chain.from_iterable(_made_of(end) for end in ends))
+        between = sum(vertices * _columns(node) * itemsize for node in nodes - kept if is_row(node))
+        halved = sum(
+            vertices * _columns(node) * itemsize for node, size, _ in self._found.values() if size < itemsize
+        )
+        yield Allocation("rows between", between + halved, Lifetime.FOLDING, "constants are made of them")
+        gathers = [node for node in nodes if is_gather(node)]
+        widths = [_columns(each) for node in gathers for each in node.all_input_nodes if is_row(each)]
+        if widths:
+            yield from self._gathered_once(max(widths))
+
+    def _gathered_once(self, width: int) -> Iterator[Allocation]:
+        graph, itemsize = self._graph, self._dtype.itemsize
+        row_bytes = table_row_bytes(min(MAX_TILE, width), itemsize)
+        slab = self._vertices * row_bytes
+        yield Allocation("a gather's packed rows", slab, Lifetime.FOLDING, "128 columns at a time")
+        size = block_size(graph.num_vertices, graph.num_edges, row_bytes)
+        if size is not None:
+            found = blocks_bytes(self._vertices, graph.num_vertices, graph.num_edges, size)
+            yield Allocation(
+                "edges in blocks, to fold", found, Lifetime.FOLDING, "gathers walk dense graphs so"
+            )
+
+
+def _made_of(node: fx.Node) -> set[fx.Node]:
+    """A node and all that it is made of, but for what comes from outside."""
+    if node.op == "placeholder":
+        return set()
+    return {node}.union(*(_made_of(each) for each in node.all_input_nodes))
+
+
+def _columns(node: fx.Node) -> int:
+    shape = row_shape(node)
+    assert shape is not None
+    return math.prod(shape)

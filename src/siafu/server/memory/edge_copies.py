@@ -1,0 +1,153 @@
+"""Edges in memory: the server's own, and the copies that its gathers make."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.graph import Graph
+from siafu.kernels import MAX_TILE, block_size, padded
+from siafu.nn.gather import Sum
+from siafu.pipeline.ids import LaneName
+from siafu.program.program import GatherStep, Program
+from siafu.server.edges import WORTH_A_COPY
+from siafu.server.gathers.local_gather import stored_size
+from siafu.server.memory.memory_list import Allocation, Lifetime
+from siafu.server.memory.needed_rows import NeededRows
+from siafu.server.memory.server_part import ServerPart
+
+_POINTER, _START, _PLACE = (
+    8,
+    4,
+    2,
+)  # bytes of a row's first edge, of that in a block, and of a source in a block
+_LINE = 64  # bytes of a cache line
+_RESTRICTED = "edges to the rows that are needed"
+
+
+def is_mapped(array: NDArray[Any] | None) -> bool:
+    """Whether an array is a file's pages."""
+    while array is not None:
+        if isinstance(array, np.memmap):
+            return True
+        base = array.base
+        array = base if isinstance(base, np.ndarray) else None
+    return False
+
+
+def graph_edges(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocation]:
+    """The graph's own edges, those of its transpose, and each server's part where there are several."""
+    arrays = [each for each in graph.in_edges if each is not None]
+    mapped, size = is_mapped(graph.indices), sum(each.nbytes for each in arrays)
+    yield Allocation("in-edges", size, Lifetime.RUN, "the graph as it is given", mapped=mapped)
+    symmetric = graph.is_symmetric
+    if not symmetric:
+        yield Allocation("out-edges", size, Lifetime.RUN, "gathers of gradients walk them")
+    for part in parts:
+        if part.alone:
+            continue
+        edge = graph.indices.itemsize + (0 if graph.edge_weight is None else graph.edge_weight.itemsize)
+        ghosts = part.forward_ghosts if symmetric else part.forward_ghosts + part.backward_ghosts
+        own = _POINTER * (part.vertices + 1) + edge * part.edges
+        back = 0 if symmetric else _POINTER * (part.vertices + 1) + edge * part.out_edges
+        yield Allocation("servers' edges", own + back, Lifetime.RUN, "each server's part, with its ghosts")
+        yield Allocation("ghosts' ids", 3 * _POINTER * ghosts, Lifetime.RUN, "which rows servers exchange")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Walk:
+    """One direction of the edges that a gather walks: its block copies are shared by all gathers of the same key."""
+
+    key: str
+    rows: int
+    picked: int
+    columns: int
+    whole: int
+    edges: int
+    copied: bool
+
+
+@dataclass(slots=True)
+class EdgeCopies:
+    """The copies of edges that one server's gathers make; those that two gathers share are listed once.
+
+    on_disk: gathers of a lane, by place, that read their rows from disk: they go by buckets, and walk edges as they are
+    """
+
+    graph: Graph
+    part: ServerPart
+    itemsize: int
+    on_disk: Mapping[LaneName, frozenset[int]]
+
+    def of(
+        self, programs: Mapping[LaneName, Program], needs: Mapping[LaneName, NeededRows]
+    ) -> Iterator[Allocation]:
+        """needs: the rows that the last phase of each lane computes"""
+        known: set[object] = set()
+        for lane, program in programs.items():
+            needed, training = needs[lane], lane == "train"
+            last = len(program.gathers) - 1
+            for depth, group in enumerate(program.gathers):
+                only = needed if depth == last and not needed.are_all else None
+                for step in group:
+                    for walk in self._walks(only, training=training):
+                        in_blocks = depth not in self.on_disk[lane]
+                        yield from self._copies(program, step, walk, known, in_blocks=in_blocks)
+
+    def _walks(self, only: NeededRows | None, *, training: bool) -> Iterator[_Walk]:
+        part, rows = self.part, self.part.rows
+        symmetric = self.graph.is_symmetric
+        key = (
+            "" if only is None else f" into {len(only.ids)} rows"
+        )  # of two lanes one's rows are among the other's
+        picked = part.vertices if only is None else round(part.vertices * only.share)
+        edges = part.edges if only is None else round(part.edges * only.edge_share)
+        forward = f"forward{key}"
+        yield _Walk(forward, part.vertices, picked, rows.forward, part.edges, edges, copied=False)
+        if not training:
+            return
+        back = forward if symmetric and only is None else f"backward{key}"
+        kept = part.out_edges if only is None else round(part.out_edges * only.edge_share)
+        copied = only is not None and kept <= WORTH_A_COPY * part.out_edges
+        yield _Walk(back, part.vertices, part.vertices, rows.backward, part.out_edges, kept, copied)
+
+    def _copies(
+        self, program: Program, step: GatherStep, walk: _Walk, known: set[object], *, in_blocks: bool
+    ) -> Iterator[Allocation]:
+        gather = step.site.gather
+        weighted = getattr(gather, "weighted", False) and self.graph.edge_weight is not None
+        plain = not isinstance(gather, Sum) or step.edge is not None or not in_blocks
+        if not plain:
+            width, stored = program.shapes[step.sent[0]][0], stored_size(gather, self.itemsize)
+            for row_bytes in slab_bytes(width, stored):
+                size = block_size(walk.rows, walk.whole, row_bytes, sources=walk.columns)
+                if size is None:
+                    plain = True
+                    continue
+                key = walk.key, size, weighted, getattr(gather, "self_loops", False)
+                if key not in known:
+                    known.add(key)
+                    weight = self.itemsize if weighted else 0
+                    found = blocks_bytes(walk.picked, walk.columns, walk.edges, size, weight)
+                    yield Allocation(
+                        "edges in blocks", found, Lifetime.SERVERS, "gathers walk dense graphs so"
+                    )
+        if plain and walk.copied and (walk.key, "plain") not in known:
+            known.add((walk.key, "plain"))
+            edge = self.graph.indices.itemsize + (0 if self.graph.edge_weight is None else 4)
+            found = _POINTER * (walk.rows + 1) + edge * walk.edges
+            yield Allocation(_RESTRICTED, found, Lifetime.EPOCHS, "the last gather's gradients go along them")
+
+
+def blocks_bytes(rows: int, sources: int, edges: int, size: int, weight: int = 0) -> int:
+    """Of `block_edges`; weight: bytes of an edge's weight."""
+    return -(-sources // size) * (rows + 1) * _START + edges * (_PLACE + weight)
+
+
+def slab_bytes(width: int, itemsize: int) -> Iterator[int]:
+    """Bytes of a row in each slab of columns that a sum goes over at once."""
+    columns = padded(width)
+    for first in range(0, columns, MAX_TILE):
+        yield max(min(MAX_TILE, columns - first) * itemsize, _LINE)

@@ -1,0 +1,222 @@
+"""Rows of a lane in memory: tables of gathers, kept rows, labels, and what its tasks hold while they run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from siafu.base.threads import thread_count
+from siafu.nn.gather import Softmax
+from siafu.pipeline.ids import LaneName
+from siafu.pipeline.schedule import Stage, fused_gathers
+from siafu.pipeline.stage_kind import FUSED
+from siafu.program.program import GatherStep
+from siafu.program.tensor_program import TensorProgram
+from siafu.server.blocks import block_rows
+from siafu.server.costs.extent import Extent
+from siafu.server.costs.held_array import HeldArray
+from siafu.server.disk_share import buffer_bytes
+from siafu.server.fused_gathers import ROWS_AT_ONCE
+from siafu.server.fusion import frees_rows
+from siafu.server.gathers.registry import behaviour_of, held_by_step
+from siafu.server.memory.memory_list import Allocation, Lifetime
+from siafu.server.memory.needed_rows import NeededRows
+from siafu.server.memory.server_part import ServerPart
+from siafu.server.plan import ServerPlan
+from siafu.server.stages.registry import stages_of
+
+_ID = 8  # bytes of a vertex's number, and of a label
+_ENDS = {"train": "training", "evaluate": "evaluation"}
+
+
+@dataclass(slots=True)
+class LaneRows:
+    """What one lane holds on one server.
+
+    stages:     its own, in order
+    on_lambdas: tensor tasks run elsewhere, and keep their rows there
+    """
+
+    plan: ServerPlan
+    lane: LaneName
+    part: ServerPart
+    needed: NeededRows
+    extent: Extent
+    stages: Sequence[Stage]
+    on_lambdas: bool
+
+    def listed(self, there: Mapping[str, int] = MappingProxyType({})) -> Iterator[Allocation]:
+        """Everything but the constants and the edges; there: bytes of tables that it uses and another lane has, by name."""
+        for array, each in self._held():
+            yield replace(each, bytes=max(0, each.bytes - there.get(array.name, 0)))
+        yield from self._disk_buffers()
+        yield from self._passing()
+        yield from self._joined_heads()
+        yield from self._added_gradients()
+        yield from self._labels()
+
+    def on_disk(self) -> Iterator[tuple[str, HeldArray]]:
+        """Tables that are on disk, and the stages whose they are."""
+        cut = self.extent.savings.disk
+        if cut is None:
+            return
+        for stage in self.stages:
+            for array in stages_of(stage.kind).held(self.extent, stage):
+                sources = array.on_disk == "source" and stage.kind == FUSED
+                if sources or (array.on_disk == "rows" and cut.rows):
+                    yield str(stage), array
+
+    def _disk_buffers(self) -> Iterator[Allocation]:
+        """Parts of tables on disk that are in memory: forth one gather runs at a time; back one gathers gradients, another again."""
+        cut, rows = self.extent.savings.disk, self.part.rows
+        tables = [each for _, each in self.on_disk() if each.on_disk == "source"]
+        beside = (
+            self.extent.savings.shared and not self.extent.training
+        )  # it runs while the training does not
+        if cut is None or not tables or beside:
+            return
+        needs = [
+            buffer_bytes(
+                cut, each.bytes(rows) // each.row_bytes, each.columns, each.itemsize, self.extent.itemsize
+            )
+            for each in tables
+            if each.forward is not None
+        ]
+        found = sum(sorted(needs)[-2 if self.extent.training else -1 :])
+        yield Allocation(
+            f"{_ENDS[self.lane]}: buffers of tables on disk",
+            found,
+            Lifetime.EPOCHS,
+            f"{cut.groups} groups of sums, {cut.partitions} partitions of sources",
+        )
+
+    def _held(self) -> Iterator[tuple[HeldArray, Allocation]]:
+        """Tables and kept rows, as the stages list them."""
+        stages, on_disk = self.stages, {(stage, each.name) for stage, each in self.on_disk()}
+        returns = {_key(stage) for stage in stages if stage.direction == "backward"}
+        for stage in stages:
+            is_last, back = stage.phase == self.extent.last, _key(stage) in returns
+            for array in stages_of(stage.kind).held(self.extent, stage):
+                if (self.on_lambdas and array.on_threads) or self._is_in_place(stage, array):
+                    continue
+                if (str(stage), array.name) in on_disk:
+                    continue
+                share = 1.0
+                if (array.forward or array.backward) and not array.filled(
+                    all_needed=not is_last or self.needed.are_all, goes_back=back
+                ):
+                    share = self.needed.touched(array.row_bytes)
+                found = round(share * array.bytes(self.part.rows))
+                name = f"{_ENDS[self.lane]}: {stage} {array.name}"
+                yield array, Allocation(name, found, Lifetime.EPOCHS, array.purpose)
+
+    def _is_in_place(self, stage: Stage, array: HeldArray) -> bool:
+        """Whether an array of gradients is where a gather's source rows are."""
+        rows, savings = self.part.rows, self.extent.savings
+        if array.over is None or not savings.in_place or rows.forward != rows.backward:
+            return False
+        return frees_rows(self.extent.program, stage.phase - 1, savings)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of the tables that another lane on this server may use as well, by name."""
+        shapes = self.extent.program.shapes
+        return {
+            array.name: each.bytes for array, each in self._held() if array.aligned or array.name in shapes
+        }
+
+    def _joined_heads(self) -> Iterator[Allocation]:
+        """Heads are gathered with gaps between them; phases read them without."""
+        program, passing = self.extent.program, fused_gathers(self.stages)
+        for depth, group in enumerate(program.gathers):
+            for step in group if depth not in passing else ():
+                gather, width = step.site.gather, step.site.width
+                if not isinstance(gather, Softmax) or gather.heads == 1:
+                    continue
+                if behaviour_of(gather).columns(gather, width) == width:
+                    continue
+                copies = 2 if self.extent.training else 1
+                found = copies * self.part.vertices * width * self.extent.itemsize
+                name = f"{_ENDS[self.lane]}: {step.out} without gaps"
+                yield Allocation(name, found, Lifetime.EPOCHS, "heads side by side, forth and back")
+
+    def _added_gradients(self) -> Iterator[Allocation]:
+        """Rows that edges and a later phase read both: their gradients are added in a new array."""
+        if not self.extent.training:
+            return
+        program = self.extent.program
+        passing = fused_gathers(self.stages)
+        sent = {
+            name
+            for depth, group in enumerate(program.gathers)
+            for step in (group if depth not in passing else ())
+            for name in step.differentiated
+        }
+        for stage in self.stages:
+            for array in stages_of(stage.kind).held(self.extent, stage):
+                if stage.direction == "backward" and array.name.removeprefix("gradient/") in sent:
+                    found = array.bytes(self.part.rows)
+                    name = f"training: {array.name} added up"
+                    yield Allocation(name, found, Lifetime.TASK, "with those that came along edges")
+
+    def _labels(self) -> Iterator[Allocation]:
+        """Of the rows that the last phase computes: their numbers and labels, and the numbers once more a phase's blocks."""
+        rows = round(self.part.vertices * self.needed.share)
+        numbers = 0 if self.needed.are_all else _ID * (2 + len(self.extent.program.phases))
+        found = rows * (numbers + _ID + len(self.plan.splits))
+        yield Allocation(f"{_ENDS[self.lane]}: labels", found, Lifetime.SERVERS, "what rows should be")
+
+    def _passing(self) -> Iterator[Allocation]:
+        """The threads' buffers for rows that are gathered and have no table; gathers of equal width share them, and lanes."""
+        if not self.extent.training:
+            return
+        program, found = self.extent.program, 0
+        buffers: set[tuple[int, str, int]] = set()
+        for depth in fused_gathers(self.stages):
+            for number, step in enumerate(program.gathers[depth]):
+                width = self.extent.widths(step.sent)[0]
+                held = held_by_step(step, width, self.extent.itemsize, training=self.extent.training)
+                on_disk = self.extent.savings.disk is not None and any(each.on_disk for each in held)
+                for array in held if not on_disk else ():
+                    key = number, array.name, array.row_bytes
+                    if not array.passes or key in buffers:
+                        continue
+                    buffers.add(key)
+                    ways = (array.forward is not None) + (array.backward is not None)
+                    found += ways * array.row_bytes * self._chunk(depth, step)
+        purpose = "used up where they are made"
+        yield Allocation("threads' gathered rows", thread_count() * found, Lifetime.EPOCHS, purpose)
+
+    def _chunk(self, depth: int, step: GatherStep) -> int:
+        """Rows that a thread gathers at a time."""
+        own = max(1, self.part.vertices)
+        if step.edge is not None:
+            return -(-own // max(1, min(self.plan.interval_counts)))
+        return min(own, max(ROWS_AT_ONCE, self._block(depth), self._block(depth + 1)))
+
+    def block_bytes(self) -> int:
+        """The most that a task holds for a block of rows: every value of its phase's program at once."""
+        return max(
+            (
+                self.extent.row_bytes(program.specs, self._block(number))
+                for number, phase in enumerate(self.extent.program.phases)
+                for program in self._programs(number)
+            ),
+            default=0,
+        )
+
+    def _block(self, number: int) -> int:
+        phase = self.extent.program.phases[number]
+        rows = block_rows(self.extent.widths((*phase.inputs, *phase.outputs)), self.extent.itemsize)
+        return min(rows, max(1, self.part.vertices))
+
+    def _programs(self, number: int) -> Iterator[TensorProgram]:
+        programs = self.extent.program.phases[number].programs
+        if self.extent.training and number in self.extent.savings.remade:
+            chosen = (programs.forward, programs.backward, programs.last)
+        else:
+            chosen = (programs.forward_keeping, programs.backward_kept, programs.last)
+        yield from (each for each in chosen if each is not None)
+
+
+def _key(stage: Stage) -> tuple[str, int]:
+    """Kind and phase of what is held, the same for a stage and the one that goes back for it."""
+    return stage.kind.name, stage.phase

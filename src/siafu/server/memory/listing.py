@@ -1,0 +1,173 @@
+"""The list of a run's arrays, made before any of them is allocated: of a plan, and of the process as it is now."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from siafu.base.memory import own_bytes
+from siafu.base.threads import thread_count
+from siafu.graph import Graph
+from siafu.pipeline.ids import LaneName
+from siafu.server.costs.extent import Extent
+from siafu.server.disk_share import WRITTEN_BEHIND
+from siafu.server.memory.constants import ConstantSizes
+from siafu.server.memory.edge_copies import EdgeCopies, graph_edges, is_mapped
+from siafu.server.memory.lane_rows import LaneRows
+from siafu.server.memory.memory_list import Allocation, Lifetime, MemoryList
+from siafu.server.memory.needed_rows import NeededRows
+from siafu.server.memory.server_part import ServerPart, parts_of
+from siafu.server.plan import ServerPlan
+from siafu.server.savings import Savings
+
+_KERNELS = 40 << 20  # bytes that compiled kernels take once they are loaded
+_VERSIONS = 2  # of the weights at a time, where tasks overlap
+_STATES = {"sgd": 0}  # arrays of an optimizer's state for each weight; others have 2
+_VERTEX = 24  # bytes of the numbers that gathers share for a vertex: its id, its factors
+
+
+def memory_list(plan: ServerPlan, *, on_lambdas: bool = False) -> MemoryList:
+    """Every array of a training whose servers are all in this process; on_lambdas: tensor tasks run elsewhere."""
+    return RunListing.of(plan, on_lambdas=on_lambdas).saving(plan.savings)
+
+
+def server_memory_list(
+    plan: ServerPlan, part: ServerPart, taken: int, *, on_lambdas: bool = False
+) -> MemoryList:
+    """Every array of one graph server in a process of its own, which held `taken` bytes before it opened the graph."""
+    return RunListing.of(plan, [part], taken, on_lambdas=on_lambdas).saving(plan.savings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunListing:
+    """A plan in one process, whose arrays are listed for any way to spare memory.
+
+    parts:   the servers of this process
+    needs:   the rows that each lane's last phase computes
+    extents: what each lane goes over
+    always:  what no saving changes
+    taken:   bytes that the process holds already
+    """
+
+    plan: ServerPlan
+    parts: Sequence[ServerPart]
+    needs: Mapping[LaneName, NeededRows]
+    extents: Mapping[LaneName, Extent]
+    always: Sequence[Allocation]
+    taken: int
+    on_lambdas: bool
+
+    @classmethod
+    def of(
+        cls,
+        plan: ServerPlan,
+        parts: Sequence[ServerPart] | None = None,
+        taken: int | None = None,
+        *,
+        on_lambdas: bool = False,
+    ) -> "RunListing":
+        """parts: None: all servers are in this process; taken: None: what it holds now; on_lambdas: tensor tasks run elsewhere."""
+        taken = own_bytes() if taken is None else taken
+        parts = parts_of(plan.graph, plan.partition) if parts is None else parts
+        needs = {lane: NeededRows.of(plan.graph, plan.needed(lane)) for lane in plan.programs}
+        extents = {lane: plan.extent(lane) for lane in plan.programs}
+        always = tuple(_always(plan, parts, needs, taken, on_lambdas))
+        return cls(plan, parts, needs, extents, always, taken, on_lambdas)
+
+    def saving(self, savings: Savings) -> MemoryList:
+        """The list."""
+        return MemoryList.of((*self.always, *self._rows(savings)), self.taken)
+
+    def lanes(self, plan: ServerPlan, part: ServerPart) -> dict[LaneName, LaneRows]:
+        """Arrays that each lane holds of a part, as a plan spares memory."""
+        schedules = plan.schedules
+        return {
+            lane: LaneRows(
+                plan,
+                lane,
+                part,
+                self.needs[lane],
+                replace(self.extents[lane], savings=plan.savings),
+                schedules[lane].stages,
+                self.on_lambdas,
+            )
+            for lane in plan.programs
+        }
+
+    def _rows(self, savings: Savings) -> Iterator[Allocation]:
+        plan = self.plan if savings == self.plan.savings else self.plan.saving(savings)
+        blocks = 0
+        for part in self.parts:
+            lanes = self.lanes(plan, part)
+            yield from lanes["train"].listed()
+            yield from lanes["evaluate"].listed(lanes["train"].shared() if savings.shared else {})
+            waiting = min(WRITTEN_BEHIND, _disk_bytes(lanes.values()))
+            yield Allocation("rows to be written", waiting, Lifetime.EPOCHS, "to tables on disk, behind")
+            blocks = max(blocks, *(each.block_bytes() for each in lanes.values()))
+        yield Allocation(
+            "tasks' blocks", thread_count() * blocks, Lifetime.TASK, "rows that threads compute at the moment"
+        )
+
+
+def _always(
+    plan: ServerPlan,
+    parts: Sequence[ServerPart],
+    needs: Mapping[LaneName, NeededRows],
+    taken: int,
+    on_lambdas: bool,
+) -> Iterator[Allocation]:
+    graph = plan.graph
+    yield from _given(graph, taken)
+    yield from graph_edges(graph, parts)
+    yield from ConstantSizes(
+        graph,
+        plan.programs,
+        plan.dtype,
+        normalize=plan.options.normalize_features,
+        sparse=not on_lambdas,
+        vertices=sum(part.vertices for part in parts),
+        servers=len(parts),
+    ).listed()
+    yield from _weights(plan)
+    for part in parts:
+        yield from EdgeCopies(graph, part, plan.dtype.itemsize, plan.gathers_on_disk).of(plan.programs, needs)
+        yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
+
+
+def disk_bytes(plan: ServerPlan) -> int:
+    """Bytes of all tables on disk."""
+    listing = RunListing.of(plan)
+    return sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
+
+
+def _disk_bytes(lanes: Iterable[LaneRows]) -> int:
+    aligned = (
+        replace(array, aligned=True).bytes(lane.part.rows) for lane in lanes for _, array in lane.on_disk()
+    )
+    return sum(aligned)
+
+
+def _given(graph: Graph, taken: int) -> Iterator[Allocation]:
+    """The program itself, and what the graph holds besides its edges."""
+    arrays = [graph.x, graph.y, graph.ids, graph.train, graph.val, graph.test]
+    rows = [each for each in arrays if each is not None]
+    edges = [each for each in graph.in_edges if each is not None]
+    inside = sum(each.nbytes for each in (*rows, *edges) if not is_mapped(each))
+    yield Allocation(
+        "program", max(taken - inside, 0) + _KERNELS, Lifetime.RUN, "Python, PyTorch, compiled kernels"
+    )
+    for each in rows:
+        is_x = each is graph.x
+        name, purpose = (
+            ("features", "as they are given") if is_x else ("labels, splits, ids", "as they are given")
+        )
+        yield Allocation(name, each.nbytes, Lifetime.RUN, purpose, mapped=is_mapped(each))
+
+
+def _weights(plan: ServerPlan) -> Iterator[Allocation]:
+    one = sum(each.nbytes for each in plan.weights.values())
+    yield Allocation(
+        "weights", one * (_VERSIONS + 1), Lifetime.EPOCHS, "versions that tasks use, and the best"
+    )
+    tasks = min(thread_count(), sum(plan.interval_counts)) + 1
+    yield Allocation("gradients of weights", one * tasks, Lifetime.TASK, "of running tasks, and their sum")
+    states = _STATES.get(plan.settings.optimizer, 2)
+    yield Allocation("optimizer", one * states, Lifetime.EPOCHS, f"state of {plan.settings.optimizer}")

@@ -1,0 +1,54 @@
+"""ServerPart: sizes of one server's part of a graph, known before the part is made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from siafu.graph import Graph
+from siafu.graph.partition import Partition
+from siafu.graph.partition.quality import measure
+from siafu.server.costs.held_array import RowCounts
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPart:
+    """Sizes of one server's part.
+
+    share:           of the graph's vertices
+    edges:           in-edges of its vertices; out_edges: edges that start there
+    forward_ghosts:  remote vertices whose rows it gathers; backward_ghosts: whose gradients it does
+    alone:           it is the only server: its edges are the graph's own arrays
+    """
+
+    vertices: int
+    share: float
+    edges: int
+    out_edges: int
+    forward_ghosts: int
+    backward_ghosts: int
+    alone: bool
+
+    @property
+    def rows(self) -> RowCounts:
+        """Rows of its tables."""
+        own = self.vertices
+        return RowCounts(own, own + self.forward_ghosts, own + self.backward_ghosts)
+
+
+def parts_of(graph: Graph, partition: Partition) -> Sequence[ServerPart]:
+    """The parts of all servers; several are counted in two passes over the edges."""
+    if partition.parts == 1:
+        edges = graph.num_edges
+        return [ServerPart(graph.num_vertices, 1.0, edges, edges, 0, 0, alone=True)]
+    found = measure(graph, partition)
+    return [
+        ServerPart(
+            int(found.vertices[k]),
+            int(found.vertices[k]) / max(1, graph.num_vertices),
+            int(found.edges[k]),
+            int(found.out_edges[k]),
+            int(found.forward_ghosts[k]),
+            int(found.backward_ghosts[k]),
+            alone=False,
+        )
+        for k in range(partition.parts)
+    ]

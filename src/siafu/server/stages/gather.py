@@ -1,0 +1,81 @@
+"""Gather stages: a graph phase, made of one gather or several."""
+
+from functools import reduce
+
+from siafu.pipeline.schedule import Stage
+from siafu.pipeline.stage_kind import GATHER
+from siafu.program.headline import describe_gather
+from siafu.server.costs.extent import Extent
+from siafu.server.costs.held_array import HeldArray
+from siafu.server.costs.stage_cost import StageCost
+from siafu.server.costs.work import Work
+from siafu.server.gathers.behaviour import edge_program
+from siafu.server.gathers.registry import behaviour_of, held_by_step
+from siafu.server.lane import Done, Lane, Weights
+from siafu.server.stages.behaviour import LocalStage, StageBehaviour
+from siafu.server.stages.draws import Draws
+
+
+class LocalGatherStage(LocalStage):
+    """Gathers into an interval's rows, or the gradients of what they sent."""
+
+    def __init__(self, lane: Lane, stage: Stage, draws: Draws) -> None:
+        self._walk = lane.gather if stage.direction == "forward" else lane.gather_back
+        self._phase, self._draws = stage.phase, draws
+
+    def run(self, interval: int, weights: Weights, epoch: int) -> Done:
+        return self._walk(self._phase, interval, weights, self._draws.of(epoch))
+
+
+class GatherStages(StageBehaviour):
+    """Graph phases. What an edge costs is told by the gathers themselves."""
+
+    kind = GATHER
+
+    def local(self, lane: Lane, stage: Stage, draws: Draws) -> LocalStage:
+        return LocalGatherStage(lane, stage, draws)
+
+    def cost(self, extent: Extent, stage: Stage) -> StageCost:
+        steps, edges = extent.steps(stage), round(extent.edges_of(stage))
+        back = stage.direction == "backward"
+        programs = [found for step in steps if (found := edge_program(step, back=back)) is not None]
+        sent = tuple(width for step in steps for width in extent.widths(step.sent))
+        given = tuple(step.site.width for step in steps)
+        behaviours = [(behaviour_of(step.site.gather), step) for step in steps]
+        flops = sum(
+            each.flops(step.site.gather, step.site.width, back=back, weighted=extent.weighted)
+            for each, step in behaviours
+        )
+        return StageCost(
+            str(stage),
+            "edges",
+            edges,
+            given if back else sent,
+            sent if back else given,
+            sum(extent.parameters(step.learnt) for step in steps),
+            flops * edges + sum(program.flops(edges) for program in programs),
+            sum(each.edge_bytes(step, extent, back=back) for each, step in behaviours) * edges,
+            0,
+            tuple(describe_gather(step.site) for step in steps),
+            programs[0].hash if programs else None,
+            "\n".join(map(str, programs)),
+        )
+
+    def work(self, extent: Extent, stage: Stage) -> Work:
+        back = stage.direction == "backward"
+        rows, edges = extent.vertices if back else extent.rows_of(stage), extent.edges_of(stage)
+        found = (
+            behaviour_of(step.site.gather).work(step, rows, edges, back=back) for step in extent.steps(stage)
+        )
+        return reduce(Work.beside, found)
+
+    def held(self, extent: Extent, stage: Stage) -> tuple[HeldArray, ...]:
+        if stage.direction == "backward":  # what goes back is held by the same gathers
+            return ()
+        return tuple(
+            each.of(step.out)
+            for step in extent.steps(stage)
+            for each in held_by_step(
+                step, extent.widths(step.sent)[0], extent.itemsize, training=extent.training
+            )
+        )

@@ -1,1 +1,0 @@
-"""A server's side of the talk with Lambdas."""

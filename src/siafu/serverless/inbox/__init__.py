@@ -1,0 +1,1 @@
+"""A server's side of its sessions with Lambdas."""

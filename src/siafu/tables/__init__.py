@@ -1,0 +1,25 @@
+"""Tables: rows of one width, in memory or in scratch files, and streams of them that threads of their own read and write."""
+
+from siafu.tables.disk_table import DiskTable
+from siafu.tables.disk_traffic import DiskTraffic
+from siafu.tables.named_tables import ComingRows, NamedTables
+from siafu.tables.pages import page_buffer
+from siafu.tables.partition_reader import PartitionReader
+from siafu.tables.row_table import MemoryTable, RowTable
+from siafu.tables.scratch_directory import ScratchDirectory
+from siafu.tables.target_groups import TargetGroups
+from siafu.tables.write_behind import WriteBehind
+
+__all__ = [
+    "ComingRows",
+    "DiskTable",
+    "DiskTraffic",
+    "MemoryTable",
+    "NamedTables",
+    "PartitionReader",
+    "RowTable",
+    "ScratchDirectory",
+    "TargetGroups",
+    "WriteBehind",
+    "page_buffer",
+]

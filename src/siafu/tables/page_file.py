@@ -1,0 +1,123 @@
+"""PageFile: a scratch file that is read and written in whole pages, past the system's cache where that can be."""
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Protocol
+
+from siafu.base.errors import NoSpace, SiafuError
+from siafu.tables.disk_traffic import DiskTraffic
+from siafu.tables.pages import PAGE, Bytes, whole_pages
+
+_AT_ONCE = 16 << 20  # bytes of one call to the system
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DiskCalls(Protocol):
+    """The system's calls; tests give others, which fail."""
+
+    def reserve(self, file: int, size: int) -> None: ...
+    def read(self, file: int, into: memoryview, at: int) -> int: ...
+    def write(self, file: int, data: memoryview, at: int) -> int: ...
+
+
+class SystemCalls:
+    """Those of this system."""
+
+    def reserve(self, file: int, size: int) -> None:
+        os.posix_fallocate(file, 0, size)
+
+    def read(self, file: int, into: memoryview, at: int) -> int:
+        return os.preadv(file, [into], at)
+
+    def write(self, file: int, data: memoryview, at: int) -> int:
+        return os.pwritev(file, [data], at)
+
+
+class PageFile:
+    """A file without a name, of a size that is reserved when it is made; zeros until it is written.
+
+    Any thread may read and write. Buffers begin on pages, and so do places in the file.
+    """
+
+    def __init__(
+        self, file: IO[bytes], directory: Path, size: int, traffic: DiskTraffic, calls: DiskCalls
+    ) -> None:
+        self._file, self._directory, self._traffic, self._calls = file, directory, traffic, calls
+        self.size = whole_pages(size)
+        if self.size:
+            with self._told("reserve"):
+                calls.reserve(file.fileno(), self.size)
+        self.direct = _set_direct(file.fileno(), on=True)
+
+    def read_into(self, buffer: Bytes, at: int) -> None:
+        """Fill a buffer of whole pages with those from `at` on."""
+        began = time.perf_counter()
+        self._move(buffer, at, "read", self._calls.read)
+        self._traffic.read(len(buffer), time.perf_counter() - began)
+
+    def write(self, buffer: Bytes, at: int) -> None:
+        """Write whole pages to `at`."""
+        began = time.perf_counter()
+        self._move(buffer, at, "write", self._calls.write)
+        self._traffic.wrote(len(buffer), time.perf_counter() - began)
+
+    def close(self) -> None:
+        """Give the space back now."""
+        self._file.close()
+
+    def _move(self, buffer: Bytes, at: int, what: str, call: Callable[[int, memoryview, int], int]) -> None:
+        if at % PAGE or len(buffer) % PAGE or at + len(buffer) > self.size:
+            raise ValueError(f"{len(buffer)} bytes at {at} are not whole pages of {self.size} bytes")
+        data, done = buffer.data, 0
+        while done < len(data):
+            part = data[done : done + _AT_ONCE]
+            with self._told(what):
+                moved = self._call(call, part, at + done)
+            if moved == 0:
+                raise SiafuError(f"a scratch file in {self._directory} ends too early: check its disk")
+            if moved < len(part) and self.direct:
+                # A call that was cut short goes on at a page, which direct I/O asks for.
+                self.direct = moved >= PAGE or not _set_direct(self._file.fileno(), on=False)
+                moved = moved // PAGE * PAGE
+            done += moved
+
+    def _call(self, call: Callable[[int, memoryview, int], int], part: memoryview, at: int) -> int:
+        try:
+            return call(self._file.fileno(), part, at)
+        except OSError as error:
+            if error.errno != errno.EINVAL or not self.direct:
+                raise
+            # This file system takes the flag and then refuses to go by it.
+            self.direct = not _set_direct(self._file.fileno(), on=False)
+            return call(self._file.fileno(), part, at)
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Turn the system's errors into one clear line each."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in _FULL:
+                raise NoSpace(
+                    f"no space left for scratch files in {self._directory}: free some, or choose another --scratch"
+                ) from error
+            raise SiafuError(
+                f"cannot {what} a scratch file in {self._directory} ({error.strerror}): "
+                "check its disk, or choose another --scratch"
+            ) from error
+
+
+def _set_direct(file: int, *, on: bool) -> bool:
+    """Whether the file is read and written past the system's cache from now on, as asked for."""
+    if not hasattr(os, "O_DIRECT"):
+        return not on
+    with suppress(OSError):
+        flags = fcntl.fcntl(file, fcntl.F_GETFL)
+        fcntl.fcntl(file, fcntl.F_SETFL, flags | os.O_DIRECT if on else flags & ~os.O_DIRECT)
+        return True
+    return False

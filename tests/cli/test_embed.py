@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Siafu
+from tests.embedding.knowledge import SMALL, write_families
+from tests.toys import toy_graph
+
+
+@pytest.fixture
+def kg(siafu: Siafu, tmp_path: Path) -> Path:
+    folder = write_families(tmp_path / "families")
+    assert siafu("import", folder, output=tmp_path / "kg.store").code == 0
+    return tmp_path / "kg.store"
+
+
+def test_embeddings_are_learnt_and_asked(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
+    ended = siafu("embed", kg, out=tmp_path / "kg.run", json=True, **{**SMALL, "epochs": 10})
+    assert ended.code == 0, ended
+    assert ended.json()["test_mrr"] > 0.2
+    assert "validation: filtered MRR" in ended.err
+    asked = {"head": "member 3", "relation": "sibling of", "top": 5, "json": True}
+    answers = siafu("embed", "predict", tmp_path / "kg.run", **asked).json()["answers"]
+    assert len(answers) == 5
+    assert all(each["entity"].startswith("member ") for each in answers)
+    new = siafu("embed", "predict", tmp_path / "kg.run", new=True, **asked).json()["answers"]
+    known = {f"member {k}" for k in range(10)} - {"member 3"}
+    assert not known & {each["entity"] for each in new}
+    near = siafu("embed", "neighbours", tmp_path / "kg.run", "member 3", top=3, json=True).json()["answers"]
+    assert len(near) == 3 and near[0]["cosine"] >= near[-1]["cosine"]
+
+
+def test_unknown_names_are_told_with_one_that_is_like_them(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
+    siafu("embed", kg, out=tmp_path / "kg.run", **SMALL)
+    line = siafu.refused("embed", "predict", tmp_path / "kg.run", head="membr 3", relation="sibling of")
+    assert "no entity 'membr 3': did you mean 'member 3'" in line
+    line = siafu.refused("embed", "predict", tmp_path / "kg.run", head="member 3", relation="brother")
+    assert "no relation 'brother'" in line
+    line = siafu.refused("embed", "predict", tmp_path / "kg.run", relation="sibling of")
+    assert "give a head or a tail" in line
+
+
+def test_each_command_refuses_the_other_kind_of_run_and_store(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
+    toy_graph().save(tmp_path / "graph.store")
+    assert "is the store of a graph" in siafu.refused("embed", tmp_path / "graph.store")
+    assert "is a store of triples" in siafu.refused("train", kg)
+    siafu("embed", kg, out=tmp_path / "kg.run", **SMALL)
+    assert "holds embeddings, not a model" in siafu.refused("evaluate", tmp_path / "kg.run")
+    siafu("train", tmp_path / "graph.store", out=tmp_path / "gnn.run", epochs=1)
+    line = siafu.refused("embed", "neighbours", tmp_path / "gnn.run", "x")
+    assert "holds a trained model, not embeddings" in line
+
+
+def test_a_run_goes_on(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
+    siafu("embed", kg, out=tmp_path / "kg.run", **SMALL)
+    ended = siafu("embed", kg, out=tmp_path / "kg.run", resume=True, json=True, **{**SMALL, "epochs": 5})
+    assert ended.json()["epochs"] == 5
+    assert "--resume needs --out" in siafu.refused("embed", kg, resume=True)

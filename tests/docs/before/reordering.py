@@ -1,0 +1,5 @@
+"""A store."""
+
+import siafu
+
+siafu.load("demo").save("my.store")

@@ -1,0 +1,256 @@
+"""What cannot be taken apart is refused before training, in one line: the layer, the operation, what to do instead."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+from torch_geometric import utils
+from torch_geometric.utils import dropout_edge, to_undirected
+
+import siafu
+from siafu.base.errors import BadInput
+from siafu.nn.calling import is_pyg
+from tests.toys import toy_graph
+
+
+class Changing(nn.Module):
+    """A GCN on a graph that it changes itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GCNConv(8, 3)
+
+    def changed(self, edge_index: Tensor) -> Tensor:
+        return edge_index
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.conv(x, self.changed(edge_index))
+        return out
+
+
+class DropsEdges(Changing):
+    def changed(self, edge_index: Tensor) -> Tensor:
+        out: Tensor = dropout_edge(edge_index, p=0.5)[0]
+        return out
+
+
+class Undirected(Changing):
+    def changed(self, edge_index: Tensor) -> Tensor:
+        return to_undirected(edge_index)
+
+
+class ByAttribute(Changing):
+    def changed(self, edge_index: Tensor) -> Tensor:
+        return utils.coalesce(edge_index)
+
+
+class Reversed(Changing):
+    def changed(self, edge_index: Tensor) -> Tensor:
+        return edge_index.flip(0)
+
+
+class Sparse(Changing):
+    def changed(self, edge_index: Tensor) -> Tensor:
+        return torch.eye(210).to_sparse()
+
+
+class Elsewhere(Changing):
+    def changed(self, edge_index: Tensor) -> Tensor:
+        return torch.zeros(2, 4, dtype=torch.int64)
+
+
+class PropagatesElsewhere(Changing):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(8, 3)
+
+    def changed(self, edge_index: Tensor) -> Tensor:
+        return torch.zeros(2, 4, dtype=torch.int64)
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GATConv(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.conv(x, edge_index, return_attention_weights=True)
+
+
+class WantsMore(Changing):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x, edge_index)
+
+
+class Typed(Changing):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x, edge_index)
+
+
+class Own(pyg.MessagePassing):
+    """A layer whose messages are to be overridden."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.lin = nn.Linear(8, 3)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.propagate(edge_index, x=self.lin(x))
+        return out
+
+
+class DropsMessages(Own):
+    def message(self, x_j: Tensor) -> Tensor:
+        return F.dropout(x_j, 0.5, self.training)
+
+
+class NormsMessages(Own):
+    def message(self, x_j: Tensor) -> Tensor:
+        out: Tensor = self.norm(x_j)
+        return out
+
+
+class CountsMessages(Own):
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j / x_j.sum()
+
+
+class TakesRows(Own):
+    """Rows of vertices in a message, past `propagate`."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.rows = self.lin(x)
+        out: Tensor = self.propagate(edge_index, x=self.rows)
+        return out
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j + self.rows
+
+
+class ByNumbers(Own):
+    def message(self, x_j: Tensor, index: Tensor) -> Tensor:
+        return x_j * index
+
+
+class SumsOut(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = utils.scatter(
+            self.lin(x)[edge_index[1]], edge_index[0], dim_size=x.size(0), reduce="sum"
+        )
+        return out
+
+
+class Bipartite(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv((8, 8), 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.conv((x, torch.zeros(10, 8)), edge_index)
+        return out
+
+
+REFUSED: dict[str, tuple[Any, str, str]] = {
+    "dropout_edge": (DropsEdges, "DropsEdges: dropout_edge", "before training"),
+    "to_undirected": (Undirected, "Undirected: to_undirected", "before training"),
+    "a function by its module": (ByAttribute, "ByAttribute: coalesce", "before training"),
+    "edges turned round": (Reversed, "Reversed: flip of edge_index", "change data.edge_index before"),
+    "adj_t": (Sparse, "GCNConv: gcn_norm of Tensor instead of edge_index", "adj_t"),
+    "another edge_index": (Elsewhere, "GCNConv: gcn_norm of Tensor", "the edge_index that forward got"),
+    "another graph": (
+        PropagatesElsewhere,
+        "SAGEConv: propagate over Tensor",
+        "the edge_index that forward got",
+    ),
+    "attention weights": (Attention, "Attention: forward gives 2 values", "return_attention_weights"),
+    "edge_attr": (WantsMore, "WantsMore's forward wants 'edge_attr'", "give 'edge_attr' a default"),
+    "edge_type": (Typed, "Typed's forward wants 'edge_type'", "give 'edge_type' a default"),
+    "edge_dim": (lambda: pyg.GATConv(8, 3, edge_dim=2), "GATConv: edge_dim=2", "without edge_dim"),
+    "no shape yet": (lambda: pyg.GCNConv(-1, 3), "lin.weight has no shape yet", "call the model once"),
+    "flow": (lambda: pyg.SAGEConv(8, 3, flow="target_to_source"), "SAGEConv: flow=", "turned round"),
+    "flow of a norm": (lambda: pyg.GCNConv(8, 3, flow="target_to_source"), "GCNConv: flow=", "turned round"),
+    "decomposed": (
+        lambda: pyg.SAGEConv(8, 3, decomposed_layers=2),
+        "decomposed_layers",
+        "decomposed_layers=1",
+    ),
+    "lstm": (lambda: pyg.SAGEConv(8, 3, aggr="lstm"), "SAGEConv: LSTMAggregation", "use sum"),
+    "median": (lambda: pyg.SAGEConv(8, 3, aggr="median"), "SAGEConv: MedianAggregation", "use sum"),
+    "product": (lambda: pyg.SAGEConv(8, 3, aggr="mul"), "aggregation 'mul'", "use sum, mean, max"),
+    "dropout of messages": (DropsMessages, "DropsMessages: dropout", "drop rows"),
+    "norm of messages": (NormsMessages, "batch_norm of values of edges", "on vertices"),
+    "sum of all edges": (CountsMessages, "CountsMessages: sum mixes", "aggregation"),
+    "rows in a message": (TakesRows, "TakesRows: add", "x_i and x_j"),
+    "numbers of vertices": (ByNumbers, "ByNumbers: mul of edge_index", "cannot be taken apart"),
+    "sum over out-edges": (SumsOut, "SumsOut: aggregation 'sum' over a vertex's out-edges", "turned round"),
+    "attention's dropout": (
+        lambda: pyg.GATv2Conv(8, 3, dropout=0.5),
+        "GATv2Conv: dropout of attention weights",
+        "set its dropout to 0",
+    ),
+    "bipartite": (Bipartite, "SAGEConv: sources and targets with rows of their own", "one graph"),
+    "batch norm": (
+        lambda: pyg.GCN(8, 8, 2, 3, norm="BatchNorm"),
+        "BatchNorm: batch norm mixes",
+        'LayerNorm(mode="node")',
+    ),
+    "norm of the graph": (
+        lambda: pyg.GCN(8, 8, 2, 3, norm="LayerNorm"),
+        "LayerNorm: mean mixes",
+        'LayerNorm(mode="node")',
+    ),
+    "graph norm": (lambda: pyg.GCN(8, 8, 2, 3, norm="GraphNorm"), "GraphNorm: ", "vert"),
+    "pair norm": (
+        lambda: pyg.GCN(8, 8, 2, 3, norm="PairNorm"),
+        "PairNorm: mean mixes",
+        'LayerNorm(mode="node")',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_by_layer_and_operation_with_what_to_do(name: str) -> None:
+    build, what, instead = REFUSED[name]
+    with pytest.raises(BadInput) as caught:
+        siafu.train(toy_graph(), build(), epochs=1)
+    said = str(caught.value)
+    assert what in said
+    assert instead in said
+    assert "\n" not in said
+
+
+def test_a_maximum_of_weighted_messages_is_refused() -> None:
+    graph = toy_graph()
+    weighted = graph.replace(edge_weight=torch.rand(graph.num_edges).numpy())
+    with pytest.raises(BadInput, match=r"GraphConv: a maximum .* edge_weight: use sum or mean"):
+        siafu.train(weighted, pyg.GraphConv(8, 3, aggr="max"), epochs=1)
+
+
+def test_explain_and_hooks_are_refused() -> None:
+    hooked = pyg.SAGEConv(8, 3)
+    hooked.register_message_forward_hook(lambda *given: None)
+    with pytest.raises(BadInput, match="SAGEConv: hooks of message passing: remove them"):
+        siafu.train(toy_graph(), hooked, epochs=1)
+
+
+def test_what_is_no_model_of_pyg_is_refused_by_from_pyg() -> None:
+    with pytest.raises(BadInput, match="forward\\(x, edge_index"):
+        siafu.nn.from_pyg(nn.Linear(3, 3))
+
+
+def test_what_is_no_graph_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"train takes a siafu\.Graph or PyG's Data, not list"):
+        siafu.train([], pyg.GCN(8, 8, 2, 3))
+
+
+def test_siafus_own_models_are_not_taken_for_pygs() -> None:
+    assert not is_pyg(siafu.nn.GCN(8, 8, 2, 3))
+    assert is_pyg(pyg.GCN(8, 8, 2, 3))

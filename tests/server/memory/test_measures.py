@@ -1,0 +1,144 @@
+"""Measures that spare memory: what is offered at which price, and that the cheapest which fit are taken."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import siafu
+from siafu.server.memory.listing import RunListing
+from siafu.server.memory.measures import Choice, choose, choose_if_needed
+from siafu.server.plan import ServerPlan
+from siafu.server.savings import Savings
+from siafu.training.placement import choose_partition
+from siafu.training.trainer import Checkpoint, Trainer
+from tests.training_runs import Gated, compiled, options, tangled_graph
+
+GRAPH = tangled_graph(3000)
+MODELS: dict[str, Any] = {
+    "gcn": lambda: siafu.nn.GCN(6, 48, 3, 3, 0.5),
+    "sage": lambda: siafu.nn.GraphSAGE(6, 48, 3, 3, 0.5),
+    "gat": lambda: siafu.nn.GAT(6, 48, 3, 3, 0.5, heads=2),
+    "gin": lambda: siafu.nn.GIN(6, 48, 3, 3, 0.5),
+    "gated": lambda: Gated(6, 24, 2, 3, 0.5),
+}
+
+
+@cache
+def programs_of(name: str, dtype: torch.dtype) -> Any:
+    return compiled(GRAPH, MODELS[name]().to(dtype))
+
+
+@pytest.fixture(autouse=True)
+def no_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The buffers of threads count nothing: on a graph this small they are as large as tables, and nothing would be spared."""
+    monkeypatch.setattr("siafu.server.memory.lane_rows.thread_count", lambda: 0)
+
+
+def trainer_of(name: str, dtype: torch.dtype = torch.float32, **given: Any) -> Trainer:
+    torch.manual_seed(0)
+    model: nn.Module = MODELS[name]()
+    settings = options(epochs=2, intervals=2, **given)
+    partition = choose_partition(GRAPH, 1, "hash")
+    return Trainer(GRAPH, model.to(dtype), settings, partition, programs_of(name, dtype))
+
+
+def listing_of(plan: ServerPlan, **given: Any) -> RunListing:
+    """As in a process that holds nothing yet: budgets are of the arrays alone."""
+    return RunListing.of(plan, taken=0, **given)
+
+
+def losses(trainer: Trainer, savings: Savings) -> list[Any]:
+    trainer.plan = trainer.plan.saving(savings)
+    trainer.prepare()
+    (last,) = [event for event in trainer.run() if isinstance(event, Checkpoint)]
+    found: list[Any] = [(each.train_loss, each.val_loss) for each in trainer.history]
+    return [*found, {name: tensor.tolist() for name, tensor in last.tensors.items()}]
+
+
+def names(choice: Choice) -> list[str]:
+    return [each.name for each in choice.measures]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("gcn", torch.float32),
+        ("sage", torch.float64),
+        ("gat", torch.float32),
+        ("gin", torch.float64),
+        ("gated", torch.float32),
+    ],
+)
+def test_losses_are_the_same_to_the_bit_under_every_budget(name: str, dtype: torch.dtype) -> None:
+    listing = listing_of(trainer_of(name, dtype).plan)
+    plenty = choose(listing, None)
+    budgets = [plenty.least + (plenty.listed.peak - plenty.least) * k // 4 for k in (3, 1, 0)]
+    chosen = {choose(listing, budget).savings for budget in budgets}
+    assert Savings() not in chosen
+    plain = losses(trainer_of(name, dtype), Savings())
+    for savings in chosen:
+        assert losses(trainer_of(name, dtype), savings) == plain
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_what_is_chosen_fits_and_a_tighter_budget_costs_more(name: str) -> None:
+    listing = listing_of(trainer_of(name).plan)
+    plenty = choose(listing, None)
+    assert (names(plenty), plenty.savings) == ([], Savings())
+    before = 0.0
+    for k in range(10, -1, -1):
+        budget = plenty.least + (plenty.listed.peak - plenty.least) * k // 10
+        found = choose(listing, budget)
+        assert found.listed.peak <= budget
+        assert found.seconds >= before
+        before = found.seconds
+    assert choose(listing, plenty.least - 1).listed.peak == plenty.least
+
+
+def test_nothing_is_looked_for_where_everything_fits() -> None:
+    listing = listing_of(trainer_of("sage").plan)
+    plenty = choose_if_needed(listing, choose(listing, None).listed.peak)
+    assert (plenty.offered, plenty.savings) == ((), Savings())
+    assert choose_if_needed(listing, plenty.listed.peak - 1).measures
+
+
+def test_what_costs_nothing_is_taken_first() -> None:
+    listing = listing_of(trainer_of("sage").plan)
+    plenty = choose(listing, None)
+    found = choose(listing, plenty.listed.peak - 1)
+    assert found.seconds == 0
+    assert len(found.measures) == 1
+
+
+def test_a_gather_that_must_run_again_has_a_price_and_another_has_none() -> None:
+    def prices(name: str) -> dict[str, float]:
+        found = choose(listing_of(trainer_of(name).plan), None)
+        return {each.name: each.seconds for each in found.offered}
+
+    gathered = "no table for what G1 gathers"
+    assert prices("sage")[gathered] == 0
+    assert prices("gcn")[gathered] > 0
+
+
+def test_asynchronous_runs_keep_rows_that_others_may_overwrite() -> None:
+    found = choose(listing_of(trainer_of("gcn", mode="async").plan), None)
+    assert [each.name for each in found.offered] == ["no table for what G2 gathers"]
+
+
+def test_lambdas_read_from_tables() -> None:
+    found = choose(listing_of(trainer_of("sage").plan, on_lambdas=True), 1)
+    assert (found.offered, found.savings) == ((), Savings())
+
+
+def test_a_training_says_what_it_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = trainer_of("sage")
+    tight = choose(listing_of(trainer.plan), 1)
+    monkeypatch.setattr("siafu.training.trainer.choose_if_needed", lambda *_: tight)
+    monkeypatch.setenv("SIAFU_MEMORY_LIMIT", "9GB")
+    lines, _ = trainer.prepare()
+    assert lines[-1].startswith("to fit into 9")
+    assert all(name in lines[-1] for name in names(tight))
+    assert trainer.plan.savings == tight.savings

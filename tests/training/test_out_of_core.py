@@ -1,0 +1,131 @@
+"""Trainings whose tables are on disk: the same numbers, to the bit, as in memory."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import siafu
+from siafu import Graph
+from siafu.errors import BadInput
+from siafu.server import disk_share
+from siafu.server import fused_gathers as chunks
+from siafu.server.disk_share import DiskCut
+from siafu.server.memory import listing
+from siafu.server.savings import Savings
+from siafu.training.placement import choose_partition
+from siafu.training.run import Run
+from siafu.training.trainer import Checkpoint, Trainer
+from tests.training_runs import options, tangled_graph
+
+GRAPH = tangled_graph(3000)
+Make = Callable[[Graph], nn.Module]
+MODELS: dict[str, Make] = {
+    "gcn": lambda g: siafu.nn.GCN(g.num_features, 20, 3, g.num_classes, 0.5),
+    "sage": lambda g: siafu.nn.GraphSAGE(g.num_features, 20, 3, g.num_classes, 0.5),
+    "gin": lambda g: siafu.nn.GIN(g.num_features, 20, 3, g.num_classes, 0.5),
+    "gat": lambda g: siafu.nn.GAT(g.num_features, 20, 3, g.num_classes, 0.5, heads=2),
+}
+
+
+@pytest.fixture(autouse=True)
+def several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interval is gathered in several chunks."""
+    monkeypatch.setattr(chunks, "ROWS_AT_ONCE", 512)
+
+
+def on_disk(directory: Path, groups: int, partitions: int, *, rows: bool = True) -> Savings:
+    every = frozenset({0, 1})
+    return Savings(fused=every, remade=every, disk=DiskCut(directory, groups, partitions, rows))
+
+
+def trained(make: Make, savings: Savings, dtype: torch.dtype = torch.float32, **given: Any) -> list[Any]:
+    """Losses and scores of all epochs, and the weights after the last."""
+    torch.manual_seed(0)
+    settings = options(epochs=3, intervals=3, **given)
+    trainer = Trainer(GRAPH, make(GRAPH).to(dtype), settings, choose_partition(GRAPH, 1, "hash"))
+    trainer.plan = trainer.plan.saving(savings)
+    trainer.prepare()
+    (last,) = [event for event in trainer.run() if isinstance(event, Checkpoint)]
+    found: list[Any] = [(epoch.train_loss, epoch.val_loss, epoch.test_accuracy) for epoch in trainer.history]
+    return [*found, {name: tensor.tolist() for name, tensor in last.tensors.items()}]
+
+
+@pytest.mark.parametrize(
+    "name,mode,groups,partitions", [("gcn", "pipe", 3, 4), ("sage", "sync", 5, 2), ("gin", "pipe", 2, 7)]
+)
+def test_a_training_on_disk_is_the_same_to_the_bit(
+    tmp_path: Path, name: str, mode: str, groups: int, partitions: int
+) -> None:
+    plain = trained(MODELS[name], Savings(), mode=mode)
+    assert trained(MODELS[name], on_disk(tmp_path, groups, partitions), mode=mode) == plain
+
+
+def test_in_double_precision_it_is_too(tmp_path: Path) -> None:
+    make, given = MODELS["sage"], {"dtype": torch.float64}
+    assert trained(make, on_disk(tmp_path, 3, 4), **given) == trained(make, Savings(), **given)
+
+
+@pytest.mark.parametrize("remade", [True, False])
+def test_rows_that_stay_may_be_in_memory_or_kept_on_disk(tmp_path: Path, remade: bool) -> None:
+    plain = trained(MODELS["sage"], Savings())
+    found = on_disk(tmp_path, 2, 3, rows=not remade)
+    kept = found if remade else replace(found, remade=frozenset())
+    assert trained(MODELS["sage"], kept) == plain
+
+
+def test_a_run_within_a_budget_is_the_one_without_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What tests before left in memory comes and goes.
+    monkeypatch.setattr(listing, "own_bytes", lambda: 300_000_000)
+    for module in (disk_share, listing):
+        monkeypatch.setattr(module, "WRITTEN_BEHIND", 1 << 20)
+    graph = tangled_graph(10_000)
+
+    def model() -> nn.Module:
+        torch.manual_seed(0)
+        return siafu.nn.GraphSAGE(graph.num_features, 64, 3, graph.num_classes, 0.5)
+
+    def run(**given: Any) -> Run:
+        return siafu.train(graph, model(), epochs=2, **given)
+
+    free = run()
+    trainer = Trainer(graph, model(), options(epochs=2), choose_partition(graph, 1, "auto"), memory="1MB")
+    budget = trainer.memory_choice.least - 500_000  # less than any measure without a disk needs
+    tight = run(memory=str(budget), scratch=tmp_path)
+    assert [(e.train_loss, e.val_loss) for e in tight.history] == [
+        (e.train_loss, e.val_loss) for e in free.history
+    ]
+    summary = tight.summary()
+    assert summary["memory_budget_bytes"] == budget
+    assert summary["memory_planned_bytes"] <= budget
+    assert summary["bytes_written"] > 0
+    assert summary["bytes_read"] > summary["bytes_written"]
+    assert free.summary()["bytes_read"] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "given,what",
+    [
+        ({"mode": "async"}, "only in modes sync and pipe"),
+        ({"servers": 2}, "only on one server"),
+        ({"scratch": "none"}, "does not exist"),
+    ],
+)
+def test_what_cannot_be_on_disk_is_refused_in_one_line(
+    tmp_path: Path, given: dict[str, Any], what: str
+) -> None:
+    model = MODELS["gcn"](GRAPH)
+    with pytest.raises(BadInput, match=what):
+        siafu.train(GRAPH, model, epochs=1, memory="1MB", **{"scratch": tmp_path, **given})
+
+
+def test_a_budget_that_no_disk_helps_is_refused_with_the_least_that_would_do(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"training needs .+ of memory, and memory is 1MB"):
+        siafu.train(GRAPH, MODELS["gcn"](GRAPH), epochs=1, memory="1MB", scratch=tmp_path)
