@@ -309,7 +309,7 @@ class GraphServer:
         out.append(KeepResult(task))
         if event.measures:
             self._measures.setdefault((task.lane, task.epoch), {})[task.interval] = event.measures
-        if task.stage.scatters:
+        if task.stage.sends:
             self._send_rows(task.lane, task.epoch, task.stage.id, task.interval, out)
         for phase in task.stage.gradients:
             gradient = GradientArrived(self.incarnation, task.epoch, phase, task.interval)
@@ -326,7 +326,8 @@ class GraphServer:
     ) -> None:
         schedule = self.setup.training if lane == "train" else self.setup.evaluation
         message = RowsArrived(self.incarnation, lane, epoch, stage, interval)
-        receivers = self.setup.layout.receivers[schedule[stage].direction][interval]
+        made = schedule[stage]
+        receivers = self.setup.layout.readers(made.direction, interval, sums=made.sums)
         out.extend(Send(Address("graph", server), message) for server in receivers)
 
     def _rows_arrived(self, event: RowsArrived, out: list[Instruction]) -> None:

@@ -50,6 +50,18 @@ class Layout:
         """For each direction and interval, the other servers that must be sent its rows."""
         return {direction: self._receivers(reads) for direction, reads in self.reads.items()}
 
+    @cached_property
+    def everyone(self) -> frozenset[IntervalId]:
+        """All intervals."""
+        return frozenset(IntervalId(number) for number in range(self.num_intervals))
+
+    def readers(self, direction: Direction, interval: IntervalId, *, sums: bool) -> tuple[ServerId, ...]:
+        """The other servers that must be sent what a stage made of an interval; sums: all read those."""
+        if not sums:
+            return self.receivers[direction][interval]
+        own = self.owner[interval]
+        return tuple(ServerId(server) for server in range(self.num_servers) if server != own)
+
     def _receivers(self, reads: tuple[frozenset[IntervalId], ...]) -> tuple[tuple[ServerId, ...], ...]:
         servers: list[set[ServerId]] = [set() for _ in range(self.num_intervals)]
         for reader, sources in enumerate(reads):

@@ -22,7 +22,7 @@ class _Pass:
 
     epoch:   the one it is in; where it is not inside, the one it wants to enter
     stage:   the stage that it runs or waits for
-    missing: how many intervals' rows the gather waits for
+    missing: how many intervals' rows, or sums over rows, the stage waits for
     oldest:  the oldest epoch whose rows that gather takes
     """
 
@@ -69,7 +69,7 @@ class Track:
         }
         self._at = Counter({(self.start, 0): len(self.intervals)})
         self._rows = {
-            stage.id: [_NEVER] * self.layout.num_intervals for stage in self.schedule.stages if stage.scatters
+            stage.id: [_NEVER] * self.layout.num_intervals for stage in self.schedule.stages if stage.sends
         }
 
     @property
@@ -104,7 +104,7 @@ class Track:
         current = self.passes[task.interval]
         current.running = False
         self._move(current, current.epoch, current.stage + 1)
-        if task.stage.scatters:
+        if task.stage.sends:
             self.take_rows(task.stage.id, task.interval, task.epoch, out)
         if current.stage < len(self.schedule):
             self._try_stage(current, out)
@@ -176,15 +176,18 @@ class Track:
     def _try_stage(self, current: _Pass, out: list[Instruction]) -> None:
         if self.barrier is not None and current.position > self.barrier:
             return
-        for source in self.schedule[current.stage].reads:
-            self._await_rows(current, source)
+        stage = self.schedule[current.stage]
+        for source in stage.reads:
+            self._await_rows(current, source, self._sources(current, source))
+        for source in stage.totals:
+            self._await_rows(current, source, self.layout.everyone)
         if not current.missing:
             self._run(current, out)
 
-    def _await_rows(self, reader: _Pass, source: StageId) -> None:
+    def _await_rows(self, reader: _Pass, source: StageId, intervals: frozenset[IntervalId]) -> None:
         reader.oldest = self.oldest_read(reader.epoch)
         rows = self._rows[source]
-        for interval in self._sources(reader, source):
+        for interval in intervals:
             if rows[interval] < reader.oldest:
                 reader.missing += 1
                 self._waiting.setdefault((source, interval), []).append(reader)
@@ -207,5 +210,5 @@ class Track:
             assert self.barrier is not None
             epoch, stage = self.barrier
             return f"{task} waits for the barrier at epoch {epoch + 1}, stage {stage}"
-        sources = sorted(i for (_, i), readers in self._waiting.items() if current in readers)
+        sources = sorted({i for (_, i), readers in self._waiting.items() if current in readers})
         return f"{task} waits for rows of epoch {current.oldest + 1} from intervals {sources}"

@@ -36,6 +36,7 @@ from siafu.server.lane import Lane
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups
 from siafu.server.sparse_constants import ConstantTable, sparse_constants
+from siafu.server.statistics import LocalStatistics
 from siafu.server.worker import GraphWorker
 from siafu.tables import NamedTables
 
@@ -150,6 +151,16 @@ class Blueprint:
             in_place=self.savings.in_place and training,
             beside=training_lane if self.savings.shared else None,
             disk=memory.rows(),
+            statistics=[
+                [
+                    LocalStatistics(
+                        step, self.interval_counts, edges.local.server, self.dtype, training=training
+                    )
+                    for step in group
+                ]
+                for group in program.reduces
+            ],
+            leads=edges.local.server == 0,
         )
 
 

@@ -29,10 +29,13 @@ class Exchange:
     receive: from each server, ghost rows of the table
 
     What s sends to t, in s's order, is what t receives from s, in t's order.
+
+    by_interval: rows of the table are intervals, by their numbers among those of all servers, instead of vertices
     """
 
     send: ByServer
     receive: ByServer
+    by_interval: bool = False
 
 
 @dataclass(eq=False)

@@ -14,7 +14,7 @@ RowsIn = Tensor | SparseRows
 
 
 class PhaseRunner:
-    """Rows in, rows out. Everything given is read only.
+    """Rows in, rows out. Everything given is read only. Statistics over all vertices are given among the weights.
 
     keeps: forward keeps what backward would need a product for; else backward computes it again
 
@@ -26,7 +26,9 @@ class PhaseRunner:
     def __init__(self, phase: TensorPhase, *, training: bool, keeps: bool = True) -> None:
         programs = phase.programs
         self._weights = [(f"weight/{name}", name) for name in phase.weights]
-        self._learnt = phase.learnt
+        self._weights += [(f"total/{name}", name) for name in phase.totals]
+        self._learnt = [(f"grad/weight/{name}", name) for name in phase.learnt]
+        self._learnt += [(f"grad/total/{name}", name) for name in phase.moved]
         self._differentiated = [phase.inputs.index(name) for name in phase.differentiated]
         self._outputs = len(phase.outputs)
         keeps = keeps and training
@@ -88,7 +90,7 @@ class PhaseRunner:
 
     def _gradients(self, found: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
         of_rows = [found[f"grad/rows/{k}"] for k in self._differentiated]
-        return of_rows, {name: found[f"grad/weight/{name}"] for name in self._learnt}
+        return of_rows, {name: found[output] for output, name in self._learnt}
 
 
 def _row_shape(spec: Spec) -> tuple[int, ...]:

@@ -26,12 +26,13 @@ from siafu.program.cache.program_cache import compiled
 from siafu.program.density import sampled_density
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
+from siafu.program.record.statistics import CUMULATIVE
 from siafu.server.assembly import Blueprint
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
-from siafu.weights.optimizer import Settings
+from siafu.weights.optimizer import Follows, Settings
 from siafu.weights.policy import policy
 from siafu.weights.store import WeightStore
 
@@ -95,7 +96,12 @@ class ServerPlan:
             interval_counts or _interval_counts(graph, partition, options),
             training,
             groups,
-            Settings(options.optimizer, options.lr, _weight_decay(model, options)),
+            Settings(
+                options.optimizer,
+                options.lr,
+                _weight_decay(model, options),
+                running=_followed(programs["train"]),
+            ),
             objective,
         )
 
@@ -270,6 +276,18 @@ def _interval_counts(graph: Graph, partition: Partition, options: Options) -> li
     share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
     numbers = 0.0 if graph.x is None else graph.num_features * sampled_density(graph, gathered=True)
     return [auto_interval_count(*share, threads, numbers=numbers)] * partition.parts
+
+
+def _followed(program: Program) -> dict[str, Follows]:
+    """How the buffers that follow statistics do."""
+    found: dict[str, Follows] = {}
+    for step in (step for group in program.reduces for step in group if step.running is not None):
+        assert step.running is not None
+        count = step.running.count
+        momentum = None if step.running.momentum == CUMULATIVE else step.running.momentum
+        found |= {name: Follows(momentum, count) for name in step.running.names if name != count}
+        found |= {} if count is None else {count: Follows()}
+    return found
 
 
 def _weight_decay(model: nn.Module, options: Options) -> dict[str, float]:

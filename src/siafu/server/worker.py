@@ -16,7 +16,7 @@ from siafu.server.copying import copy_rows, place_rows, taken_rows
 from siafu.server.disk_share import DiskShare
 from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import TaskInputs, TaskSettings
-from siafu.server.schedules import Groups
+from siafu.server.schedules import Groups, running_names
 from siafu.server.stages.draws import Draws
 from siafu.server.stages.registry import stages_of
 
@@ -71,6 +71,7 @@ class GraphWorker:
     ) -> None:
         self.server, self.lanes, self.disk = server, lanes, disk
         self._first_interval, self._bounds, self._groups = first_interval, bounds, groups
+        self._running = running_names(lanes["train"].program) if "train" in lanes else frozenset()
         draws = Draws(seed)
         self._stages = {
             name: [stages_of(stage.kind).local(lane, stage, draws) for stage in schedules[name].stages]
@@ -120,9 +121,14 @@ class GraphWorker:
             for name, gradient in part.items():
                 partial[name] = partial[name] + gradient if name in partial else gradient
         gradients = {
-            group: {name: partial.pop(name) for name in self._groups[group]} for group in task.stage.gradients
+            group: {name: partial.pop(name) for name in self._groups[group] if self._is_given(name, partial)}
+            for group in task.stage.gradients
         }
         return TaskResult(gradients, done.measures)
+
+    def _is_given(self, name: str, partial: Mapping[str, Tensor]) -> bool:
+        """Whether a task gives what a weight is updated with. Statistics that buffers follow come from one interval alone."""
+        return name in partial or name not in self._running
 
     def send_rows(self, to: "GraphWorker", lane: LaneName, stage: Stage, interval: IntervalId) -> int:
         """Copy the rows that `stage` made of an interval to the ghosts of another server; how many bytes went."""
@@ -154,7 +160,8 @@ class GraphWorker:
         first, last = self._bounds[interval - self._first_interval]
         for exchange, tables in self._stages[lane][stage.id].scattered:
             rows = exchange.send[to]
-            lo, hi = np.searchsorted(rows, (first, last))
+            bounds = (interval, interval + 1) if exchange.by_interval else (first, last)
+            lo, hi = np.searchsorted(rows, bounds)
             for table in tables:
                 yield table, rows, slice(int(lo), int(hi))
 

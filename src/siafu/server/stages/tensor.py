@@ -1,7 +1,7 @@
 """Tensor stages: a tensor phase, forward or backward, on threads or on Lambdas."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -33,7 +33,7 @@ class LocalTensorStage(LocalStage):
     """Computes an interval's rows, here or elsewhere."""
 
     def __init__(self, lane: Lane, stage: Stage, draws: Draws) -> None:
-        self._stage, self._draws, self._training = stage, draws, lane.training
+        self._lane, self._stage, self._draws, self._training = lane, stage, draws, lane.training
         self._remote = RemotePhases(lane)
         if stage.phase == len(lane.program.phases) - 1:
             self._compute = lane.learn if lane.training else lane.tally
@@ -41,15 +41,29 @@ class LocalTensorStage(LocalStage):
             self._compute = partial(
                 lane.forward if stage.direction == "forward" else lane.backward, stage.phase
             )
-        self.scattered = _scattered(lane, stage) if stage.scatters else ()
+        self.scattered = [
+            *(_scattered(lane, stage) if stage.scatters else ()),
+            *(_summed(lane, stage) if stage.sums else ()),
+        ]
 
     def run(self, interval: int, weights: Weights, epoch: int) -> Done:
+        self._take_totals(interval, epoch)
         return self._compute(interval, weights, self._draws.of(epoch))
 
     def task_inputs(self, interval: int, epoch: int, settings: TaskSettings) -> TaskInputs:
+        self._take_totals(interval, epoch)
         return self._remote.task_inputs(
             self._stage, interval, self._draws.key(epoch), settings, training=self._training
         )
+
+    def _take_totals(self, interval: int, epoch: int) -> None:
+        stage, lane = self._stage, self._lane
+        if not stage.totals:
+            return
+        if stage.direction == "forward" or stage.phase == len(lane.program.phases) - 1:
+            lane.take_totals(stage.phase, interval, epoch)
+        else:
+            lane.take_total_gradients(stage.phase, interval, epoch)
 
     def finish(self, interval: int, outputs: Mapping[str, Tensor]) -> Done:
         return self._remote.finish(self._stage, interval, outputs, training=self._training)
@@ -59,6 +73,15 @@ def _scattered(lane: Lane, stage: Stage) -> list[tuple[Exchange, Sequence[Table]
     if stage.direction == "forward":
         return [(each.forward_exchange, each.forward_tables) for each in lane.gathers[stage.phase]]
     return [(each.backward_exchange, each.backward_tables) for each in lane.gathers[stage.phase - 1]]
+
+
+def _summed(lane: Lane, stage: Stage) -> Iterator[tuple[Exchange, Sequence[Table]]]:
+    if stage.direction == "forward":
+        yield from ((each.exchange, (each.forward_table,)) for each in lane.statistics[stage.phase])
+        return
+    for each in lane.statistics[stage.phase - 1]:
+        if each.backward_table is not None:
+            yield each.exchange, (each.backward_table,)
 
 
 class TensorStages(StageBehaviour):
