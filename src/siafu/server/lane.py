@@ -409,9 +409,7 @@ class Lane:
                     self._returned[interval][reduce.out],
                 )
 
-    def _earlier_adjoints(
-        self, phase: int, interval: int, block: Block
-    ) -> Iterator[tuple[str, Tensor]]:
+    def _earlier_adjoints(self, phase: int, interval: int, block: Block) -> Iterator[tuple[str, Tensor]]:
         """The same for rows that the phase has not made itself."""
         outputs = self.program.phases[phase].outputs
         unread = [name for name, _ in self._unread(phase)]

@@ -41,7 +41,9 @@ class _Rewriting:
         self._rows: fx.Node = node.args[0]  # type: ignore[assignment]
         self._axis, self._vertices = axis, vertices
         ndim = self._rows.meta["val"].ndim
-        self._kept_shape = [1 if dim in over else int(self._rows.meta["val"].shape[dim]) for dim in range(ndim)]
+        self._kept_shape = [
+            1 if dim in over else int(self._rows.meta["val"].shape[dim]) for dim in range(ndim)
+        ]
         others = [dim for dim in range(ndim) if dim != axis]
         self._inner = [place for place, dim in enumerate(others) if dim in over]
         self._front = [axis, *others]
@@ -125,9 +127,13 @@ def _along(node: fx.Node) -> _Described:
 
 
 def _spread(node: fx.Node) -> _Described:
-    correction = node.kwargs.get("correction")
+    correction: Any = node.kwargs.get("correction")
     keeps = bool(node.kwargs.get("keepdim", False))
-    return list(_argument(node, 1, "dim", None) or []), keeps, 1.0 if correction is None else float(correction)  # type: ignore[arg-type]
+    return (
+        list(_argument(node, 1, "dim", None) or []),
+        keeps,
+        1.0 if correction is None else float(correction),
+    )
 
 
 _SUMS = (_aten.sum.default, _aten.sum.dim_IntList)
@@ -141,4 +147,3 @@ _REDUCTIONS: dict[Any, Callable[[fx.Node], _Described]] = {
     _aten.std.correction: _spread,
     _aten.var_mean.correction: _spread,
 }
-

@@ -75,9 +75,9 @@ class NormsRecorded(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func is F.batch_norm:
+        if func is F.batch_norm and _has_rows(args[0]):
             return self._batch_norm(*args, **kwargs)
-        if func is F.instance_norm:
+        if func is F.instance_norm and _has_rows(args[0]):
             return self._instance_norm(*args, **kwargs)
         if func is Tensor.add_ and self._is_count(args[0]):
             self._counted = self._name_of(args[0])
@@ -140,7 +140,9 @@ class NormsRecorded(TorchFunctionMode):
         bias: Tensor | None,
         eps: float,
     ) -> Tensor:
-        assert running_mean is not None and running_var is not None, "without buffers a norm takes the rows' own"
+        assert running_mean is not None and running_var is not None, (
+            "without buffers a norm takes the rows' own"
+        )
         names = (self._name_of(running_mean), self._name_of(running_var))
         self.moving.update(name for name in names if name is not None)
         return _normalised(rows, running_mean, running_var, weight, bias, eps)
@@ -162,6 +164,10 @@ class NormsRecorded(TorchFunctionMode):
         mean, variance = (self._name_of(each) for each in (running_mean, running_var))
         self.running[site] = RunningStatistics(mean, variance, counted, float(momentum))
         return _normalised(rows, found[0], found[1], weight, bias, eps)
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape)
 
 
 def _normalised(
