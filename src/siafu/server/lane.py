@@ -111,6 +111,7 @@ class Lane:
     def activation_bytes(self) -> int:
         """Memory that the gathers' tables take, and what phases leave for later ones and for their backward pass."""
         tables = sum(local.held_bytes for group in self.gathers for local in group)
+        tables += sum(each.held_bytes for group in self.statistics for each in group)
         shapes = [self.program.shapes[name] for name in self._lasting]
         shapes += [shape for run in self._runners for shape in run.kept_shapes]
         return tables + len(self._vertices) * self._itemsize * sum(math.prod(shape) for shape in shapes)

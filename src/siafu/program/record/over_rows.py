@@ -28,7 +28,25 @@ def over_rows(recording: Recording, vertices: int) -> None:
             continue
         _Rewriting(recording, node, axis, over, vertices, site).write(keeps, correction)
         site += 1
+    _count_all(recording, vertices)
     recording.graph.lint()
+
+
+def _count_all(recording: Recording, vertices: int) -> None:
+    """Where a model reckons with the number of rows (`x.sum(0) / x.shape[0]`), that is the whole graph's, not a task's."""
+
+    def counted(argument: fx.Node) -> Any:
+        size = argument.meta.get("val")
+        if not isinstance(size, (torch.SymInt, torch.SymFloat)):
+            return argument
+        found = size.node.expr
+        number = found.subs(dict.fromkeys(found.free_symbols, vertices))
+        return int(number) if isinstance(size, torch.SymInt) else float(number)
+
+    for node in recording.graph.nodes:
+        if node.target in _RECKONING:
+            node.args = fx.map_arg(node.args, counted)
+    recording.graph.eliminate_dead_code()
 
 
 class _Rewriting:
@@ -136,6 +154,12 @@ def _spread(node: fx.Node) -> _Described:
     )
 
 
+_RECKONING = frozenset(
+    getattr(getattr(_aten, name), kind)
+    for name in ("add", "sub", "mul", "div", "pow")
+    for kind in ("Tensor", "Scalar", "Tensor_Scalar")
+    if kind in getattr(_aten, name).overloads()
+)
 _SUMS = (_aten.sum.default, _aten.sum.dim_IntList)
 _STANDARD_DEVIATIONS = (_aten.std.correction,)
 _REDUCTIONS: dict[Any, Callable[[fx.Node], _Described]] = {

@@ -16,6 +16,7 @@ from siafu.program.tensor_program import TensorProgram
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.program_work import row_work
+from siafu.server.costs.reduce_cost import reduce_cost
 from siafu.server.costs.stage_cost import StageCost
 from siafu.server.costs.work import Work
 from siafu.server.edges import Exchange
@@ -98,6 +99,7 @@ class TensorStages(StageBehaviour):
         rows, is_last = round(extent.rows_of(stage)), stage.phase == extent.last
         read, made = _ends(phase, stage, is_last=is_last)
         keeps = extent.training and stage.direction == "forward" and stage.phase not in extent.savings.remade
+        reduced = reduce_cost(extent, stage)
         return StageCost(
             f"{stage.kind.letter}{stage.phase}(loss)"
             if is_last and stage.direction == "backward"
@@ -107,11 +109,12 @@ class TensorStages(StageBehaviour):
             extent.widths(read),
             extent.widths(made),
             extent.parameters(phase.learnt),
-            program.flops(rows),
-            extent.row_bytes([spec for _, spec in program.inputs], rows)
+            program.flops(rows) + round(reduced.flops),
+            round(reduced.moved)
+            + extent.row_bytes([spec for _, spec in program.inputs], rows)
             + extent.row_bytes([program.specs[number] for _, number in program.outputs], rows),
             extent.row_bytes(phase.programs.kept, rows) if keeps else 0,
-            tuple(op.name for op in program.ops),
+            (*reduced.names, *(op.name for op in program.ops)),
             program.hash,
             str(program),
         )
@@ -133,7 +136,7 @@ class TensorStages(StageBehaviour):
             received, made = extent.bytes(phase.outputs), extent.bytes(phase.differentiated)
             constant = 0.0
         read, written = _ends(phase, stage, is_last=is_last)
-        size = extent.itemsize
+        size, reduced = extent.itemsize, reduce_cost(extent, stage)
         found = replace(
             row_work(program).times(rows),
             widths_in=extent.widths(read),
@@ -146,7 +149,9 @@ class TensorStages(StageBehaviour):
             weights=float(size * extent.parameters(phase.weights)),
             gradients=float(size * extent.parameters(phase.learnt)) if back else 0.0,
             ghost_bytes=_ghost_bytes(extent, stage),
+            sum_bytes=reduced.sent,
         )
+        found = replace(found, moved=found.moved + reduced.moved)
         return replace(found, again=_again(extent, phase, rows)) if back and not is_last else found
 
     def held(self, extent: Extent, stage: Stage) -> tuple[HeldArray, ...]:
