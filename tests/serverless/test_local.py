@@ -20,8 +20,6 @@ from siafu.serverless.platforms.invoker import InvocationAnswered, InvocationFai
 from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import TOY, Calls
 
-pytest.importorskip("awslambdaric", reason="AWS's runtime client is not installed: pip install awslambdaric")
-
 Pool = Callable[..., Calls]
 
 
