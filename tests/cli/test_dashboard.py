@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import sys
 from pathlib import Path
 
 import httpx

@@ -210,14 +210,6 @@ def test_a_handler_that_cannot_be_loaded_is_one_clear_line(pool: Pool, handler: 
     assert cold.failure.is_final
 
 
-def test_without_the_runtime_client_it_says_what_to_install(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("siafu.serverless.platforms.local_invoker.find_spec", lambda module: None)
-    with pytest.raises(BadInput, match="pip install 'siafu\\[aws\\]'"):
-        pool()
-
-
 def test_a_payload_that_is_too_long_is_refused(pool: Pool) -> None:
     with pytest.raises(BadInput, match="6 MB at most"):
         pool().send(text="x" * 7_000_000)
