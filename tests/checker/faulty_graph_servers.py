@@ -5,6 +5,7 @@ from dataclasses import replace
 from siafu.pipeline.events import WeightsReleased
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.instructions import KeepRows, RunTask, Send
+from siafu.pipeline.track import Track
 from tests.checker.planted_faults import fault
 
 
@@ -196,3 +197,62 @@ class AnEvaluationMeasuresAreForgottenForOneInterval(GraphServer):
         if lane == "evaluate":
             self._measures.get((lane, epoch), {}).pop(self.intervals[0], None)
         super()._count_finished(lane, epoch, out)
+
+
+class _HastyTrack(Track):
+    __slots__ = ()
+
+    def _await_totals(self, reader, source):
+        """Wait for nobody."""
+
+
+class _BehindTrack(Track):
+    __slots__ = ()
+
+    def _await_totals(self, reader, source):
+        before = self.oldest_read
+        self.oldest_read = lambda epoch: before(epoch) - 1
+        super()._await_totals(reader, source)
+        self.oldest_read = before
+
+
+@fault("pipe")
+class StatisticsAreUsedBeforeAllAreIn(GraphServer):
+    """statistics are used before all are in"""
+
+    def _reset(self, start, exact):
+        super()._reset(start, exact)
+        self._train.__class__ = _HastyTrack
+
+
+@fault("pipe")
+class StatisticsOfTheEpochBefore(GraphServer):
+    """statistics of the epoch before"""
+
+    def _reset(self, start, exact):
+        super()._reset(start, exact)
+        self._train.__class__ = _BehindTrack
+
+
+@fault()
+class AnIntervalsStatisticsCountTwice(GraphServer):
+    """an interval's statistics count twice, and another's not at all"""
+
+    def _rows_arrived(self, event, out):
+        super()._rows_arrived(event, out)
+        schedule = self.setup.training if event.lane == "train" else self.setup.evaluation
+        if schedule[event.stage].sums:
+            first = self.setup.layout.owned(self.setup.layout.owner[event.interval])[0]
+            out[:] = [replace(each, interval=first) if isinstance(each, KeepRows) else each for each in out]
+
+
+@fault()
+class StatisticsGoOnlyWhereRowsGo(GraphServer):
+    """statistics go only where rows go"""
+
+    def _send_rows(self, lane, epoch, stage, interval, out):
+        found = []
+        super()._send_rows(lane, epoch, stage, interval, found)
+        schedule = self.setup.training if lane == "train" else self.setup.evaluation
+        near = self.setup.layout.receivers[schedule[stage].direction][interval]
+        out.extend(each for each in found if each.to.index in near)

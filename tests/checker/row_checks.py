@@ -15,9 +15,15 @@ class RowChecks:
         self._setup = setup
 
     def reads(self, task: Task) -> list[RowsKey]:
-        """The rows that a task must read: its own of the stage before, or those that its edges lead to."""
+        """The rows that a task must read: its own of the stage before, or those that its edges lead to; and sums of all."""
+        sums = [
+            (task.lane, source, IntervalId(interval))
+            for source in task.stage.totals
+            for interval in range(self._setup.layout.num_intervals)
+        ]
         if task.stage.kind.remote:
-            return [(task.lane, StageId(task.stage.id - 1), task.interval)] if task.stage.id else []
+            own = [_own_key(task)] if task.stage.id else []
+            return own + [key for key in sums if key not in own]
         schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
         return [
             (task.lane, source, interval)
@@ -114,7 +120,8 @@ class RowChecks:
         require(
             rows.incarnation == truth.incarnation, "no task reads rows of another incarnation", task, read
         )
-        own = task.stage.kind.remote
+        require(rows.interval == read.key[2], "each interval counts once", task, read)
+        own = task.stage.kind.remote and read.key == _own_key(task)
         if own or truth.is_exact(task.lane, task.epoch):
             version = truth.versions[task.lane, task.interval, task.epoch]
             require(rows.epoch == task.epoch, "a task reads rows of its own epoch", task, read)
@@ -124,3 +131,7 @@ class RowChecks:
         staleness = self._setup.staleness
         oldest = max(truth.start.epoch, task.epoch - staleness - 1)
         require(oldest <= rows.epoch <= task.epoch + staleness, "rows are of an epoch nearby", task, read)
+
+
+def _own_key(task: Task) -> RowsKey:
+    return task.lane, StageId(task.stage.id - 1), task.interval

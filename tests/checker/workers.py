@@ -115,4 +115,5 @@ class Workers:
     ) -> Result:
         rows = self._tables.rows
         reads = tuple([Read(key, read, rows.get(key) is read) for key, read in found])
-        return Result(run.task, Rows(incarnation, run.task.epoch, run.version), reads)
+        task = run.task
+        return Result(task, Rows(incarnation, task.epoch, run.version, task.interval), reads)

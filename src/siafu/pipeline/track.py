@@ -180,9 +180,13 @@ class Track:
         for source in stage.reads:
             self._await_rows(current, source, self._sources(current, source))
         for source in stage.totals:
-            self._await_rows(current, source, self.layout.everyone)
+            self._await_totals(current, source)
         if not current.missing:
             self._run(current, out)
+
+    def _await_totals(self, reader: _Pass, source: StageId) -> None:
+        """Statistics are of all vertices: an interval waits for the sums of every other."""
+        self._await_rows(reader, source, self.layout.everyone)
 
     def _await_rows(self, reader: _Pass, source: StageId, intervals: frozenset[IntervalId]) -> None:
         reader.oldest = self.oldest_read(reader.epoch)

@@ -30,7 +30,8 @@ def _graph_norm(norm: Any, x: Tensor, batch: Any = None, batch_size: Any = None)
 
 def _graph_size(norm: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
     _refuse_batch(batch)
-    return x * float(session().graph.num_vertices) ** -0.5
+    found: Tensor = x * float(session().graph.num_vertices) ** -0.5
+    return found
 
 
 def _refuse_batch(batch: Any) -> None:
