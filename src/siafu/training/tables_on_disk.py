@@ -3,7 +3,7 @@
 from siafu.base.errors import BadInput
 from siafu.options import Options
 from siafu.server.memory.disk_choice import on_disk
-from siafu.server.memory.listing import disk_bytes, memory_list
+from siafu.server.memory.listing import RunListing, disk_bytes
 from siafu.server.plan import ServerPlan
 from siafu.tables import ScratchDirectory
 
@@ -18,7 +18,8 @@ def with_tables_on_disk(
         raise BadInput(
             "tables are on disk only on one server without Lambdas: choose that, or give more memory"
         )
-    found = on_disk(plan, scratch.path, budget, memory_list)
+    listing = RunListing.of(plan, on_lambdas=on_lambdas)
+    found = on_disk(plan, scratch.path, budget, lambda tried: listing.saving(tried.savings))
     scratch.refuse_more_than_free(disk_bytes(found))
     return found
 
@@ -27,8 +28,10 @@ def told(plan: ServerPlan) -> str:
     """In words."""
     disk = plan.savings.disk
     assert disk is not None
-    return (
-        f"tables {'of rows ' if disk.rows else 'that edges read '}are on disk: "
-        f"{disk_bytes(plan) / 1e6:,.0f} MB in {disk.directory}, "
-        f"{disk.groups} groups of rows, {disk.partitions} partitions of sources"
-    )
+    what = []
+    if disk.tables:
+        what.append("tables of rows" if disk.rows else "tables that edges read")
+    if disk.constants:
+        what.append("constant rows")
+    cut = f", {disk.groups} groups of rows, {disk.partitions} partitions of sources" if disk.tables else ""
+    return f"{' and '.join(what)} are on disk: {disk_bytes(plan) / 1e6:,.0f} MB in {disk.directory}{cut}"

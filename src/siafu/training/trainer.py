@@ -40,7 +40,7 @@ from siafu.server.assembly import assemble
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice, choose_if_needed
 from siafu.server.memory.memory_list import MemoryList
-from siafu.server.plan import ServerPlan, model_input
+from siafu.server.plan import ServerPlan
 from siafu.serverless.platforms.platform import LocalPlatform, Platform
 from siafu.tables import DiskTraffic, ScratchDirectory
 from siafu.training.tables_on_disk import told, with_tables_on_disk
@@ -279,11 +279,9 @@ class Trainer:
         self.refuse_more_than_budget()
         choice = self.memory_choice
         plan = self.plan = self.plan.saving(choice.savings)
-        x = model_input(plan.graph, normalize=self.options.normalize_features)
         with one_thread():  # what is folded has the same bits wherever it is made
-            assembly = assemble(
-                plan.blueprint(on_lambdas=self._lambdas is not None), x.to(plan.dtype), plan.weights
-            )
+            blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
+            assembly = assemble(blueprint, plan.features, plan.weights)
         self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
         setup = plan.setup(assembly.layout)
         self._runtime = LocalRuntime(
