@@ -194,6 +194,7 @@ class _Folding:
 
     def _pack(self, source: fx.Node, pre: Any, first: int, last: int, table: Table) -> None:
         """Put some rows of what a gather reads into a table, times their factors."""
+        self._features.read_soon(first, last)
         for low, high in self._blocks_within(first, last, table.strides[0]):
             values = as_rows(self._block(source, low, high))
             factors = None if pre is None else pre[low:high]

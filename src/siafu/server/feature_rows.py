@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.base.errors import BadInput
+from siafu.base.mapped import read_soon
 from siafu.graph import Graph
 
 
@@ -35,6 +36,10 @@ class FeatureRows:
     def block(self, first: int, last: int) -> Tensor:
         """The rows first:last."""
         return self._computed(self._stored[first:last])
+
+    def read_soon(self, first: int, last: int) -> None:
+        """Have the rows first:last read from the store's file before they are used."""
+        read_soon(self._stored[first:last])
 
     def of(self, vertices: NDArray[np.int64]) -> Tensor:
         """Those of some vertices, copied."""
