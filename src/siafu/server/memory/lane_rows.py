@@ -111,8 +111,8 @@ class LaneRows:
 
     def _is_in_place(self, stage: Stage, array: HeldArray) -> bool:
         """Whether an array of gradients is where a gather's source rows are."""
-        rows, savings = self.part.rows, self.extent.savings
-        if array.over is None or not savings.in_place or rows.forward != rows.backward:
+        savings = self.extent.savings
+        if array.over is None or not savings.in_place or not self.part.aligned:
             return False
         return frees_rows(self.extent.program, stage.phase - 1, savings)
 

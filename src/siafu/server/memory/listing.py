@@ -72,6 +72,15 @@ class RunListing:
         always = tuple(_always(plan, parts, needs, taken, on_lambdas))
         return cls(plan, parts, needs, extents, always, taken, on_lambdas)
 
+    @property
+    def listed(self) -> MemoryList:
+        """The list, as the plan spares memory."""
+        return self.saving(self.plan.savings)
+
+    def again(self, plan: ServerPlan) -> "RunListing":
+        """The same for a plan that spares memory in another way."""
+        return RunListing.of(plan, self.parts, self.taken, on_lambdas=self.on_lambdas)
+
     def saving(self, savings: Savings) -> MemoryList:
         """The list."""
         return MemoryList.of((*self.always, *self._rows(savings)), self.taken)

@@ -106,7 +106,7 @@ class _Chooser:
         self.prices = _Prices(self.listing)
 
     def choose(self, budget: int | None) -> Choice:
-        offered = () if self.listing.on_lambdas else tuple(self._offered())
+        offered = tuple(self._offered())
         free = sorted((each for each in offered if not each.seconds), key=lambda each: -each.bytes)
         priced = [each for each in offered if each.seconds]
         sets = list(self._tried(free, priced))
@@ -119,7 +119,7 @@ class _Chooser:
     def _offered(self) -> Iterator[Measure]:
         """All that spare anything."""
         plain = self._listed(Savings()).peak
-        for name, savings in _measures(self.listing.plan):
+        for name, savings in _measures(self.listing.plan, on_lambdas=self.listing.on_lambdas):
             spared = plain - self._listed(savings).peak
             if spared > 0:
                 yield Measure(name, savings, spared, self.prices.of(savings))
@@ -141,12 +141,17 @@ class _Chooser:
         return self._lists[savings]
 
 
-def _measures(plan: ServerPlan) -> Iterator[tuple[str, Savings]]:
-    """Measures that a run may take, whether they spare anything or not."""
+def _measures(plan: ServerPlan, *, on_lambdas: bool) -> Iterator[tuple[str, Savings]]:
+    """Measures that a run may take, whether they spare anything or not.
+
+    on_lambdas: tensor tasks run elsewhere: they read what was gathered from tables, and keep nothing here
+    """
     program, exact = plan.programs["train"], plan.options.mode != "async"
     if exact:
         yield "gradients in the place of rows", Savings(in_place=True)
         yield "evaluation in the training's tables", Savings(shared=True)
+    if on_lambdas:
+        return
     for depth in sorted(fusable(program, range(len(program.gathers)))):
         savings = Savings(fused=frozenset({depth}))
         # An asynchronous gather may find other rows when it runs again.
