@@ -146,7 +146,12 @@ def _measures(plan: ServerPlan, *, on_lambdas: bool) -> Iterator[tuple[str, Savi
 
     on_lambdas: tensor tasks run elsewhere: they read what was gathered from tables, and keep nothing here
     """
-    program, exact = plan.programs["train"], plan.options.mode != "async"
+    program = plan.programs["train" if plan.trains else "evaluate"]
+    if not plan.trains:
+        for depth in sorted(fusable(program, range(len(program.gathers)))):
+            yield f"no table for what G{depth + 1} gathers", Savings(fused=frozenset({depth}))
+        return
+    exact = plan.options.mode != "async"
     if exact:
         yield "gradients in the place of rows", Savings(in_place=True)
         yield "evaluation in the training's tables", Savings(shared=True)
@@ -178,6 +183,8 @@ class _Prices:
         self._threads = thread_count()
 
     def of(self, savings: Savings) -> float:
+        if not self._plan.trains:  # it goes forth alone: nothing runs again
+            return 0.0
         program = self._plan.programs["train"]
         found = sum(self._gathered(depth) for depth in gathers_again(program, savings))
         found += sum(self._computed(program, number) for number in savings.remade)
