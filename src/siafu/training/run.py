@@ -20,9 +20,9 @@ from siafu.report.files.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.files.run_directory import RunDirectory
 from siafu.report.pages.plot import Plot, plot_history
 from siafu.report.pages.run_card import run_card
-from siafu.runtime.inference import Inference
 from siafu.server.plan import rows_of
 from siafu.tables import ScratchDirectory
+from siafu.training.inference import Inference
 
 # What the pipeline counts, as it stands in a summary.
 COUNTERS = (

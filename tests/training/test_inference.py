@@ -10,12 +10,12 @@ from torch import nn
 
 import siafu
 from siafu.errors import BadInput
-from siafu.runtime.inference import Inference
 from siafu.server import disk_share
 from siafu.server import fused_gathers as chunks
 from siafu.server.memory import listing
 from siafu.server.memory.fitting import fit
 from siafu.tables import ScratchDirectory
+from siafu.training.inference import Inference
 from tests.training_runs import Gated, tangled_graph
 
 GRAPH = tangled_graph(3000)
