@@ -56,3 +56,19 @@ def test_a_run_goes_on(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
     ended = siafu("embed", kg, out=tmp_path / "kg.run", resume=True, json=True, **{**SMALL, "epochs": 5})
     assert ended.json()["epochs"] == 5
     assert "--resume needs --out" in siafu.refused("embed", kg, resume=True)
+
+
+def test_vectors_become_features_that_can_be_trained_on(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
+    ended = siafu("embed", kg, out=tmp_path / "kg.run", candidates=30, **SMALL)
+    assert "filtered MRR among 30 sampled candidates" in ended.err
+    toy_graph(ids=[f"member {number}".encode() for number in range(210)]).save(tmp_path / "graph.store")
+    made = siafu(
+        "embed", "features", tmp_path / "kg.run", tmp_path / "graph.store", output=tmp_path / "both.store"
+    )
+    assert made.code == 0, made.err
+    assert "90 are no entities, and have zeros" in made.err
+    assert siafu("train", tmp_path / "both.store", out=tmp_path / "gnn.run", epochs=1).code == 0
+    line = siafu.refused(
+        "embed", "features", tmp_path / "kg.run", tmp_path / "graph.store", output=tmp_path / "both.store"
+    )
+    assert "both.store" in line
