@@ -16,6 +16,7 @@ from siafu.base.errors import BadInput, Interrupted
 from siafu.base.option import REQUIRED, argument, option, options_of
 from siafu.cli.common import say, show
 from siafu.cli.declared import add_commands, command, json_flag, out_file
+from siafu.cli.embed_plan import plan
 from siafu.cli.train import command_to_resume, new_directory
 from siafu.embedding.embed_options import EmbedOptions, EmbedSession
 
@@ -225,5 +226,5 @@ def _show_answers(asked: dict[str, Any], found: list[tuple[Any, float]], what: s
     show({**asked, "answers": answers}, (f"{score:10.4f}  {name}" for name, score in found), as_json=as_json)
 
 
-add_commands(app, predict, neighbours, score, export, features)
+add_commands(app, predict, neighbours, score, export, features, plan)
 app.command(_TRAIN)(command(train))
