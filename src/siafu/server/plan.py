@@ -16,7 +16,7 @@ from siafu.graph import Graph
 from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition, auto_interval_count
 from siafu.objective.objective import Objective, target_of
-from siafu.objective.registry import objective_for
+from siafu.objective.registry import objective_asked, objective_for
 from siafu.options import Options
 from siafu.pipeline.ids import LaneName, Mode
 from siafu.pipeline.layout import Layout
@@ -31,6 +31,7 @@ from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
+from siafu.weights.groups import ParameterGroup, parameter_groups
 from siafu.weights.optimizer import Settings
 from siafu.weights.policy import policy
 from siafu.weights.store import WeightStore
@@ -48,6 +49,8 @@ class ServerPlan:
     settings:        of the optimizer
     objective:       what is learnt; `options` have it too, as an object, which every process knows
     savings:         how it spares memory
+    rate_groups:     groups of parameters, as the options ask for
+    paced:           whether the run decides the rates of every update
     """
 
     graph: Graph
@@ -62,6 +65,8 @@ class ServerPlan:
     settings: Settings
     objective: Objective
     savings: Savings = Savings()
+    rate_groups: tuple[ParameterGroup, ...] = ()
+    paced: bool = False
 
     @classmethod
     def of(
@@ -80,23 +85,33 @@ class ServerPlan:
         """
         splits = rows_of(graph)
         _check(graph, model, options, splits)
-        objective = objective_for(graph, options.objective)
+        objective = objective_asked(graph, options)
         programs = programs or compile_programs(
             graph, model, splits["train"], objective, sparse=options.lambdas == "off"
         )
         training, groups = schedule_training(programs["train"])
+        weights = {name: tensor.detach().clone() for name, tensor in state_of(model).items()}
+        rate_groups = _rate_groups(model, options, groups, weights)
         return cls(
             graph,
             partition,
-            replace(options, objective=objective),
+            replace(options, objective=objective, class_weights=None, label_smoothing=0.0, scheduler=None),
             programs,
-            {name: tensor.detach().clone() for name, tensor in state_of(model).items()},
+            weights,
             splits,
             interval_counts or _interval_counts(graph, partition, options),
             training,
             groups,
-            Settings(options.optimizer, options.lr, _weight_decay(model, options)),
+            Settings(
+                options.optimizer,
+                options.lr,
+                _weight_decay(model, options),
+                groups={name: place for place, each in enumerate(rate_groups) for name in each.names},
+                clip=options.clip,
+            ),
             objective,
+            rate_groups=rate_groups,
+            paced=options.scheduler is not None or options.groups is not None,
         )
 
     @property
@@ -176,6 +191,8 @@ class ServerPlan:
             options.staleness,
             options.update_every,
             self.savings.shared,
+            self.paced,
+            options.clip is not None,
         )
 
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
@@ -206,7 +223,7 @@ class WeightPlan:
         ]
         learnt = {name for names in self.groups.values() for name in names}
         fixed = {name: tensor for name, tensor in self.weights.items() if name not in learnt}
-        return WeightStore(home, fixed, self.settings)
+        return WeightStore(home, fixed, self.settings, tuple(self.weights))
 
 
 def rows_of(graph: Graph) -> dict[str, Tensor]:
@@ -270,6 +287,21 @@ def _interval_counts(graph: Graph, partition: Partition, options: Options) -> li
     share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
     numbers = 0.0 if graph.x is None else graph.num_features * sampled_density(graph, gathered=True)
     return [auto_interval_count(*share, threads, numbers=numbers)] * partition.parts
+
+
+def _rate_groups(
+    model: nn.Module, options: Options, groups: Groups, weights: Mapping[str, Tensor]
+) -> tuple[ParameterGroup, ...]:
+    """Parameters that are learnt, by the rates that they are updated with."""
+    learnt = {name for names in groups.values() for name in names}
+    names = [name for name in weights if name in learnt]
+    if options.groups is not None:
+        return parameter_groups(names, options.groups, options.lr, options.weight_decay)
+    decays = _weight_decay(model, options)
+    by_decay: dict[float, list[str]] = {}
+    for name in names:
+        by_decay.setdefault(decays.get(name, 0.0), []).append(name)
+    return tuple(ParameterGroup(tuple(found), options.lr, decay) for decay, found in by_decay.items())
 
 
 def _weight_decay(model: nn.Module, options: Options) -> dict[str, float]:

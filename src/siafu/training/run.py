@@ -24,6 +24,7 @@ from siafu.report.pages.plot import Plot, plot_history
 from siafu.report.pages.run_card import run_card
 from siafu.server.memory.constants import widened_bytes
 from siafu.server.plan import model_input, rows_of
+from siafu.training.hidden_rows import hidden_rows
 
 # What the pipeline counts, as it stands in a summary.
 COUNTERS = (
@@ -197,13 +198,24 @@ class Run:
         With an objective that has another metric, `accuracy` is that. memory: as for `predict`.
         """
         graph = graph_of(graph, "evaluate")
-        y = target_of(self.objective, graph)
+        objective = self.objective.on(graph)
+        y = target_of(objective, graph)
         if graph.num_classes != self.config["graph"]["classes"]:
             raise BadInput(
                 f"graph {graph.name!r} has {graph.num_classes} classes, the run was trained for "
                 f"{self.config['graph']['classes']}: give a graph of the same kind"
             )
-        return self.objective.scores(self.logits(graph, memory=memory), y, rows_of(graph))
+        return objective.scores(self.logits(graph, memory=memory), y, rows_of(graph))
+
+    def rows(self, graph: Graph, layer: int | str = -2, *, memory: str | None = None) -> Tensor:
+        """[V, C]: rows of a hidden layer, dropout off. memory: as for `predict`.
+
+        layer: a layer's number in the model's `convs`: its rows as the next layer takes them, after activation and norm; -1 is
+               the model's output, -2 the last hidden layer. Or the name of any of the model's modules: what it gives
+        """
+        with hidden_rows(self.model, layer) as kept:
+            out = self.logits(graph, memory=memory)
+        return kept.rows(out)
 
     def logits(self, graph: Graph, *, memory: str | None = None) -> Tensor:
         """[V, C]: the model's output, dropout off. memory: as for `predict`."""
