@@ -12,7 +12,9 @@ from siafu.pipeline.events import (
     GradientArrived,
     GradientTaken,
     Measures,
+    NormsTold,
     Proceed,
+    RatesSet,
     RoomMade,
     RowsArrived,
     ServerAdvanced,
@@ -63,6 +65,7 @@ class Scenario:
     diverges_in:    the epoch whose loss is not a number
     checkpoints:    when someone asks for one
     stop:           when someone asks the run to end
+    stopped_after:  the epoch after which the run's owner ends it, where epochs close
     """
 
     seed: int
@@ -77,6 +80,7 @@ class Scenario:
     diverges_in: Epoch | None = None
     checkpoints: tuple[float, ...] = ()
     stop: float | None = None
+    stopped_after: Epoch | None = None
 
 
 def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = None) -> Scenario:
@@ -102,6 +106,24 @@ def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = 
         diverges_in=Epoch(start + source.randrange(epochs)) if source.random() < 0.02 else None,
         checkpoints=tuple(source.random() * 40 for _ in range(source.choice([0, 0, 0, 1, 2]))),
         stop=source.random() * 40 if source.random() < 0.05 else None,
+    )
+
+
+def bent_scenario(seed: int, *, mode: str | None = None) -> Scenario:
+    """A run whose rates are decided epoch by epoch, whose gradients are clipped, and which its owner may end."""
+    source = random.Random(-seed - 1)
+    given = random_scenario(seed, mode=mode)
+    setup = replace(given.setup, update_every=None, paced=True, clipped=source.random() < 0.7)
+    first, last = given.start.epoch, given.options.epochs
+    faults = given.faults
+    if source.random() < 0.3:
+        faults = replace(faults, held_up=0.3, victims=(source.choice([RatesSet, NormsTold]),))
+    return replace(
+        given,
+        setup=setup,
+        options=replace(given.options, closes=source.random() < 0.7),
+        faults=faults,
+        stopped_after=Epoch(source.randrange(first, last)) if source.random() < 0.3 else None,
     )
 
 

@@ -17,6 +17,8 @@ class Setup:
     staleness:    async: no interval may be more than this many epochs ahead of the slowest
     update_every: async: how many intervals' gradients make an update, whoever's they are; None: those of one epoch
     alternate:    evaluations use the training's tables: training waits for their end, as they wait for the epoch's
+    paced:        the run sends the rates of every version; else the optimizer's settings hold
+    clipped:      an update needs the norms of all homes' gradients
     """
 
     training: Schedule
@@ -28,6 +30,8 @@ class Setup:
     staleness: int = 0
     update_every: int | None = None
     alternate: bool = False
+    paced: bool = False
+    clipped: bool = False
 
     def __post_init__(self) -> None:
         if not self.training.parameters:

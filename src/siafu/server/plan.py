@@ -17,7 +17,7 @@ from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition, auto_interval_count
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.outputs_only import OutputsOnly
-from siafu.objective.registry import objective_for
+from siafu.objective.registry import objective_asked, objective_for
 from siafu.options import Options
 from siafu.pipeline.ids import LaneName, Mode
 from siafu.pipeline.layout import Layout
@@ -34,6 +34,7 @@ from siafu.server.costs.graph_extent import extent_of
 from siafu.server.feature_rows import FeatureRows, normalized
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
+from siafu.weights.groups import ParameterGroup, parameter_groups
 from siafu.weights.optimizer import Follows, Settings
 from siafu.weights.policy import policy
 from siafu.weights.store import WeightStore
@@ -51,6 +52,8 @@ class ServerPlan:
     settings:        of the optimizer
     objective:       what is learnt; `options` have it too, as an object, which every process knows
     savings:         how it spares memory
+    rate_groups:     groups of parameters, as the options ask for
+    paced:           whether the run decides the rates of every update
     """
 
     graph: Graph
@@ -65,6 +68,8 @@ class ServerPlan:
     settings: Settings
     objective: Objective
     savings: Savings = Savings()
+    rate_groups: tuple[ParameterGroup, ...] = ()
+    paced: bool = False
 
     @classmethod
     def of(
@@ -83,17 +88,20 @@ class ServerPlan:
         """
         splits = rows_of(graph)
         _check(graph, model, options, splits)
-        objective = objective_for(graph, options.objective)
+        objective = objective_asked(graph, options)
         programs = programs or compile_programs(
             graph, model, splits["train"], objective, sparse=options.lambdas == "off"
         )
         training, groups = schedule_training(programs["train"])
+        weights = {name: tensor.detach().clone() for name, tensor in state_of(model).items()}
+        running = _followed(programs["train"])
+        rate_groups = _rate_groups(model, options, groups, [name for name in weights if name not in running])
         return cls(
             graph,
             partition,
-            replace(options, objective=objective),
+            replace(options, objective=objective, class_weights=None, label_smoothing=0.0, scheduler=None),
             programs,
-            {name: tensor.detach().clone() for name, tensor in state_of(model).items()},
+            weights,
             splits,
             interval_counts or _interval_counts(graph, partition, options),
             training,
@@ -102,9 +110,13 @@ class ServerPlan:
                 options.optimizer,
                 options.lr,
                 _weight_decay(model, options),
-                running=_followed(programs["train"]),
+                running=running,
+                groups={name: place for place, each in enumerate(rate_groups) for name in each.names},
+                clip=options.clip,
             ),
             objective,
+            rate_groups=rate_groups,
+            paced=options.scheduler is not None or options.groups is not None,
         )
 
     @classmethod
@@ -219,6 +231,8 @@ class ServerPlan:
             options.staleness,
             options.update_every,
             self.savings.shared,
+            self.paced,
+            options.clip is not None,
         )
 
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
@@ -244,7 +258,7 @@ class WeightPlan:
         ]
         learnt = {name for names in self.groups.values() for name in names}
         fixed = {name: tensor for name, tensor in self.weights.items() if name not in learnt}
-        return WeightStore(home, fixed, self.settings)
+        return WeightStore(home, fixed, self.settings, tuple(self.weights))
 
 
 def rows_of(graph: Graph) -> dict[str, Tensor]:
@@ -316,6 +330,21 @@ def _followed(program: Program) -> dict[str, Follows]:
         found |= {name: Follows(momentum, count) for name in step.running.names if name != count}
         found |= {} if count is None else {count: Follows()}
     return found
+
+
+def _rate_groups(
+    model: nn.Module, options: Options, groups: Groups, parameters: Iterable[str]
+) -> tuple[ParameterGroup, ...]:
+    """Parameters that are learnt, by the rates that they are updated with."""
+    learnt = {name for names in groups.values() for name in names}
+    names = [name for name in parameters if name in learnt]
+    if options.groups is not None:
+        return parameter_groups(names, options.groups, options.lr, options.weight_decay)
+    decays = _weight_decay(model, options)
+    by_decay: dict[float, list[str]] = {}
+    for name in names:
+        by_decay.setdefault(decays.get(name, 0.0), []).append(name)
+    return tuple(ParameterGroup(tuple(found), options.lr, decay) for decay, found in by_decay.items())
 
 
 def _weight_decay(model: nn.Module, options: Options) -> dict[str, float]:

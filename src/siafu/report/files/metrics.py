@@ -35,6 +35,7 @@ class EpochMetrics:
     bytes_scattered:  rows sent to other servers since the one before
     lambdas:          what Lambdas did since the one before; None: there are none
     usd:              dollars from the run's start to here; None: it has no price
+    lr:               learning rate of its update, of the first group of parameters; None: the run has one for all epochs
     """
 
     epoch: int
@@ -51,6 +52,7 @@ class EpochMetrics:
     bytes_scattered: int | None = None
     lambdas: dict[str, Any] | None = None
     usd: float | None = None
+    lr: float | None = None
 
     @property
     def evaluated(self) -> bool:
@@ -200,7 +202,7 @@ def _refuse(name: str) -> None:
 
 def _is_sound(metrics: EpochMetrics) -> bool:
     """Whether the numbers that are reckoned with are numbers: a file may hold anything."""
-    numbers = [getattr(metrics, name) for name in (*_MEASURED, "time", "bytes_scattered", "usd")]
+    numbers = [getattr(metrics, name) for name in (*_MEASURED, "time", "bytes_scattered", "usd", "lr")]
     needed = (metrics.epoch, metrics.train_loss, metrics.seconds)
     tables = (metrics.busy_seconds, metrics.staleness)
     return (
