@@ -26,8 +26,14 @@ class Recorder(Protocol):
     def remark(self, words: str) -> None:
         """Tell people something about the model."""
 
-    def gather(self, gather: "Gather", sent: tuple[torch.Tensor, ...], dropout: float) -> torch.Tensor:
-        """Note a gather; rows that take the place of what it gives."""
+    def gather(
+        self,
+        gather: "Gather",
+        sent: tuple[torch.Tensor, ...],
+        dropout: float,
+        parameters: tuple[torch.Tensor, ...] = (),
+    ) -> torch.Tensor:
+        """Note a gather; rows that take the place of what it gives. parameters: of the model, which it reads"""
 
     def gather_messages(
         self,

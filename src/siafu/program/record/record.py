@@ -39,7 +39,7 @@ class GatherSite:
     dropout:      share of the attention weights put to zero
     dropout_site: which of the model's dropouts that is
     apply_edge:   what makes messages out of an edge's ends; None: rows are gathered as they are
-    weights:      names of the weights that `apply_edge` may read
+    weights:      names of the weights that `apply_edge` may read, or that the gather itself does, in its order
     """
 
     gather: Gather
@@ -209,11 +209,23 @@ class _Note:
     def entered(self, layer: nn.Module) -> None:
         self.layer = cast(Layer, layer)
 
-    def gather(self, gather: Gather, sent: tuple[Tensor, ...], dropout: float) -> Tensor:
+    def gather(
+        self, gather: Gather, sent: tuple[Tensor, ...], dropout: float, parameters: tuple[Tensor, ...] = ()
+    ) -> Tensor:
         assert self.counting is not None
         number = self.counting.next_site() if dropout > 0 else 0
         width = int(sent[0].shape[1])
-        return self._note(GatherSite(gather, self.layer, width, dropout, number), list(sent), [])
+        names = tuple(self._name(each) for each in parameters)
+        site = GatherSite(gather, self.layer, width, dropout, number, weights=names)
+        return self._note(site, list(sent), [self.given[name] for name in names])
+
+    def _name(self, parameter: Tensor) -> str:
+        found = next((name for name, each in self.given.items() if each is parameter), None)
+        if found is None:
+            raise BadInput(
+                f"{type(self.layer).__name__}: a gather reads a tensor that is made of parameters: give it a parameter itself"
+            )
+        return found
 
     def gather_messages(
         self, gather: Gather, x: Tensor, apply_edge: EdgeFunction, parameters: list[Tensor]
