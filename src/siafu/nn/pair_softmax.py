@@ -27,7 +27,7 @@ class PairSoftmax(Gather):
     product:  z_ij = ⟨query_i, key_j + e_ij⟩, value_j = value_j + e_ij            Shi et al. 2021 (TransformerConv)
               sent: key, value, query
 
-    features:   e_ij = edge_attr_ij Wᵀ; W, [heads · C, D], is the last parameter. Without: there is no e_ij
+    features:   columns D of edge_attr: e_ij = edge_attr_ij Wᵀ; W, [heads · C, D], is the last parameter. 0: there is no e_ij
     slope:      of the leaky ReLU, 0 to 1
     self_loops: each vertex has exactly one self-loop instead of those that are stored; with features, `sent` ends with
                 those of the self-loops, [V, D], which are not learnt
@@ -37,7 +37,7 @@ class PairSoftmax(Gather):
     heads: int = 1
     slope: float = 0.2
     self_loops: bool = True
-    features: bool = False
+    features: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,7 +58,7 @@ class PairSoftmax(Gather):
     @property
     def sends_loops(self) -> bool:
         """Whether `sent` ends with the features of self-loops."""
-        return self.features and self.self_loops
+        return self.features > 0 and self.self_loops
 
     def settings(self, width: int, dropout: float = 0.0, seed: int = 0) -> Attention:
         """As kernels take them, for rows this wide, all heads together."""
@@ -81,7 +81,7 @@ class PairSoftmax(Gather):
     def _check(
         self, graph: Graph, sent: tuple[torch.Tensor, ...], parameters: tuple[torch.Tensor, ...]
     ) -> None:
-        wanted = self.rows_sent + self.sends_loops, (self.form == "additive") + self.features
+        wanted = self.rows_sent + self.sends_loops, (self.form == "additive") + (self.features > 0)
         if (len(sent), len(parameters)) != wanted:
             raise BadInput(f"{self.title} takes {wanted[0]} tensors and {wanted[1]} parameters")
         width = int(sent[0].shape[-1])

@@ -39,10 +39,11 @@ class Recorder(Protocol):
         self,
         gather: "Gather",
         x: torch.Tensor,
-        apply_edge: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        apply_edge: Callable[..., torch.Tensor],
         parameters: list[torch.Tensor],
+        features: int = 0,
     ) -> torch.Tensor:
-        """The same for a gather of messages that `apply_edge` makes."""
+        """The same for a gather of messages that `apply_edge` makes; features: columns of edge_attr that it wants"""
 
 
 _current: ContextVar[Recorder | None] = ContextVar("siafu-recorder", default=None)

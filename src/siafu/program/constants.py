@@ -28,7 +28,7 @@ def constant_rows(parts: Cut, graph: Graph, x: Tensor, weights: dict[str, Tensor
             options = {"parameters": tuple(weights[name] for name in site.weights)} if site.weights else {}
             gathered: Tensor = site.gather.run(graph, *sent, **options)
             return gathered
-        return gather_messages(graph, sent[0], site.apply_edge, [], site.gather)
+        return gather_messages(graph, sent[0], site.apply_edge, [], site.gather, features=site.features)
 
     def run(node: fx.Node, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         if is_gather(node):

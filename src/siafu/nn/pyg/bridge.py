@@ -76,8 +76,12 @@ def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
     elif weight is not None:
         _remark(f"{name}'s forward takes no edge_weight: the weights of the graph do not count")
     if "edge_attr" in wanted:
-        if features is not None or wanted["edge_attr"].default is inspect.Parameter.empty:
+        if features is not None:
             given["edge_attr"] = features
+        elif wanted["edge_attr"].default is inspect.Parameter.empty:
+            raise BadInput(
+                f"{name}'s forward wants 'edge_attr', which the graph has not: give data.edge_attr, or give 'edge_attr' a default"
+            )
         told = (
             "None, the graph has none"
             if features is None
@@ -183,6 +187,7 @@ def _stand_ins(model: nn.Module) -> Iterator[None]:
                     space[name] = new
         for each in model.modules():
             if isinstance(each, MessagePassing):
+                layers.refuse_overrides(each)
                 each.__dict__["propagate"] = types.MethodType(layers.propagate, each)
                 each.__dict__["edge_updater"] = types.MethodType(layers.edge_updater, each)
         called = Aggregation.__call__

@@ -70,7 +70,7 @@ class _Call:
             heads=self.heads,
             slope=slope,
             self_loops=self.token.one_loop_each,
-            features=term is not None,
+            features=0 if term is None else int(term.weight.shape[1]),
         )
         sent = [flat_rows(each) for each in rows]
         parameters = att

@@ -80,7 +80,7 @@ class PairGather(LocalGather):
             for walk, direction in ((self._walks.forward, "forward"), (self._walks.backward, "backward")):
                 walk.numbers(direction)  # made now, by one thread
         if gather.sends_loops:
-            self._loops = np.zeros((server.own, server.graph.num_edge_features), kind)
+            self._loops = np.zeros((server.own, gather.features), kind)
         if not training:
             self._rows = tables.source("targets", server.own, self._columns, kind)
             return
@@ -308,14 +308,20 @@ class PairBehaviour(GatherBehaviour[PairSoftmax]):
             "denominators", "make weights again", "backward", heads, itemsize, "own", "needed", aligned=False
         )
         targets = HeldArray("targets", "read by edges", "backward", columns, itemsize, "own", "all")
+        loops: tuple[HeldArray, ...] = ()
+        if gather.sends_loops:
+            loops = (
+                replace(log_sums, name="features of self-loops", columns=gather.features, forward="all"),
+            )
         sources = (keys,) if gather.form == "additive" else (keys, replace(keys, name="values"))
         if not training:
-            return (*sources, sums, log_sums, targets)
+            return (*sources, sums, log_sums, targets, *loops)
         of_rows = replace(sums, name="of targets", purpose="gradients", forward=None)
         return (
             *sources,
             sums,
             log_sums,
+            *loops,
             replace(targets, name="targets sent", rows="backward"),
             replace(
                 keys,

@@ -62,13 +62,22 @@ def local_messages(
     *,
     needed: Mask | None = None,
     training: bool = True,
+    features: bool = False,
 ) -> LocalGather:
-    """The same of the messages that an edge function makes of rows `width` wide."""
+    """The same of the messages that an edge function makes of rows `width` wide; features: it gets the edges' besides."""
     if not gather.reduces_messages:
         raise refused_messages(gather)
     reduction = behaviour_of(gather).reduction(gather, server, message_width, dtype)
     return EdgeGather(
-        reduction, program, server, width, message_width, dtype, needed=needed, training=training
+        reduction,
+        program,
+        server,
+        width,
+        message_width,
+        dtype,
+        needed=needed,
+        training=training,
+        features=features,
     )
 
 
@@ -88,7 +97,15 @@ def local_step(
         found.weight_names, found.learnt = step.site.weights, step.learnt
         return found
     return local_messages(
-        gather, TracedEdge(step), server, width, made, dtype, needed=needed, training=training
+        gather,
+        TracedEdge(step),
+        server,
+        width,
+        made,
+        dtype,
+        needed=needed,
+        training=training,
+        features=step.site.features > 0,
     )
 
 
