@@ -36,7 +36,7 @@ def from_coo(src: IntArray, dst: IntArray, weights: EdgeWeights, num_vertices: i
     indptr = np.zeros(num_vertices + 1, np.int64)
     _count(dst, indptr)
     indices = np.empty(len(src), id_dtype(num_vertices))
-    sorted_weights = None if weights is None else np.empty(len(src), np.float32)
+    sorted_weights = None if weights is None else np.empty(len(src), weights.dtype)
     _fill(src, dst, weights, indptr.copy(), indices, sorted_weights)
     return sorted_rows(Csr(indptr, indices, sorted_weights))
 
@@ -59,6 +59,13 @@ def transpose(csr: Csr) -> Csr:
     weights = None if csr.weights is None else np.empty_like(csr.weights)
     _turn(*csr, indptr.copy(), indices, weights)
     return Csr(indptr, indices, weights)
+
+
+def transposed_numbers(csr: Csr) -> IntArray:
+    """[E] for each edge of the transpose, its place in `csr`."""
+    numbers = np.arange(len(csr.indices), dtype=id_dtype(len(csr.indices)))
+    turned: Any = transpose(Csr(csr.indptr, csr.indices, numbers)).weights  # type: ignore[arg-type]
+    return turned  # type: ignore[no-any-return]
 
 
 def is_symmetric(csr: Csr) -> bool:

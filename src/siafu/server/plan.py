@@ -1,7 +1,7 @@
 """ServerPlan: what a graph, a model, options and a partition come to, before any row is held: the same on every machine."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 

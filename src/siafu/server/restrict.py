@@ -25,7 +25,7 @@ def edges_to(edges: Csr, wanted: Mask, *, at_most: float) -> Csr | None:
     if indptr[-1] > at_most * len(edges.indices):
         return None
     indices = np.empty(indptr[-1], edges.indices.dtype)
-    weights = None if edges.weights is None else np.empty(indptr[-1], np.float32)
+    weights = None if edges.weights is None else np.empty(indptr[-1], edges.weights.dtype)
     over_rows(
         edges.indptr,
         1,

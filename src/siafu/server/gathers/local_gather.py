@@ -47,6 +47,7 @@ class LocalGather(ABC):
     needed:          own rows that somebody reads of what is gathered, ascending; None: all. Other rows are not
                      gathered: what `forward` gives for them means nothing, and no gradient comes from them.
     resends:         `send_back` reads what `forward` made
+    weight_names:    the model's parameters that it reads, in its gather's order; learnt: those that get gradients
     """
 
     resends: bool = False
@@ -55,6 +56,8 @@ class LocalGather(ABC):
         self.server = server
         self._walks = server.walks(needed)
         self._tables = server.tables or HeldTables(server.own)
+        self.weight_names: tuple[str, ...] = ()
+        self.learnt: tuple[str, ...] = ()
         self.forward_tables: list[Table] = []
         self.backward_tables: list[Table] = []
 

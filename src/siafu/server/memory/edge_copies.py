@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from siafu.base.mapped import mapped_file
 from siafu.graph import Graph
+from siafu.graph.csr import id_dtype
 from siafu.kernels import MAX_TILE, block_size, padded
 from siafu.nn.gather import Sum
 from siafu.pipeline.ids import LaneName
@@ -37,6 +38,7 @@ def graph_edges(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocatio
     arrays = [each for each in graph.in_edges if each is not None]
     mapped, size = is_mapped(graph.indices), sum(each.nbytes for each in arrays)
     yield Allocation("in-edges", size, Lifetime.RUN, "the graph as it is given", mapped=mapped)
+    yield from _edge_rows(graph, parts)
     symmetric = graph.is_symmetric
     if not symmetric:
         yield Allocation("out-edges", size, Lifetime.RUN, "gathers of gradients walk them")
@@ -49,6 +51,23 @@ def graph_edges(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocatio
         back = 0 if symmetric else _POINTER * (part.vertices + 1) + edge * part.out_edges
         yield Allocation("servers' edges", own + back, Lifetime.RUN, "each server's part, with its ghosts")
         yield Allocation("ghosts' ids", 3 * _POINTER * ghosts, Lifetime.RUN, "which rows servers exchange")
+
+
+def _edge_rows(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocation]:
+    """Features and types of edges, and by which numbers gathers find them."""
+    found = [each for each in (graph.edge_attr, graph.edge_type) if each is not None]
+    if not found:
+        return
+    size, mapped = sum(each.nbytes for each in found), all(is_mapped(each) for each in found)
+    yield Allocation("edges' features and types", size, Lifetime.RUN, "as they are given", mapped=mapped)
+    several = sum(part.edges + part.out_edges for part in parts if not part.alone)
+    number = np.dtype(id_dtype(graph.num_edges)).itemsize
+    yield Allocation(
+        "edges' numbers",
+        number * (graph.num_edges + several),
+        Lifetime.RUN,
+        "by which features and types are found",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
