@@ -37,6 +37,9 @@ from siafu.weights.store import WeightStore
 
 Programs = dict[LaneName, Program]
 
+_MOST_PARTS = 8
+_EDGES_A_PART = 1 << 14
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerPlan:
@@ -176,7 +179,15 @@ class ServerPlan:
             options.staleness,
             options.update_every,
             self.savings.shared,
+            self._parts if options.mode == "pipe" else 0,
         )
+
+    @property
+    def _parts(self) -> int:
+        """Into how many parts a gather may be cut: a part that is too small costs more than it gains."""
+        edges = self.graph.num_edges // sum(self.interval_counts)
+        parts = min(_MOST_PARTS, edges // _EDGES_A_PART)
+        return parts if parts > 1 and self.savings.disk is None else 0
 
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
         """The tensors of one weight server."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from siafu.pipeline.events import RowsArrived, WeightsAsked
 from siafu.pipeline.ids import Address, ServerId, Version
-from siafu.pipeline.instructions import KeepRows, RunTask
+from siafu.pipeline.instructions import BeginTask, KeepRows, RunTask
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task, entry_priority
 from siafu.runtime.executor import Weights
@@ -79,6 +79,7 @@ class VirtualExecutor:
             return
         self._cores.add(FIRST, "scatter", cost.packing, partial(then, Letter(message), round(cost.sent)))
 
+    def begin(self, what: BeginTask) -> None: ...
     def keep_result(self, task: Task) -> None: ...
     def keep_rows(self, keep: KeepRows, came: Letter) -> None: ...
     def halt(self) -> None: ...
