@@ -14,7 +14,7 @@ from siafu.base.errors import BadInput
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
-from siafu.graph.partition import Partition, auto_interval_count
+from siafu.graph.partition import Partition, auto_interval_count, gather_parts
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.registry import objective_for
 from siafu.options import Options
@@ -36,9 +36,6 @@ from siafu.weights.policy import policy
 from siafu.weights.store import WeightStore
 
 Programs = dict[LaneName, Program]
-
-_MOST_PARTS = 8
-_EDGES_A_PART = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,15 +176,14 @@ class ServerPlan:
             options.staleness,
             options.update_every,
             self.savings.shared,
-            self._parts if options.mode == "pipe" else 0,
+            self._gather_parts,
         )
 
     @property
-    def _parts(self) -> int:
-        """Into how many parts a gather may be cut: a part that is too small costs more than it gains."""
-        edges = self.graph.num_edges // sum(self.interval_counts)
-        parts = min(_MOST_PARTS, edges // _EDGES_A_PART)
-        return parts if parts > 1 and self.savings.disk is None else 0
+    def _gather_parts(self) -> int:
+        if self.options.mode != "pipe" or self.savings.disk is not None:
+            return 0
+        return gather_parts(self.graph.num_edges // sum(self.interval_counts))
 
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
         """The tensors of one weight server."""

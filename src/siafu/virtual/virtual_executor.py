@@ -15,6 +15,7 @@ from siafu.server.worker import TaskResult
 from siafu.virtual.agenda import Agenda
 from siafu.virtual.resources import FIRST, Cores
 from siafu.virtual.stage_costs import StageCosts, TaskCost
+from siafu.virtual.virtual_gathers import VirtualGathers
 from siafu.virtual.virtual_lambdas import TensorTask, VirtualLambdas
 
 
@@ -22,10 +23,17 @@ class VirtualExecutor:
     """Every task takes what it costs; what costs nothing takes no time. See `siafu.runtime.executor`."""
 
     def __init__(
-        self, agenda: Agenda, setup: Setup, costs: StageCosts, cores: Cores, fleet: VirtualLambdas | None
+        self,
+        agenda: Agenda,
+        setup: Setup,
+        server: ServerId,
+        costs: StageCosts,
+        cores: Cores,
+        fleet: VirtualLambdas | None,
     ) -> None:
         self._agenda, self._setup, self._costs = agenda, setup, costs
         self._cores, self._fleet = cores, fleet
+        self._gathers = VirtualGathers(agenda, setup, server, costs, cores) if setup.gather_parts else None
 
     def run(
         self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
@@ -40,8 +48,14 @@ class VirtualExecutor:
         urgency = (0, *(task.priority if self._setup.exact else task.fresh_priority))
         if self._fleet is not None and task.stage.kind.remote and cost.work.received:
             self._hand_over(self._fleet, what, cost, urgency, end)
+        elif self._gathers is not None and task.stage.kind.begins:
+            self._cores.add(urgency, str(task.stage), partial(self._gathers.rest, task, cost), end)
         else:
             self._cores.add(urgency, str(task.stage), cost.seconds, end)
+
+    def begin(self, what: BeginTask) -> None:
+        assert self._gathers is not None
+        self._gathers.begin(what)
 
     def _hand_over(
         self,
@@ -66,7 +80,8 @@ class VirtualExecutor:
             take,
         )
         packed = self._costs.server_seconds(fleet.kind, cost.work.received - cost.work.constant)
-        cores.add(urgency, f"{task.stage} handed over", packed, partial(fleet.submit, tensor))
+        # As in `siafu.runtime.executor`: before cores gather on.
+        cores.add((-1, *urgency[1:]), f"{task.stage} handed over", packed, partial(fleet.submit, tensor))
 
     def enter(self, asked: WeightsAsked, then: Callable[[], None]) -> None:
         assert asked.interval is not None
@@ -79,7 +94,6 @@ class VirtualExecutor:
             return
         self._cores.add(FIRST, "scatter", cost.packing, partial(then, Letter(message), round(cost.sent)))
 
-    def begin(self, what: BeginTask) -> None: ...
     def keep_result(self, task: Task) -> None: ...
     def keep_rows(self, keep: KeepRows, came: Letter) -> None: ...
     def halt(self) -> None: ...
