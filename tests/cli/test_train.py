@@ -321,6 +321,14 @@ def test_a_run_says_what_it_cost_on_the_named_machine(siafu: Siafu, store: Path)
     assert json.loads(Path("run/summary.json").read_text())["cost"] == summary["cost"]
 
 
+def test_nobody_who_does_not_ask_is_told_of_dollars(siafu: Siafu, store: Path) -> None:
+    ended = siafu("train", store, epochs=2, out="run")
+    assert "$" not in ended.err + ended.out
+    assert "cost" not in ended.err + ended.out
+    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert [line["usd"] for line in lines] == [None, None]
+
+
 def test_a_run_on_an_unknown_instance_is_refused_before_it_starts(siafu: Siafu, store: Path) -> None:
     said = siafu.refused("train", store, epochs=2, out="run", instance="c7g.3xlarge")
     assert "c7g.2xlarge" in said

@@ -144,7 +144,7 @@ def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str
 def _in_memory(trainer: Trainer, config: dict[str, Any], progress: Progress, prices: RunPrices) -> Run:
     cost = RunCost(prices, trainer.history)
     progress.prepared(*trainer.prepare())
-    progress.priced(cost.told)
+    cost.tell(progress)
     for event in trainer.run():
         if isinstance(event, EpochMetrics):
             progress.epoch_ended(cost.note())
@@ -169,7 +169,7 @@ def _saved(
             return Run.load(directory.path, trainer.model, trainer.objective)
         return _ended(trainer, config, cost, peak, directory)
     progress.prepared(*trainer.prepare(asked.checkpoint_every, directory.logs))
-    progress.priced(cost.told)
+    cost.tell(progress)
 
     def save(checkpoint: Checkpoint) -> None:
         journal.sync()
