@@ -89,22 +89,24 @@ class ThreadExecutor:
         task = what.task
         priority = task.fresh_priority if self._fresh else task.priority
         kind = self._kinds[task.lane, task.stage.id]
+
+        def run() -> None:
+            self._add((0, *priority), kind, lambda: self._run(task, weights, began, done), task)
+
         if self._lambdas is not None and task.stage.kind.remote:
             # Handed over before cores gather on: Lambdas work while cores do.
             self._add((-1, *priority), kind, lambda: self._hand_over(what, weights, priority, done), task)
+        elif self._early is not None and task.stage.kind.begins:
+            self._early.end(task, run)
         else:
-            self._add((0, *priority), kind, lambda: self._run(task, weights, began, done), task)
+            run()
 
     def _run(
         self, task: Task, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
     ) -> After:
         if self._fresh and task.stage.reads:
             began()
-        if self._early is not None and task.stage.kind.begins:
-            with self._early.ending(task):
-                result = self._worker.run(task, weights)
-        else:
-            result = self._worker.run(task, weights)
+        result = self._worker.run(task, weights)
         return After(lambda: done(result))
 
     def begin(self, what: BeginTask) -> None:

@@ -163,8 +163,12 @@ class ServerPlan:
         normalize = self.options.normalize_features
         return (normalized(found) if normalize else found).to(self.dtype)
 
-    def setup(self, layout: Layout) -> Setup:
-        """What all machines agree on."""
+    def setup(self, layout: Layout, *, rows_travel: bool) -> Setup:
+        """What all machines agree on.
+
+        rows_travel: to Lambdas, or between processes: gathers begin with the rows that are there. Else threads are
+                     busy until the last rows are made, and a gather that one begins then is late for nothing
+        """
         options = self.options
         return Setup(
             self.training,
@@ -176,11 +180,12 @@ class ServerPlan:
             options.staleness,
             options.update_every,
             self.savings.shared,
-            self._gather_parts,
+            self.gather_parts if rows_travel else 0,
         )
 
     @property
-    def _gather_parts(self) -> int:
+    def gather_parts(self) -> int:
+        """Into how many parts a gather may be cut that begins with some of its rows, where they travel; 0: it waits for all."""
         if self.options.mode != "pipe" or self.savings.disk is not None:
             return 0
         return gather_parts(self.graph.num_edges // sum(self.interval_counts))

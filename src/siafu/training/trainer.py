@@ -285,7 +285,7 @@ class Trainer:
                 plan.blueprint(on_lambdas=self._lambdas is not None), x.to(plan.dtype), plan.weights
             )
         self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
-        setup = plan.setup(assembly.layout)
+        setup = plan.setup(assembly.layout, rows_travel=self._lambdas is not None)
         self._runtime = LocalRuntime(
             setup,
             self._run_machine(setup),

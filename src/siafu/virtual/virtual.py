@@ -87,7 +87,7 @@ def simulate(
     lambdas_on_cores: Lambdas are processes on their server's own cores, as `--lambdas local` has it
     weight_machine: of the weight servers; None: they are like the graph servers
     lambda_network_bytes_s: what all Lambdas of a server share; None: the server's network, with its other traffic
-    early_gathers:  gathers begin with the rows that are there, in pipe
+    early_gathers:  gathers of pipe begin with the rows that are there, where rows travel
     most_servers, most_intervals: how many servers, and intervals of a server, to simulate at most; where there are more,
                     those that are simulated stand for the others, which are like them
     """
@@ -120,7 +120,7 @@ def simulate(
         policy_named(policy),
         staleness,
         gather_parts=gather_parts(int(shape.edges / (servers * count)))
-        if early_gathers and mode == "pipe"
+        if early_gathers and mode == "pipe" and (servers > 1 or kind)
         else 0,
     )
     run = VirtualRun(

@@ -33,7 +33,7 @@ class VirtualExecutor:
     ) -> None:
         self._agenda, self._setup, self._costs = agenda, setup, costs
         self._cores, self._fleet = cores, fleet
-        self._gathers = VirtualGathers(agenda, setup, server, costs, cores) if setup.gather_parts else None
+        self._gathers = VirtualGathers(setup, server, costs, cores) if setup.gather_parts else None
 
     def run(
         self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
@@ -45,13 +45,17 @@ class VirtualExecutor:
         if cost is None:
             self._agenda.after(0.0, end)
             return
+
+        def add(seconds: float) -> None:
+            self._cores.add(urgency, str(task.stage), seconds, end)
+
         urgency = (0, *(task.priority if self._setup.exact else task.fresh_priority))
         if self._fleet is not None and task.stage.kind.remote and cost.work.received:
             self._hand_over(self._fleet, what, cost, urgency, end)
         elif self._gathers is not None and task.stage.kind.begins:
-            self._cores.add(urgency, str(task.stage), partial(self._gathers.rest, task, cost), end)
+            self._gathers.end(task, lambda done: add((1.0 - done) * cost.seconds))
         else:
-            self._cores.add(urgency, str(task.stage), cost.seconds, end)
+            add(cost.seconds)
 
     def begin(self, what: BeginTask) -> None:
         assert self._gathers is not None
@@ -80,8 +84,7 @@ class VirtualExecutor:
             take,
         )
         packed = self._costs.server_seconds(fleet.kind, cost.work.received - cost.work.constant)
-        # As in `siafu.runtime.executor`: before cores gather on.
-        cores.add((-1, *urgency[1:]), f"{task.stage} handed over", packed, partial(fleet.submit, tensor))
+        cores.add(urgency, f"{task.stage} handed over", packed, partial(fleet.submit, tensor))
 
     def enter(self, asked: WeightsAsked, then: Callable[[], None]) -> None:
         assert asked.interval is not None
