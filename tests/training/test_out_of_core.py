@@ -127,5 +127,13 @@ def test_what_cannot_be_on_disk_is_refused_in_one_line(
 
 
 def test_a_budget_that_no_disk_helps_is_refused_with_the_least_that_would_do(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"training needs .+ of memory, and memory is 1MB"):
+    told = r"training with \d+MB of tables on disk needs .+ of memory, and memory is 1MB: give at least that"
+    with pytest.raises(BadInput, match=told):
         siafu.train(GRAPH, MODELS["gcn"](GRAPH), epochs=1, memory="1MB", scratch=tmp_path)
+
+
+def test_what_is_refused_without_a_disk_says_what_would_do_with_one(tmp_path: Path) -> None:
+    with pytest.raises(
+        BadInput, match=r"choose a directory for \d+MB of tables on disk \(scratch\), with which .+ would do"
+    ):
+        siafu.train(GRAPH, MODELS["gcn"](GRAPH), epochs=1, memory="1MB")

@@ -96,7 +96,7 @@ class Blueprint:
         held = _Held(self.graph, constants, sparse=self.multiplies)
         cut = self.savings.disk
         disk = None if cut is None else DiskShare(cut)
-        memory = _Memory(edges.own, self.savings, disk)
+        memory = _Memory(edges, self.savings, disk)
         lanes: dict[LaneName, Lane] = {}
         for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
             lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
@@ -156,12 +156,14 @@ class Blueprint:
 class _Memory:
     """Where the gathers of one server have their tables.
 
-    own:  rows of the server
-    disk: its tables on disk; None: all are in memory
+    edges: the server's
+    disk:  its tables on disk; None: all are in memory
     """
 
-    def __init__(self, own: int, savings: Savings, disk: DiskShare | None) -> None:
-        self._own, self._savings, self._scratch, self._disk = own, savings, ThreadBuffers(), disk
+    def __init__(self, edges: ServerEdges, savings: Savings, disk: DiskShare | None) -> None:
+        self._own, self._savings, self._scratch, self._disk = edges.own, savings, ThreadBuffers(), disk
+        # Else a ghost's gradient would take the place of another ghost's row, which may still be read.
+        self._in_place = savings.in_place and edges.aligned
         self._known: dict[tuple[int, int], dict[str, Table]] = {}
 
     def tables(self, program: Program, depth: int, number: int, *, passing: bool) -> GatherTables:
@@ -169,7 +171,7 @@ class _Memory:
         if passing and self._disk is not None:
             return DiskTables(self._own, self._scratch, str(number), self._disk)
         known = self._known.setdefault((depth, number), {}) if self._savings.shared else None
-        in_place = self._savings.in_place and frees_rows(program, depth, self._savings)
+        in_place = self._in_place and frees_rows(program, depth, self._savings)
         if passing:
             return PassingTables(self._own, self._scratch, str(number), known, in_place=in_place)
         return HeldTables(self._own, known, in_place=in_place)

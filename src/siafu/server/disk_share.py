@@ -41,6 +41,10 @@ class DiskShare:
         self.cut, self.scratch = cut, scratch or ScratchDirectory(cut.directory)
         self.writer = WriteBehind(WRITTEN_BEHIND)
 
+    def close(self) -> None:
+        """Let go of the files, whose space is free then; no task may run."""
+        self.writer.close()
+
     def rows(self, own: int) -> NamedTables | None:
         """For rows that stay at their vertices, so many; None: they are in memory."""
         return NamedTables(self.scratch, self.writer, own) if self.cut.rows else None

@@ -16,6 +16,7 @@ from siafu.graph import Graph
 from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition, auto_interval_count, gather_parts
 from siafu.objective.objective import Objective, target_of
+from siafu.objective.outputs_only import OutputsOnly
 from siafu.objective.registry import objective_for
 from siafu.options import Options
 from siafu.pipeline.ids import LaneName, Mode
@@ -99,6 +100,38 @@ class ServerPlan:
             objective,
         )
 
+    @classmethod
+    def to_infer(
+        cls, graph: Graph, model: nn.Module, rows: Tensor | None, *, normalize: bool
+    ) -> "ServerPlan":
+        """A plan of one pass that trains nothing: a model's outputs.
+
+        rows:      vertices whose outputs are wanted, ascending; None: all
+        normalize: whether features are divided by the sums of their rows
+        """
+        objective = OutputsOnly()
+        program = compiled(model, graph, objective, training=False, once=True)
+        partition = Partition("contiguous", 1, np.zeros(graph.num_vertices, np.uint16))
+        options = Options(mode="sync", normalize_features=normalize, objective=objective)
+        return cls(
+            graph,
+            partition,
+            options,
+            {"evaluate": program},
+            {name: tensor.detach() for name, tensor in state_of(model).items()},
+            {"test": torch.arange(graph.num_vertices) if rows is None else rows},
+            _interval_counts(graph, partition, options),
+            schedule_evaluation(program),
+            {},
+            Settings("sgd", 0.0),
+            objective,
+        )
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything is learnt; else there is one pass, an evaluation's, and `training` is without meaning."""
+        return "train" in self.programs
+
     @property
     def dtype(self) -> torch.dtype:
         """What to compute in."""
@@ -107,8 +140,8 @@ class ServerPlan:
     @property
     def schedules(self) -> dict[LaneName, Schedule]:
         """The stages of an epoch and of an evaluation."""
-        fused = self.savings.fused
-        return {"train": self.training, "evaluate": schedule_evaluation(self.programs["evaluate"], fused)}
+        found: dict[LaneName, Schedule] = {"train": self.training} if self.trains else {}
+        return found | {"evaluate": schedule_evaluation(self.programs["evaluate"], self.savings.fused)}
 
     @property
     def gathers_on_disk(self) -> dict[LaneName, frozenset[int]]:
@@ -121,6 +154,8 @@ class ServerPlan:
 
     def saving(self, savings: Savings) -> "ServerPlan":
         """The same plan, sparing memory."""
+        if not self.trains:
+            return replace(self, savings=savings)
         training, _ = schedule_training(self.programs["train"], savings.fused)
         return replace(self, savings=savings, training=training)
 
@@ -137,10 +172,9 @@ class ServerPlan:
 
     def blueprint(self, *, on_lambdas: bool = False) -> Blueprint:
         """For the graph servers; on_lambdas: tensor tasks run elsewhere."""
-        splits: dict[LaneName, Mapping[str, Tensor]] = {
-            "train": {"train": self.splits["train"]},
-            "evaluate": self.splits,
-        }
+        splits: dict[LaneName, Mapping[str, Tensor]] = {"evaluate": self.splits}
+        if self.trains:
+            splits["train"] = {"train": self.splits["train"]}
         return Blueprint(
             self.graph,
             self.partition,
@@ -268,7 +302,9 @@ def normalized(x: Tensor) -> Tensor:
 
 def _check(graph: Graph, model: nn.Module, options: Options, splits: Mapping[str, Tensor]) -> None:
     if "train" not in splits:
-        raise BadInput(f"graph {graph.name!r} has no training split: give it train, or import it with one")
+        raise BadInput(
+            f"graph {graph.name!r} has no training split: give it train, draw one with graph.split(0.6, 0.2, 0.2), or import it with --split random:60/20/20"
+        )
     if options.patience is not None and "val" not in splits:
         raise BadInput(f"patience needs a validation split, and graph {graph.name!r} has none: leave it out")
     if not any(parameter.requires_grad for parameter in model.parameters()):

@@ -88,6 +88,8 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     if not asked.resume:
         trainer.refuse_more_than_budget()  # before a run that is there is overwritten
     config = _config(walked, model, trainer, asked.dataset)
+    if graph.class_names:
+        config["graph"]["class_names"] = list(graph.class_names)
     listener = asked.progress or Progress()
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)

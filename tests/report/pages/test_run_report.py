@@ -110,6 +110,18 @@ def test_a_hostile_configuration_stays_text(run: Path) -> None:
     assert tags.count("script") == [tag for tag, _ in Page(run_report(record)).tags].count("script")
 
 
+def test_a_task_of_microseconds_has_no_ratio(run: Path) -> None:
+    record = read_run(run)
+    kinds = record.busy_seconds()
+    assert (
+        " ×"
+        not in Page(run_report(record, dict.fromkeys(kinds, 1e-6)))
+        .text.split("Time by kind of task")[1]
+        .split("In all")[0]
+    )
+    assert " ×" in Page(run_report(record, dict.fromkeys(kinds, 1e-3))).text.split("Time by kind of task")[1]
+
+
 def test_a_report_has_no_dollars_if_nobody_said_what_it_ran_on(run: Path) -> None:
     record = read_run(run)
     assert record.summary["cost"]["assumed"]

@@ -1,5 +1,6 @@
 """The list of a run's arrays, made before any of them is allocated: of a plan, and of the process as it is now."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,9 +24,8 @@ from siafu.server.savings import Savings
 _KERNELS = 40 << 20  # bytes that compiled kernels take once they are loaded
 _VERSIONS = 2  # of the weights at a time, where tasks overlap
 _STATES = {"sgd": 0}  # arrays of an optimizer's state for each weight; others have 2
-_NEXT_EDGE = (
-    12  # bytes for each row of a gather that has begun: its next edge, and how many of a block are added
-)
+_ID = 8  # bytes of a vertex's number
+_NEXT_EDGE = 12  # bytes for each row of a gather that is begun: its next edge, how many of a block are added
 _VERTEX = 24  # bytes of the numbers that gathers share for a vertex: its id, its factors
 
 
@@ -77,6 +77,15 @@ class RunListing:
         always = tuple(_always(plan, parts, needs, taken, on_lambdas))
         return cls(plan, parts, needs, extents, always, taken, on_lambdas)
 
+    @property
+    def listed(self) -> MemoryList:
+        """The list, as the plan spares memory."""
+        return self.saving(self.plan.savings)
+
+    def again(self, plan: ServerPlan) -> "RunListing":
+        """The same for a plan that spares memory in another way."""
+        return RunListing.of(plan, self.parts, self.taken, on_lambdas=self.on_lambdas)
+
     def saving(self, savings: Savings) -> MemoryList:
         """The list."""
         return MemoryList.of((*self.always, *self._rows(savings)), self.taken)
@@ -102,9 +111,11 @@ class RunListing:
         blocks = 0
         for part in self.parts:
             lanes = self.lanes(plan, part)
-            yield from lanes["train"].listed()
-            yield from lanes["evaluate"].listed(lanes["train"].shared() if savings.shared else {})
-            yield from self._begun(plan, part)
+            if plan.trains:
+                yield from lanes["train"].listed()
+                yield from self._begun(plan, part)
+            there = lanes["train"].shared() if plan.trains and savings.shared else {}
+            yield from lanes["evaluate"].listed(there)
             waiting = min(WRITTEN_BEHIND, _disk_bytes(lanes.values()))
             yield Allocation("rows to be written", waiting, Lifetime.EPOCHS, "to tables on disk, behind")
             blocks = max(blocks, *(each.block_bytes() for each in lanes.values()))
@@ -146,7 +157,7 @@ def _always(
         vertices=sum(part.vertices for part in parts),
         servers=len(parts),
     ).listed()
-    yield from _weights(plan)
+    yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
     for part in parts:
         yield from EdgeCopies(graph, part, plan.dtype.itemsize, plan.gathers_on_disk).of(plan.programs, needs)
         yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
@@ -180,6 +191,17 @@ def _given(graph: Graph, taken: int) -> Iterator[Allocation]:
             ("features", "as they are given") if is_x else ("labels, splits, ids", "as they are given")
         )
         yield Allocation(name, each.nbytes, Lifetime.RUN, purpose, mapped=is_mapped(each))
+
+
+def _outputs(plan: ServerPlan, needed: NeededRows) -> Iterator[Allocation]:
+    """Of a pass that trains nothing: the weights, and what the model gives."""
+    one = sum(each.nbytes for each in plan.weights.values())
+    yield Allocation("weights", one, Lifetime.RUN, "of the model")
+    program = plan.programs["evaluate"]
+    row = plan.dtype.itemsize * math.prod(program.shapes[program.phases[-1].outputs[-1]])
+    found = round(needed.touched(row) * needed.vertices * row)
+    yield Allocation("outputs", found, Lifetime.EPOCHS, "what the model gives")
+    yield Allocation("rows' numbers", 2 * _ID * needed.vertices, Lifetime.RUN, "where outputs go")
 
 
 def _weights(plan: ServerPlan) -> Iterator[Allocation]:
