@@ -147,6 +147,7 @@ def _random_setup(source: random.Random, mode: str | None, policy: str | None) -
         staleness=source.randint(0, 2),
         update_every=source.choice([None, None, source.randint(1, layout.num_intervals + 2)]),
         alternate=chosen != "async" and source.random() < 0.2,
+        gather_parts=(0, 2, 8)[layout.num_intervals % 3] if chosen == "pipe" else 0,
     )
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase
 from siafu.program.record.statistics import RunningStatistics
 from siafu.server.blocks import Block, Chunk, Labels, block_rows, blocks_of, chunks_of
 from siafu.server.fused_gathers import Draw, FusedGathers
+from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.local_gather import LocalGather
 from siafu.server.interval_rows import IntervalRows, WeightGradients, gradient_of
 from siafu.server.phase_runner import PhaseRunner, RowsIn, reread_outputs
@@ -194,6 +196,17 @@ class Lane:
             found = local.forward(first, last, weights=weights, **draw.of(gather))
             self._rows[interval].lend(gather.out, found)
         return Done()
+
+    def begins(self, phase: int, *, back: bool) -> bool:
+        """Whether the gathers before tensor phase `phase`, or their adjoints, can begin with some of their rows."""
+        return all(_early(local, back=back) is not None for _, local in self._steps(phase - 1))
+
+    def begin_gather(self, phase: int, interval: int, draw: Draw, until: int, *, back: bool) -> None:
+        """Add the rows of the sources before `until` to what `gather`, or `gather_back`, will give for an interval."""
+        for gather, local in self._steps(phase - 1):
+            early = _early(local, back=back)
+            assert early is not None, "asked before: begins"
+            early.add(*self.bounds[interval], until, **draw.of(gather))
 
     def learn(self, interval: int, weights: Weights, draw: Draw) -> Done:
         """The last tensor phase with the loss and its gradient."""
@@ -471,6 +484,10 @@ class Lane:
         picked = constant.block(first, last) if isinstance(constant, StreamedRows) else constant[first:last]
         # Stored in half the memory, they are widened where they are used: a block at a time, in the cache.
         return picked.float() if picked.dtype == torch.bfloat16 else picked
+
+
+def _early(local: LocalGather, *, back: bool) -> EarlyGather[Any] | None:
+    return local.early_backward if back else local.early_forward
 
 
 def lasting_rows(program: Program, *, training: bool, remade: frozenset[int] = frozenset()) -> set[str]:

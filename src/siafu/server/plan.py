@@ -14,7 +14,7 @@ from siafu.base.errors import BadInput
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
-from siafu.graph.partition import Partition, auto_interval_count
+from siafu.graph.partition import Partition, auto_interval_count, gather_parts
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.outputs_only import OutputsOnly
 from siafu.objective.registry import objective_asked, objective_for
@@ -218,8 +218,12 @@ class ServerPlan:
         """The features of some vertices, in the type to compute in."""
         return self.features.of(vertices)
 
-    def setup(self, layout: Layout) -> Setup:
-        """What all machines agree on."""
+    def setup(self, layout: Layout, *, rows_travel: bool) -> Setup:
+        """What all machines agree on.
+
+        rows_travel: to Lambdas, or between processes: gathers begin with the rows that are there. Else threads are
+                     busy until the last rows are made, and a gather that one begins then is late for nothing
+        """
         options = self.options
         return Setup(
             self.training,
@@ -233,7 +237,15 @@ class ServerPlan:
             self.savings.shared,
             self.paced,
             options.clip is not None,
+            self.gather_parts if rows_travel else 0,
         )
+
+    @property
+    def gather_parts(self) -> int:
+        """Into how many parts a gather may be cut that begins with some of its rows, where they travel; 0: it waits for all."""
+        if self.options.mode != "pipe" or self.savings.disk is not None:
+            return 0
+        return gather_parts(self.graph.num_edges // sum(self.interval_counts))
 
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
         """The tensors of one weight server."""

@@ -306,7 +306,7 @@ class Trainer:
             blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
             assembly = assemble(blueprint, plan.features, plan.weights)
         self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
-        setup = plan.setup(assembly.layout)
+        setup = plan.setup(assembly.layout, rows_travel=self._lambdas is not None)
         self._runtime = LocalRuntime(
             setup,
             self._run_machine(setup),

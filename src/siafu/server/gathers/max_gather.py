@@ -23,6 +23,7 @@ from siafu.program.program import GatherStep
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
+from siafu.server.gathers.early_gather import EarlyMax, EarlyMaxAdjoint
 from siafu.server.gathers.gather_tables import HeldTables, ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
@@ -66,6 +67,16 @@ class MaxGather(LocalGather):
             self.backward_tables = [
                 tables.source(name, columns, width, kind) for name in ("maxima sent", "shares")
             ]
+        if tables.results_stay:
+            (rows,), walks = self.forward_tables, self._walks
+            self.early_forward = EarlyMax(
+                walks.forward, rows, self._out.table(), self._ties.table(), self.needed
+            )
+            if training:
+                maxima, shares = self.backward_tables
+                self.early_backward = EarlyMaxAdjoint(
+                    walks.backward, rows, maxima, shares, self._back.table()
+                )
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         (x,) = sent
@@ -78,7 +89,8 @@ class MaxGather(LocalGather):
         (rows,) = self.forward_tables
         out, ties = self._out.begin(first, last), self._ties.begin(first, last)
         span = self._walks.span(first, last)
-        max_range(indptr, indices, rows, out, ties, self.needed, *span)
+        if self.early_forward is None or not self.early_forward.end(first, last):
+            max_range(indptr, indices, rows, out, ties, self.needed, *span)
         return view(out, first, last, self._width)
 
     def send_back(self, first: int, last: int, gradient: torch.Tensor) -> None:
@@ -101,7 +113,8 @@ class MaxGather(LocalGather):
         (rows,) = self.forward_tables
         maxima, shares = self.backward_tables
         out = self._back.begin(first, last)
-        max_adjoint_range(indptr, indices, rows, maxima, shares, out, first, last)
+        if self.early_backward is None or not self.early_backward.end(first, last):
+            max_adjoint_range(indptr, indices, rows, maxima, shares, out, first, last)
         return GatherGradients((view(out, first, last, self._width),), {})
 
     def _results(self) -> list[ResultTable]:

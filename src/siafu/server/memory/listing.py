@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from siafu.base.memory import own_bytes
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
+from siafu.kernels import LANES
 from siafu.pipeline.ids import LaneName
 from siafu.server.costs.extent import Extent
 from siafu.server.disk_share import WRITTEN_BEHIND
+from siafu.server.gathers.registry import behaviour_of
 from siafu.server.memory.constants import ConstantSizes
 from siafu.server.memory.edge_copies import EdgeCopies, graph_edges, is_mapped
 from siafu.server.memory.lane_rows import LaneRows
@@ -23,6 +25,7 @@ _KERNELS = 40 << 20  # bytes that compiled kernels take once they are loaded
 _VERSIONS = 2  # of the weights at a time, where tasks overlap
 _STATES = {"sgd": 0}  # arrays of an optimizer's state for each weight; others have 2
 _ID = 8  # bytes of a vertex's number
+_NEXT_EDGE = 12  # bytes for each row of a gather that is begun: its next edge, how many of a block are added
 _VERTEX = 24  # bytes of the numbers that gathers share for a vertex: its id, its factors
 
 
@@ -114,6 +117,7 @@ class RunListing:
             lanes = self.lanes(plan, part)
             if plan.trains:
                 yield from lanes["train"].listed()
+                yield from self._begun(plan, part)
             there = lanes["train"].shared() if plan.trains and savings.shared else {}
             yield from lanes["evaluate"].listed(there)
             waiting = min(WRITTEN_BEHIND, _disk_bytes(lanes.values()))
@@ -121,6 +125,20 @@ class RunListing:
             blocks = max(blocks, *(each.block_bytes() for each in lanes.values()))
         yield Allocation(
             "tasks' blocks", thread_count() * blocks, Lifetime.TASK, "rows that threads compute at the moment"
+        )
+
+    def _begun(self, plan: ServerPlan, part: ServerPart) -> Iterator[Allocation]:
+        """Where gathers stand that have begun with some of their rows: one graph phase of a training at a time."""
+        travel = self.on_lambdas or len(self.parts) < plan.partition.parts
+        if not travel or not plan.gather_parts:
+            return
+        state = max(
+            _NEXT_EDGE + LANES * plan.dtype.itemsize * behaviour_of(step.site.gather).heads(step.site.gather)
+            for group in plan.programs["train"].gathers
+            for step in group
+        )
+        yield Allocation(
+            "gathers begun", part.vertices * state, Lifetime.TASK, "before all their rows are there"
         )
 
 
