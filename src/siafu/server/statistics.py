@@ -1,6 +1,5 @@
 """LocalStatistics: one statistic over all vertices, as one graph server sees it: its intervals' sums, and everyone's."""
 
-import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -47,7 +46,6 @@ class LocalStatistics:
         self.forward_table: Table = np.zeros((total, 1 + self._kinds * step.width))
         goes_back = training and step.differentiated
         self.backward_table: Table | None = np.zeros((total, self._kinds * step.width)) if goes_back else None
-        self._lock = threading.Lock()
         self.begin_anew()
 
     @property
@@ -96,8 +94,7 @@ class LocalStatistics:
 
     def total(self, epoch: int) -> Tensor:
         """[1 or 2, *shape] the mean and the variance of all rows; worked out once an epoch."""
-        with self._lock:
-            return self._known(self._totals, epoch, self._total)
+        return self._known(self._totals, epoch, self._total)
 
     def count(self) -> int:
         """Number of rows that the totals are of."""
@@ -111,8 +108,7 @@ class LocalStatistics:
 
     def total_gradient(self, epoch: int) -> Tensor:
         """[1 or 2, *shape] the gradient of the total."""
-        with self._lock:
-            return self._known(self._gradients, epoch, self._total_gradient)
+        return self._known(self._gradients, epoch, self._total_gradient)
 
     def adjoint(self, rows: int, values: Tensor | None, total: Tensor, gradient: Tensor) -> Tensor:
         """Gradients of some rows; values: the rows, for a variance; total: what was made of all; gradient: of it."""
@@ -123,11 +119,15 @@ class LocalStatistics:
         return (values - total[0]).mul_(gradient[1] * (2.0 / count)).add_(of_mean)
 
     def _known(self, known: dict[int, Tensor], epoch: int, make: Callable[[], Floats]) -> Tensor:
-        if epoch not in known:
-            for old in [each for each in known if each <= epoch - _EPOCHS_KNOWN]:
-                del known[old]
-            known[epoch] = torch.from_numpy(make()).to(self._dtype).reshape(self._kinds, *self.step.shape)
-        return known[epoch]
+        found = known.get(epoch)
+        if found is None:
+            # Two tasks may come here at once: both make the same.
+            found = torch.from_numpy(make()).to(self._dtype).reshape(self._kinds, *self.step.shape)
+            known[epoch] = found
+            for old in list(known):
+                if old <= epoch - _EPOCHS_KNOWN:
+                    known.pop(old, None)
+        return found
 
     def _total(self) -> NDArray[np.float64]:
         width = self.step.width
