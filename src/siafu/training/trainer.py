@@ -102,6 +102,7 @@ class Trainer:
         self._cluster, self._traced, self._memory = cluster, traced, memory
         self._lambdas = lambdas or _lambdas(options)
         self._traffic: DiskTraffic | None = None
+        self._moved_before = self._disk_counts()
         self._scratch = None if scratch is None else ScratchDirectory(scratch)
 
     @property
@@ -140,7 +141,7 @@ class Trainer:
             match event:
                 case EpochRecord():
                     self.busy_seconds, self.activity = event.busy_seconds, event.activity
-                    self.history.append(_metrics(event, self.objective))
+                    self.history.append(replace(_metrics(event, self.objective), **self._moved()))
                     yield self.history[-1]
                 case Snapshot():
                     yield self._checkpoint(event)
@@ -314,6 +315,14 @@ class Trainer:
         tensors |= {f"optimizer.{name}": tensor for name, tensor in snapshot.optimizer.items()}
         counters = {**snapshot.counters, **self._disk_counts()}
         return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
+
+    def _moved(self) -> dict[str, int]:
+        """Bytes that scratch files moved since the epoch before; nothing where no table is on disk."""
+        if self._traffic is None:
+            return {}
+        now, before = self._disk_counts(), self._moved_before
+        self._moved_before = now
+        return {name: count - before[name] for name, count in now.items()}
 
     def _disk_counts(self) -> dict[str, int]:
         """Bytes that this session moved from and to scratch files."""
