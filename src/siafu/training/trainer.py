@@ -41,7 +41,7 @@ from siafu.server.memory.fitting import Fit, fit
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice
 from siafu.server.memory.memory_list import MemoryList
-from siafu.server.plan import ServerPlan, model_input
+from siafu.server.plan import ServerPlan
 from siafu.serverless.platforms.platform import LocalPlatform, Platform
 from siafu.tables import DiskTraffic, ScratchDirectory
 from siafu.weights.optimizer import check_state
@@ -141,7 +141,9 @@ class Trainer:
             match event:
                 case EpochRecord():
                     self.busy_seconds, self.activity = event.busy_seconds, event.activity
-                    self.history.append(replace(_metrics(event, self.objective), **self._moved()))
+                    read, written = self._moved()
+                    metrics = _metrics(event, self.objective)
+                    self.history.append(replace(metrics, bytes_read=read, bytes_written=written))
                     yield self.history[-1]
                 case Snapshot():
                     yield self._checkpoint(event)
@@ -264,11 +266,9 @@ class Trainer:
     def _prepare_here(self, due: "_Due") -> list[str]:
         self.refuse_more_than_budget()
         plan = self.plan = self.fit.plan
-        x = model_input(plan.graph, normalize=self.options.normalize_features)
         with one_thread():  # what is folded has the same bits wherever it is made
-            assembly = assemble(
-                plan.blueprint(on_lambdas=self._lambdas is not None), x.to(plan.dtype), plan.weights
-            )
+            blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
+            assembly = assemble(blueprint, plan.features, plan.weights)
         self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
         setup = plan.setup(assembly.layout)
         self._runtime = LocalRuntime(
@@ -316,13 +316,13 @@ class Trainer:
         counters = {**snapshot.counters, **self._disk_counts()}
         return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
 
-    def _moved(self) -> dict[str, int]:
-        """Bytes that scratch files moved since the epoch before; nothing where no table is on disk."""
+    def _moved(self) -> tuple[int, int] | tuple[None, None]:
+        """Bytes that scratch files read and wrote since the epoch before; nothing where no table is on disk."""
         if self._traffic is None:
-            return {}
+            return None, None
         now, before = self._disk_counts(), self._moved_before
         self._moved_before = now
-        return {name: count - before[name] for name, count in now.items()}
+        return now["bytes_read"] - before["bytes_read"], now["bytes_written"] - before["bytes_written"]
 
     def _disk_counts(self) -> dict[str, int]:
         """Bytes that this session moved from and to scratch files."""
@@ -376,7 +376,7 @@ def _placed(listed: MemoryList, partition: Partition, counts: Sequence[int]) -> 
 
 def _metrics(record: EpochRecord, objective: Objective) -> EpochMetrics:
     tallies = {} if record.evaluation is None else decode(record.evaluation)
-    accuracies = {
+    accuracies: dict[str, Any] = {
         f"{split}_accuracy": objective.measured(tallies[split]) if split in tallies else None
         for split in SPLITS
     }
