@@ -180,8 +180,12 @@ def test_a_budget_that_no_disk_helps_is_refused_with_the_least_that_would_do(tmp
         siafu.train(GRAPH, MODELS["gcn"](GRAPH), epochs=1, memory="1MB", scratch=tmp_path)
 
 
-def test_what_is_refused_without_a_disk_says_what_would_do_with_one(tmp_path: Path) -> None:
+def test_what_is_refused_without_a_disk_says_what_would_do_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (disk_share, listing):
+        monkeypatch.setattr(module, "WRITTEN_BEHIND", 1 << 20)
+    graph = tangled_graph(10_000)
+    wide = siafu.nn.GraphSAGE(graph.num_features, 128, 3, graph.num_classes, 0.5)
     with pytest.raises(
-        BadInput, match=r"choose a directory for \d+MB of tables on disk \(scratch\), with which .+ would do"
+        BadInput, match=r"a directory for \d+MB of tables on disk \(scratch\), with which .+ would do"
     ):
-        siafu.train(GRAPH, MODELS["gcn"](GRAPH), epochs=1, memory="1MB")
+        siafu.train(graph, wide, epochs=1, memory="1MB")

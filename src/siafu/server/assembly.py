@@ -111,8 +111,13 @@ class Blueprint:
             held = streamed(disk)
         memory = _Memory(edges, self.savings, disk)
         lanes: dict[LaneName, Lane] = {}
-        for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
-            lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
+        try:
+            for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
+                lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
+        except BaseException:
+            if disk is not None:
+                disk.close()
+            raise
         server = edges.local.server
         first_interval = sum(self.interval_counts[:server])
         return GraphWorker(

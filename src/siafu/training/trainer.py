@@ -108,6 +108,7 @@ class Trainer:
         self._cluster, self._traced, self._memory = cluster, traced, memory
         self._lambdas = lambdas or _lambdas(options)
         self._traffic: DiskTraffic | None = None
+        self._moved_before = self._disk_counts()
         self._scratch = None if scratch is None else ScratchDirectory(scratch)
 
     def _paced(self, callbacks: Sequence[Callback]) -> Pace | None:
@@ -178,7 +179,8 @@ class Trainer:
                             yield self._checkpoint(replace(event.last, counters=counters))
 
     def _metrics(self, record: EpochRecord) -> EpochMetrics:
-        found = _metrics(record, self.objective)
+        read, written = self._moved()
+        found = replace(_metrics(record, self.objective), bytes_read=read, bytes_written=written)
         return found if self._pace is None else replace(found, lr=self._pace.lr(record.epoch))
 
     def _close_epoch(self, runtime: "LocalRuntime | ClusterRuntime", record: EpochRecord) -> None:
@@ -356,6 +358,14 @@ class Trainer:
         counters = {**snapshot.counters, **self._disk_counts()}
         return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
 
+    def _moved(self) -> tuple[int, int] | tuple[None, None]:
+        """Bytes that scratch files read and wrote since the epoch before; nothing where no table is on disk."""
+        if self._traffic is None:
+            return None, None
+        now, before = self._disk_counts(), self._moved_before
+        self._moved_before = now
+        return now["bytes_read"] - before["bytes_read"], now["bytes_written"] - before["bytes_written"]
+
     def _disk_counts(self) -> dict[str, int]:
         """Bytes that this session moved from and to scratch files."""
         traffic = self._traffic or DiskTraffic()
@@ -408,7 +418,7 @@ def _placed(listed: MemoryList, partition: Partition, counts: Sequence[int]) -> 
 
 def _metrics(record: EpochRecord, objective: Objective) -> EpochMetrics:
     tallies = {} if record.evaluation is None else decode(record.evaluation)
-    accuracies = {
+    accuracies: dict[str, Any] = {
         f"{split}_accuracy": objective.measured(tallies[split]) if split in tallies else None
         for split in SPLITS
     }
