@@ -76,7 +76,8 @@ def trained(make: Make, savings: Savings, dtype: torch.dtype = torch.float32, **
 
 
 @pytest.mark.parametrize(
-    "name,mode,groups,partitions", [("gcn", "pipe", 3, 4), ("sage", "sync", 5, 2), ("gin", "pipe", 2, 7)]
+    "name,mode,groups,partitions",
+    [("gcn", "pipe", 3, 4), ("sage", "sync", 5, 2), ("gin", "pipe", 2, 7), ("gat", "pipe", 4, 3)],
 )
 def test_a_training_on_disk_is_the_same_to_the_bit(
     tmp_path: Path, name: str, mode: str, groups: int, partitions: int
