@@ -82,7 +82,8 @@ class Blueprint:
 
     def edges(self, server: int) -> ServerEdges:
         """A server's part of the graph."""
-        return ServerEdges.of(self.graph, self.partition, server)
+        disk = self.savings.disk
+        return ServerEdges.of(self.graph, self.partition, server, None if disk is None else disk.directory)
 
     def bounds(self, edges: ServerEdges) -> list[tuple[int, int]]:
         """Its intervals."""

@@ -22,8 +22,9 @@ from siafu.program.program import GatherStep
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
+from siafu.server.gathers.disk_attention_gather import DiskAttentionGather
 from siafu.server.gathers.early_gather import EarlyAttentionAdjoint
-from siafu.server.gathers.gather_tables import ResultTable
+from siafu.server.gathers.gather_tables import DiskTables, ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
     LocalGather,
@@ -213,6 +214,10 @@ class SoftmaxBehaviour(GatherBehaviour[Softmax]):
         needed: Mask | None = None,
         training: bool = True,
     ) -> LocalGather:
+        if isinstance(server.tables, DiskTables):
+            return DiskAttentionGather(
+                gather, server, width, dtype, server.tables.disk, needed=needed, training=training
+            )
         return AttentionGather(gather, server, width, dtype, needed=needed, training=training)
 
     def flops(self, gather: Softmax, width: int, *, back: bool, weighted: bool) -> int:
@@ -231,7 +236,15 @@ class SoftmaxBehaviour(GatherBehaviour[Softmax]):
     def held(self, gather: Softmax, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
         heads, columns = gather.heads, self.columns(gather, width)
         rows = HeldArray(
-            "rows", "what edges gather", "backward", columns, stored_size(gather, itemsize), "forward", "all"
+            "rows",
+            "what edges gather",
+            "backward",
+            columns,
+            stored_size(gather, itemsize),
+            "forward",
+            "all",
+            on_disk="source",
+            grouped=2 * columns + 4 * heads,
         )
         sums = HeldArray(
             "sums",

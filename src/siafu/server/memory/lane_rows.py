@@ -81,7 +81,12 @@ class LaneRows:
             return
         needs = [
             buffer_bytes(
-                cut, each.bytes(rows) // each.row_bytes, each.columns, each.itemsize, self.extent.itemsize
+                cut,
+                each.bytes(rows) // each.row_bytes,
+                each.columns,
+                each.itemsize,
+                self.extent.itemsize,
+                each.grouped,
             )
             for each in tables
             if each.forward is not None

@@ -151,12 +151,21 @@ def _always(
 ) -> Iterator[Allocation]:
     graph = plan.graph
     yield from _given(graph, taken)
-    yield from graph_edges(graph, parts)
+    yield from _edges(plan, parts, needs)
     yield from _constants(plan, parts, on_lambdas=on_lambdas).listed()
     yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
     for part in parts:
-        yield from EdgeCopies(graph, part, plan.dtype.itemsize, plan.gathers_on_disk).of(plan.programs, needs)
         yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
+
+
+def _edges(
+    plan: ServerPlan, parts: Sequence[ServerPart], needs: Mapping[LaneName, NeededRows]
+) -> Iterator[Allocation]:
+    graph, itemsize, mapped = plan.graph, plan.dtype.itemsize, plan.savings.disk is not None
+    yield from graph_edges(graph, parts, on_disk=mapped)
+    for part in parts:
+        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped)
+        yield from copies.of(plan.programs, needs)
 
 
 def _constants(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:
@@ -173,9 +182,11 @@ def _constants(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: boo
 
 
 def disk_bytes(plan: ServerPlan) -> int:
-    """Bytes of all tables on disk."""
+    """Bytes of all tables on disk, and of copies of edges."""
     listing = RunListing.of(plan)
     constants = _constants(plan, listing.parts, on_lambdas=False).disk_bytes
+    edges = [each for each in _edges(plan, listing.parts, listing.needs) if each.mapped]
+    constants += sum(each.bytes for each in edges if each.name != "in-edges")
     return constants + sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
 
 
