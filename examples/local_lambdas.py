@@ -1,4 +1,4 @@
-"""Tensor tasks on Lambdas of this machine: processes under AWS's own runtime client. Needs siafu[aws].
+"""Tensor tasks on Lambdas of this machine: processes under AWS's own runtime client.
 
 The same numbers as on threads, and what AWS would ask for them: python examples/local_lambdas.py
 """

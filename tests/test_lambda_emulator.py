@@ -14,7 +14,6 @@ from tests.toys import toy_graph
 
 pytestmark = pytest.mark.slow  # trains on processes of local Lambdas
 
-pytest.importorskip("awslambdaric", reason="AWS's runtime client is not installed: pip install awslambdaric")
 pytest.importorskip("boto3", reason="boto3 is not installed")
 
 MODELS = {"gcn": nn.GCN, "gat": nn.GAT, "sage": nn.GraphSAGE, "gin": nn.GIN}

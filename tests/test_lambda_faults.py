@@ -21,9 +21,6 @@ from tests.training_runs import Trained, train_in_pipeline
 
 pytestmark = pytest.mark.slow  # trains on processes of local Lambdas
 
-pytest.importorskip(
-    "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
-)
 
 LAYOUT = {"servers": 2, "intervals": 8}
 INTERVALS, PHASES = 16, 2

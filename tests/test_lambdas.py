@@ -13,9 +13,6 @@ from tests.training_runs import options, train_in_pipeline
 
 pytestmark = pytest.mark.slow  # trains on processes of local Lambdas
 
-pytest.importorskip(
-    "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
-)
 
 MODELS = {"gcn": nn.GCN, "gat": nn.GAT, "sage": nn.GraphSAGE, "gin": nn.GIN}
 LAYOUT = {"servers": 2, "intervals": 8, "lambdas": "local", "lambda_count": 2}

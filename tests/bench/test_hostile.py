@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip(
-    "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
-)
-
 SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "hostile.py"
 COUNT = 2000
 MOST_GROWTH_MB = 32

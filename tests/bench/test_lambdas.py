@@ -68,7 +68,6 @@ def test_the_chart_has_a_bar_for_each_training() -> None:
 
 
 def test_overhead_is_measured_on_threads_and_on_lambdas() -> None:
-    pytest.importorskip("awslambdaric", reason="local Lambdas need AWS's runtime client")
     found = bench.measure("overhead", replace(SETTING, latency_ms=0, mbps=None), None, lambda line: None)
     assert [each.who for each in found.measured] == ["threads", "Lambdas"]
     assert found.of("Lambdas").bytes > 0

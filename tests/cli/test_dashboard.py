@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import sys
 from pathlib import Path
 
 import httpx
@@ -49,12 +48,3 @@ def test_an_address_that_is_not_ours_is_said(siafu: Siafu) -> None:
 def test_a_file_is_no_directory_of_runs(siafu: Siafu, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "is a file" in siafu.refused("dashboard", tmp_path / "file")
-
-
-def test_what_is_missing_is_named(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [
-        name for name in sys.modules if name.split(".")[0] == "uvicorn" or name == "siafu.dashboard.server"
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install 'siafu[dashboard]'" in siafu.refused("dashboard")

@@ -53,13 +53,6 @@ def test_looking_at_any_cluster(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -
     assert "pip install 'siafu[cluster]'" in siafu.refused("cluster", "status", cluster="auto")
 
 
-def test_local_lambdas(siafu: Siafu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert siafu("generate", "reddit-small", "-o", tmp_path / "store", scale=0.005).code == 0
-    take_away("aws", monkeypatch)
-    told = siafu.refused("train", tmp_path / "store", lambdas="local", epochs=1, out=tmp_path / "run")
-    assert "pip install 'siafu[aws]'" in told
-
-
 def test_parquet(siafu: Siafu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "edges.parquet").write_bytes(b"PAR1")
     take_away("parquet", monkeypatch)

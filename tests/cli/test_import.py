@@ -43,6 +43,27 @@ def test_an_import_says_what_it_wrote(
     assert (graph.name, graph.num_edges, graph.is_symmetric) == ("ring", 6, True)
 
 
+def test_an_import_says_what_it_understood(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id,label,age,note\n0,cat,1,x\n1,dog,2,y\n2,cat,3,z\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().err
+    assert "edges: without weights, directed" in said
+    assert "features: 1 a vertex" in said
+    assert "labels: 2 classes (cat, dog)" in said
+    assert "split: none, and training needs one" in said
+    assert "not taken from edges.csv: strength" in said
+    assert "not taken from people.csv: note" in said
+    assert read_store(here / "my.store").name == "my"
+    again = (*arguments, "--overwrite", "--split", "random:34/33/33", "--seed", "1")
+    assert siafu(*again, monkeypatch=monkeypatch) == 0
+    assert "split: 1 train, 1 val, 1 test" in capsys.readouterr().err
+    assert siafu(*arguments, "--overwrite", "--split", "random:90/20/0", monkeypatch=monkeypatch) == 2
+    assert "together at most 100" in capsys.readouterr().err
+
+
 def test_all_of_a_vertex_tables_columns_can_be_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "people.csv").write_text("who,kind,part,a,b\n0,1,train,5,7\n1,0,val,6,8\n2,1,test,7,9\n")
     columns = [

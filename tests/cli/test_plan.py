@@ -30,6 +30,8 @@ def test_a_plan_shows_a_table_a_reason_and_a_command(siafu: Siafu) -> None:
     assert any(line.startswith("Lambdas do not pay here") for line in lines)
     assert any(line.strip().startswith("siafu train STORE --model gcn") for line in lines)
     assert "run 'siafu calibrate'" in ended.out
+    assert "figures of a reference machine" in ended.out
+    assert "value: 1 / (seconds × dollars)" in ended.out
 
 
 def test_a_plan_as_json_has_every_offer(siafu: Siafu) -> None:

@@ -37,6 +37,15 @@ def test_predictions_of_a_split_with_probabilities(siafu: Siafu, store: Path) ->
         assert int(row["prediction"]) == int(np.argmax(chances))
 
 
+def test_predictions_carry_the_names_of_classes(siafu: Siafu, tmp_path: Path) -> None:
+    toy_graph().replace(class_names=("ant", "bee", "wasp")).save(tmp_path / "toy")
+    siafu("train", "toy", epochs=1, out="run")
+    siafu("predict", "run", output="p.csv", probabilities=True)
+    for row in rows_in(Path("p.csv")):
+        chances = {name: float(row[f"probability_{name}"]) for name in ("ant", "bee", "wasp")}
+        assert chances[row["prediction"]] == max(chances.values())
+
+
 def test_without_a_file_predictions_go_to_stdout(siafu: Siafu, store: Path) -> None:
     siafu("train", store, epochs=1, out="run")
     lines = siafu("predict", "run").out.splitlines()

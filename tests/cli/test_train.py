@@ -301,6 +301,18 @@ def test_data_that_cannot_be_trained_on_is_one_clear_line(
     assert not (tmp_path / "runs").exists()
 
 
+def test_ctrl_c_before_the_first_epoch_says_that_nothing_was_trained(
+    siafu: Siafu, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("siafu.training.trainer.Trainer.prepare", interrupted)
+    ended = siafu("train", store, epochs=2, out="run")
+    assert ended.code == 130
+    assert "interrupted before the first epoch: nothing was trained" in ended.err
+
+
 def test_a_run_that_diverges_says_so_and_ends_with_code_1(siafu: Siafu, store: Path) -> None:
     ended = siafu("train", store, lr=1e30, epochs=20)
     assert ended.code == 1
@@ -319,6 +331,14 @@ def test_a_run_says_what_it_cost_on_the_named_machine(siafu: Siafu, store: Path)
     lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     assert [line["usd"] for line in lines] == [pytest.approx(0.0024)] * 2
     assert json.loads(Path("run/summary.json").read_text())["cost"] == summary["cost"]
+
+
+def test_nobody_who_does_not_ask_is_told_of_dollars(siafu: Siafu, store: Path) -> None:
+    ended = siafu("train", store, epochs=2, out="run")
+    assert "$" not in ended.err + ended.out
+    assert "cost" not in ended.err + ended.out
+    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert [line["usd"] for line in lines] == [None, None]
 
 
 def test_a_run_on_an_unknown_instance_is_refused_before_it_starts(siafu: Siafu, store: Path) -> None:

@@ -16,9 +16,6 @@ from tests.serverless.conftest import models_of_aws_are_read_once, nothing_of_th
 
 pytestmark = pytest.mark.slow  # trains on processes of local Lambdas
 
-pytest.importorskip(
-    "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
-)
 moto = pytest.importorskip("moto", reason="moto is not installed: it stands in for AWS here")
 
 

@@ -15,9 +15,6 @@ from tests.cluster.dooms import Doom
 
 pytestmark = pytest.mark.slow  # starts servers as processes
 
-pytest.importorskip(
-    "awslambdaric", reason="local Lambdas need AWS's runtime client: pip install 'siafu[aws]'"
-)
 
 EPOCHS = 5
 INTERVALS = 6  # of both servers

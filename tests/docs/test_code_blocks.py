@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import Block, blocks, commands
+from tests.docs.installed import HIDING, hidden_modules
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _PAGES = [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").glob("*.md"))]
@@ -17,9 +18,11 @@ _WITH_CODE = [page for page in _PAGES if any(not block.skipped for block in bloc
 @pytest.mark.slow
 @pytest.mark.parametrize("page", _WITH_CODE, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    only_base = page.name == "README.md"  # a newcomer has what its first command installs, and no more
     environment = {
         **os.environ,
-        "PYTHONPATH": str(_REPOSITORY),
+        "PYTHONPATH": f"{_REPOSITORY / 'src'}:{_REPOSITORY}" + (f":{HIDING}" if only_base else ""),
+        "HIDDEN_MODULES": hidden_modules() if only_base else "",
         "SIAFU_STATE": str(tmp_path / "state"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
@@ -34,6 +37,23 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         timeout=300,
     )
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
+
+
+def test_an_installation_without_extras_has_no_ray_but_all_that_local_lambdas_and_the_dashboard_need() -> (
+    None
+):
+    hidden = set(hidden_modules().split(","))
+    assert {"ray", "boto3", "pyarrow", "pytest", "torch_geometric"} <= hidden
+    assert not {"torch", "numba", "awslambdaric", "starlette", "uvicorn", "zmq", "siafu"} & hidden
+    assert "ray" not in hidden_modules("cluster").split(",")
+
+
+def test_a_hidden_module_seems_not_to_be_installed() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(HIDING), "HIDDEN_MODULES": "numba,ray"}
+    ran = subprocess.run(
+        [sys.executable, "-c", "import ray"], env=environment, capture_output=True, text=True
+    )
+    assert "ModuleNotFoundError: No module named 'ray'" in ran.stderr
 
 
 def test_most_blocks_are_run_and_every_other_has_a_reason() -> None:
@@ -84,7 +104,10 @@ def test_a_block_that_fails_fails_its_page(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n")
     line = [sys.executable, "-m", "tests.docs.run_page", str(tmp_path / "page.md")]
     ran = subprocess.run(
-        line, env={**os.environ, "PYTHONPATH": str(_REPOSITORY)}, capture_output=True, text=True
+        line,
+        env={**os.environ, "PYTHONPATH": f"{_REPOSITORY / 'src'}:{_REPOSITORY}"},
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 1
     assert 'File "page.md", line 6' in ran.stderr

@@ -33,6 +33,7 @@ def learn(triples: Any = None, **options: Any) -> EmbeddingRun:
         ("transe-l1", {"loss": "margin", "margin": 1.0, "unit_entities": True, "reciprocal": False}),
         ("rotate", {"loss": "logistic", "margin": 3.0, "adversarial": 1.0, "lr": 0.3}),
         ("dot", {"degree_share": 0.5}),
+        ("complex", {"all_entities": True, "dropout": 0.2, "relation_dropout": 0.1}),
     ],
 )
 def test_what_is_learnt_ranks_held_out_triples_far_above_chance(score: str, more: dict[str, Any]) -> None:
@@ -162,6 +163,9 @@ def test_what_needs_more_memory_is_refused_before_it_is_taken() -> None:
         ({"loss": "margin"}, "margin is 0"),
         ({"adversarial": 1.0}, "adversarial is for the loss logistic"),
         ({"unit_entities": True}, "unit_entities is for transe"),
+        ({"dropout": 1.0}, "give a share from 0 up, and below 1"),
+        ({"all_entities": True, "partitions": 4}, "all_entities needs every vector in memory"),
+        ({"all_entities": True, "degree_share": 0.5}, "leave one out"),
         ({"score": "transx"}, "unknown score 'transx'"),
     ],
 )

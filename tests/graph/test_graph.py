@@ -1,12 +1,14 @@
 """Graph: what it holds, how it is made, what it refuses."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 import siafu
 from siafu.base.errors import BadInput
-from siafu.graph import Graph
+from siafu.graph import Graph, read_store
 
 
 def triangle(**data: object) -> Graph:
@@ -212,3 +214,18 @@ def test_changing_a_field_keeps_what_is_known_of_the_edges() -> None:
     turned = graph.out_edges
     assert graph.replace(name="other").out_edges is turned
     assert graph.replace(edge_weight=np.ones(3, np.float32)).out_edges is not turned
+
+
+def test_labels_that_are_words_are_classes_with_names(tmp_path: Path) -> None:
+    graph = Graph.from_edges([0, 1], [1, 2], num_vertices=4, y=["b", None, "a", "b"])
+    assert (graph.y.tolist(), graph.num_classes, graph.class_names) == ([1, -1, 0, 1], 2, ("a", "b"))
+    graph.save(tmp_path / "store")
+    assert read_store(tmp_path / "store").class_names == ("a", "b")
+
+
+def test_a_split_is_drawn_among_labelled_vertices() -> None:
+    graph = Graph.from_edges([0, 1], [1, 2], num_vertices=5, y=[0, -1, 1, 0, 1]).split(0.5, 0.5, seed=3)
+    assert sorted([*graph.train, *graph.val]) == [0, 2, 3, 4]
+    assert graph.test is None
+    with pytest.raises(BadInput, match="no labels"):
+        graph.replace(y=None, train=None, val=None).split(0.5)

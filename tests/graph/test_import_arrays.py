@@ -132,7 +132,7 @@ def test_an_edge_list_with_split_and_sparse_features_is_read(shared_data: Path, 
     for name in ("indptr", "indices", "x", "y", "train", "val", "test"):
         assert np.array_equal(getattr(graph, name), getattr(expected, name)), name
     assert graph.is_symmetric
-    assert (graph.num_classes, graph.name) == (7, "cora")
+    assert (graph.num_classes, graph.name) == (7, "imported")
 
 
 def test_blocks_are_cut_anywhere_in_a_matrix(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

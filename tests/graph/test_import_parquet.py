@@ -116,12 +116,12 @@ def test_names_that_are_no_text_are_refused(source: Path, names: pa.Array, messa
         imported(source)
 
 
-def test_labels_that_are_words_are_refused_with_what_to_do(source: Path, tmp_path: Path) -> None:
+def test_labels_that_are_words_are_classes(source: Path, tmp_path: Path) -> None:
     parquet.write_table(pa.table({"src": [0], "dst": [1]}), source)
     vertices = tmp_path / "vertices.parquet"
-    parquet.write_table(pa.table({"id": [0, 1], "label": ["cat", "dog"]}), vertices)
-    with pytest.raises(BadInput, match="column 'label' holds no numbers: number the classes from 0 up"):
-        imported(source, vertices=vertices)
+    parquet.write_table(pa.table({"id": [1, 0], "label": ["cat", "dog"]}), vertices)
+    graph = imported(source, vertices=vertices)
+    assert (graph.y.tolist(), graph.class_names) == ([1, 0], ("cat", "dog"))
 
 
 def test_weights_that_are_words_are_refused(source: Path) -> None:

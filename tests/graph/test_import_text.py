@@ -301,12 +301,19 @@ def test_a_table_of_vertices_makes_a_graph_without_edges(source: Path) -> None:
     assert (graph.num_vertices, graph.num_edges) == (2, 0)
 
 
-def test_labels_that_are_words_are_refused_with_what_to_do(source: Path) -> None:
-    source.write_text("0,1\n")
+def test_labels_that_are_words_are_classes_in_alphabetical_order(source: Path) -> None:
+    source.write_text("0,1\n1,2\n2,3\n")
     table = source.with_name("vertices.csv")
-    table.write_text("id,x,label\n0,1,cat\n1,2,dog\n")
-    with pytest.raises(BadInput, match=r"line 2: 'cat' in column 'label' .*: number the classes from 0 up"):
-        imported(source, vertices=table)
+    table.write_text("id,split,x,label\n0,train,1,dog\n1,,2,\n2,test,3,cat\n3,val,4,dog\n")
+    graph = imported(source, vertices=table)
+    assert (graph.num_classes, graph.class_names) == (2, ("cat", "dog"))
+    assert graph.y.tolist() == [1, -1, 0, 1]
+    assert (graph.train.tolist(), graph.val.tolist(), graph.test.tolist()) == ([0], [3], [2])
+
+
+def test_words_among_labels_that_are_numbers_are_refused_with_what_to_do(source: Path) -> None:
+    source.write_text("0,1\n")
+    table = source.with_name("labels.csv")
     table.write_text("cat\ndog\n")
     with pytest.raises(BadInput, match=r"'cat' in column 0 .*: number the classes from 0 up"):
         imported(source, labels=table)

@@ -1,12 +1,14 @@
 """A run's dollars while it lasts."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 
 from siafu.cost.prices import lambda_prices, price_book
 from siafu.cost.run_prices import RunPrices
 from siafu.report.files.metrics import EpochMetrics
+from siafu.report.progress import Progress
 from siafu.report.run_cost import RunCost
 
 BOOK = price_book()
@@ -50,11 +52,33 @@ def test_what_it_will_cost_is_told_by_the_share_that_is_done(clock: list[float])
     assert cost.told(0.25) == "$0.34 of $1.36"
 
 
-def test_of_a_machine_of_ones_own_it_is_told_which_type_is_assumed(clock: list[float]) -> None:
-    prices = RunPrices.of(BOOK, None, 1, like=(8, 16 << 30, "x86_64"))
-    cost = RunCost(prices, [epoch(1)])
+def test_a_forecast_leaves_out_the_start(clock: list[float]) -> None:
+    cost = RunCost(PRICES, [epoch(1)])
     clock[0] = 3600.0
-    assert cost.told(1.0).endswith(f" on {prices.fleet.rental}")
+    cost.tell(Progress())
+    clock[0] = 7200.0
+    assert cost.told(0.5) == "$0.68 of $1.02"
+
+
+class Listener(Progress):
+    """Notes whether anybody speaks of dollars."""
+
+    told = False
+
+    def priced(self, told: Callable[[float], str]) -> None:
+        self.told = True
+
+
+def test_dollars_are_told_only_of_a_named_machine_or_of_lambdas_that_cost(clock: list[float]) -> None:
+    paid = lambda_prices("us-east-1", "x86_64")
+    for instance, lambdas, wanted in ((None, None, False), ("c5.2xlarge", None, True), (None, paid, True)):
+        listener = Listener()
+        cost = RunCost(
+            RunPrices.of(BOOK, instance, 1, like=(8, 16 << 30, "x86_64"), lambdas=lambdas), [epoch(1)]
+        )
+        clock[0] += 3600.0
+        cost.tell(listener)
+        assert (listener.told, cost.note().usd is not None) == (wanted, wanted)
 
 
 def test_the_bill_has_alternatives_and_tells_gathers_from_the_rest(clock: list[float]) -> None:

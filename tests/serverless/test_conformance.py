@@ -12,7 +12,6 @@ from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import TOY, Calls
 from tests.serverless.emulator import EmulatorInvoker, emulator_binary
 
-pytest.importorskip("awslambdaric", reason="AWS's runtime client is not installed: pip install awslambdaric")
 pytest.importorskip("boto3", reason="boto3 is not installed")
 
 

@@ -18,7 +18,6 @@ from tests.serverless.calls import Calls
 from tests.serverless.emulator import EmulatorInvoker, emulator_binary
 from tests.serverless.office import Office, expected, over_zeromq, payload, task_step
 
-pytest.importorskip("awslambdaric", reason="AWS's runtime client is not installed: pip install awslambdaric")
 pytest.importorskip("boto3", reason="boto3 is not installed")
 
 _FUNCTION = Function(HANDLER)

@@ -20,8 +20,6 @@ from siafu.serverless.platforms.invoker import InvocationAnswered, InvocationFai
 from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import TOY, Calls
 
-pytest.importorskip("awslambdaric", reason="AWS's runtime client is not installed: pip install awslambdaric")
-
 Pool = Callable[..., Calls]
 
 
@@ -210,14 +208,6 @@ def test_a_handler_that_cannot_be_loaded_is_one_clear_line(pool: Pool, handler: 
     assert "\n" not in str(refused.value)
     cold = pool(function=Function(handler, TOY.paths)).failure()
     assert cold.failure.is_final
-
-
-def test_without_the_runtime_client_it_says_what_to_install(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("siafu.serverless.platforms.local_invoker.find_spec", lambda module: None)
-    with pytest.raises(BadInput, match="pip install 'siafu\\[aws\\]'"):
-        pool()
 
 
 def test_a_payload_that_is_too_long_is_refused(pool: Pool) -> None:

@@ -14,8 +14,6 @@ from siafu.serverless.platforms.local_invoker import LocalInvoker
 from siafu.serverless.platforms.runtime_api import RuntimeApi
 from tests.serverless.calls import TOY, Calls
 
-pytest.importorskip("awslambdaric", reason="AWS's runtime client is not installed: pip install awslambdaric")
-
 NOBODY = 65534
 NEXT = "/2018-06-01/runtime/invocation/next"
 

@@ -3,9 +3,8 @@
 from siafu.base.errors import BadInput
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "aws": ("awslambdaric", "boto3", "botocore"),
+    "aws": ("boto3", "botocore"),
     "cluster": ("fsspec", "ray"),
-    "dashboard": ("starlette", "uvicorn"),
     "parquet": ("pyarrow",),
     "partition": ("pymetis",),
     "tensorboard": ("tensorboard",),

@@ -11,10 +11,11 @@ from siafu.cli.common import show
 from siafu.cli.declared import json_flag
 
 _OF_EXTRA = re.compile(r"""([A-Za-z0-9_.-]+).*;.*extra == ['"]([a-z]+)['"]""")
+_OTHER_EXTRAS = re.compile(r"""siafu\[([a-z, ]+)\].*;.*extra == ['"]([a-z]+)['"]""")
 _PURPOSES = {
-    "aws": "run tensor tasks on Lambdas",
+    "all": "everything that users need, in one name",
+    "aws": "run tensor tasks on AWS Lambda",
     "cluster": "train on several machines",
-    "dashboard": "watch runs on a web page",
     "dev": "work on Siafu itself",
     "docs": "build the documentation",
     "parquet": "read and write Parquet",
@@ -84,13 +85,20 @@ def _verify(path: Path) -> dict[str, Any]:
     return {"path": str(path), "name": graph.name, "vertices": graph.num_vertices, "edges": graph.num_edges}
 
 
-def _extras() -> dict[str, list[str]]:
-    """Packages of every extra, as the package's metadata declares them."""
-    found: dict[str, list[str]] = {}
+def _extras() -> dict[str, set[str]]:
+    """Packages of every extra, as the package's metadata declares them: those of other extras that it names, too."""
+    own: dict[str, set[str]] = {}
+    others: dict[str, set[str]] = {}
     for line in requires("siafu") or ():
-        if named := _OF_EXTRA.fullmatch(line):
-            found.setdefault(named[2], []).append(named[1])
-    return dict(sorted(found.items()))
+        if named := _OTHER_EXTRAS.fullmatch(line):
+            others.setdefault(named[2], set()).update(re.split(r",\s*", named[1]))
+        elif named := _OF_EXTRA.fullmatch(line):
+            own.setdefault(named[2], set()).add(named[1])
+
+    def packages(extra: str) -> set[str]:
+        return own.get(extra, set()).union(*map(packages, others.get(extra, ())))
+
+    return {extra: packages(extra) for extra in sorted({*own, *others})}
 
 
 def _version(package: str) -> str | None:

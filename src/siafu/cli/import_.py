@@ -1,6 +1,7 @@
 """`siafu import`: any graph, or any triples, that people have to a store."""
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +12,12 @@ from siafu.cli.common import ProgressBar, bytes_of, say
 from siafu.cli.declared import memory_option, out_file
 
 if TYPE_CHECKING:
+    from siafu.graph.importing.importer import Imported
     from siafu.graph.triples.triple_import import TripleImport
 
 _edges, _vertices, _triples = (partial(option, panel=panel) for panel in ("Edges", "Vertices", "Triples"))
 _COLUMN = "NAME|N"
+_MOST_NAMES = 8  # of classes that are told
 
 
 def import_(
@@ -53,8 +56,11 @@ def import_(
     features: Path | None = _vertices(None, "A row for each vertex, .npy or text."),
     labels: Path | None = _vertices(None, "One for each vertex, .npy or text."),
     split: str | None = _vertices(
-        None, "train, val or test for each vertex, .npy or text; or which of an OGB folder's splits."
+        None,
+        "train, val or test for each vertex, .npy or text; which of an OGB folder's splits; or one to draw: random:60/20/20, "
+        "or stratified:60/20/20 for the same shares in every class.",
     ),
+    seed: int = _vertices(0, "Decides a split that is drawn.", least=0),
     num_classes: int | None = _vertices(
         None, "Classes go from 0 to N - 1; by default, to the highest label.", least=1
     ),
@@ -70,12 +76,13 @@ def import_(
     ),
     memory: str | None = memory_option("--memory-limit"),
     overwrite: bool = option(False, "Replace the store if it exists."),
-    name: str | None = option(None, "What to call the graph; by default SOURCE's name."),
+    name: str | None = option(None, "What to call the graph; by default the store's name."),
 ) -> None:
     """Read a graph of any size, or triples (head, relation, tail), and write a store, in bounded memory."""
     from siafu.graph.importing.importer import ImportOptions, import_graph
     from siafu.graph.importing.inputs import InputOptions
     from siafu.graph.importing.readers.columns import VertexColumns
+    from siafu.graph.random_split import RandomSplit
 
     target = _beside(source) if output is None else output
     of_a_graph = {
@@ -110,6 +117,7 @@ def import_(
         return
     if holdout:
         raise BadInput(f"--holdout is for triples, and {source} is read as a graph: give --format triples")
+    drawn = None if split is None else RandomSplit.parsed(split)
     listed = None if feature_columns is None else tuple(feature_columns.split(","))
     options = ImportOptions(
         input=InputOptions(
@@ -124,8 +132,9 @@ def import_(
             vertex_columns=VertexColumns(id_column, label_column, split_column, listed),
             features=features,
             labels=labels,
-            split=split,
+            split=split if drawn is None else None,
         ),
+        drawn=None if drawn is None else (drawn, seed),
         undirected=undirected,
         merge_parallel=merge_parallel,
         num_vertices=num_vertices,
@@ -138,7 +147,31 @@ def import_(
     began = time.monotonic()
     with ProgressBar("edges") as progress:
         done = import_graph(source, target, options, progress)
+    for line in _understood(done):
+        say(line)
     _told(target, f"{done.num_vertices:,} vertices", done.num_edges, "edges", time.monotonic() - began)
+
+
+def _understood(done: "Imported") -> Iterator[str]:
+    """What the import took its input for, a line each."""
+    weights = "weighted" if done.weighted else "without weights"
+    ways = "each edge both ways" if done.symmetric else "directed"
+    names = "; vertices are numbered anew, their names are kept" if done.relabelled else ""
+    yield f"edges: {weights}, {ways}{names}"
+    yield "features: " + (f"{done.num_features:,} a vertex" if done.num_features else "none")
+    few = done.class_names[:_MOST_NAMES]
+    more = ", …" if len(done.class_names) > len(few) else ""
+    yield "labels: " + (
+        f"{done.num_classes:,} classes" + (f" ({', '.join(few)}{more})" if few else "")
+        if done.num_classes
+        else "none"
+    )
+    if done.split:
+        yield "split: " + ", ".join(f"{count:,} {part}" for part, count in done.split.items())
+    elif done.num_classes:
+        yield "split: none, and training needs one: import with --split random:60/20/20 to draw it"
+    for table, columns in done.ignored.items():
+        yield f"not taken from {table}: {', '.join(columns)}"
 
 
 def _is_triples(source: Path, format: str | None, *, asked: bool, of_a_graph: bool) -> bool:

@@ -23,7 +23,7 @@ def report_one(summary: dict[str, Any], say: Callable[[str], None]) -> None:
     )
     cost = summary["cost"]
     paid = cost is not None and cost["lambda_compute_usd"] > 0
-    if cost is not None:
+    if run_prices.wanted(cost):
         say(run_prices.told(cost, duration(summary["seconds_total"])))
         say(elsewhere.told(cost["alternatives"]))
     if summary["lambda"]["invocations"]:

@@ -126,6 +126,7 @@ def _show(found: "Plan") -> None:
     rows = [(marks.get(id(each), ""), *words.row(each)) for each in words.shown(found)]
     columns = {name: WORD if name in ("", "machines", "mode") else NUMBER for name in ("", *words.HEADERS)}
     show_table(columns, rows, styles={"→": "bold green"})
+    print(words.legend(found))
     said = [words.about_lambdas(found), words.on_this_machine(found)]
     print("", f"choice: {words.reason(found)}", *filter(None, said), sep="\n")
     print("", *(f"  {command}" for command in words.commands(found)), sep="\n")

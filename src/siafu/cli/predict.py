@@ -37,6 +37,7 @@ def predict(
         np.arange(graph.num_vertices)[chosen] if graph.ids is None else graph.ids[chosen],
         objective.answers(logits).numpy(),
         objective.probabilities(logits).numpy() if probabilities else None,
+        loaded.class_names,
     )
     if output is None:
         found.write_csv(sys.stdout.buffer)

@@ -8,6 +8,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGINT
 from typing import TYPE_CHECKING, Any
 
 from siafu.base.errors import BadInput, Interrupted
@@ -119,8 +120,18 @@ def train(asked: Train) -> None:
             report_many(summary, directory, asked.say)
     except Interrupted as stopped:
         raise Interrupted(f"{stopped}: {command_to_resume(directory)}", stopped.signal) from None
+    except KeyboardInterrupt:
+        raise _interrupted(directory) from None
     if asked.json:
         print(json.dumps(summary), flush=True)
+
+
+def _interrupted(directory: Path) -> Interrupted:
+    """Ctrl-C while no epoch ran: during them a checkpoint is saved instead."""
+    metrics = directory / "metrics.jsonl"
+    if metrics.exists() and metrics.stat().st_size > 0:
+        return Interrupted(f"interrupted; the run in {directory} is as its last epoch left it", SIGINT)
+    return Interrupted("interrupted before the first epoch: nothing was trained", SIGINT)
 
 
 def _train_once(graph: "Graph", asked: Train, directory: Path, seed: int, *, resume: bool) -> "Run":

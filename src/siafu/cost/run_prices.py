@@ -44,6 +44,11 @@ class RunPrices:
         nearest = book.nearest(threads, memory, architecture)
         return cls(Fleet(book.rental(nearest.name), machines), book, assumed=True, lambdas=lambdas)
 
+    @property
+    def wanted(self) -> bool:
+        """Whether people are told of dollars: somebody named the machines, or the run has Lambdas that cost."""
+        return not self.assumed or self.lambdas is not None
+
     def usd(self, seconds: float, gb_seconds: float = 0.0, requests: int = 0) -> float:
         """Dollars of so many seconds, with this use of Lambdas."""
         return self.fleet.usd(seconds, self.book.billing) + self._lambda_usd(gb_seconds, requests)
@@ -74,6 +79,11 @@ class RunPrices:
 
     def _lambda_usd(self, gb_seconds: float, requests: int) -> float:
         return 0.0 if self.lambdas is None else self.lambdas.usd(gb_seconds, requests)
+
+
+def wanted(bill: object) -> bool:
+    """Whether people are told of this bill, as a summary has it; see `RunPrices.wanted`."""
+    return isinstance(bill, dict) and (not bill.get("assumed") or bool(bill.get("lambda_compute_usd")))
 
 
 def told(bill: Mapping[str, Any], seconds: str) -> str:

@@ -23,6 +23,7 @@ PIPELINE = "How the work is laid out"
 _loss, _evaluation, _pipeline = (partial(option, panel=panel) for panel in (LOSS, EVALUATION, PIPELINE))
 
 _PLENTY = "give a number from 0 up"
+_SHARE = (lambda share: 0 <= share < 1, "give a share from 0 up, and below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,10 @@ class EmbedOptions:
         valid=(lambda weight: 0 <= weight < math.inf, _PLENTY),
     )
     regularizer: str = option("n3", "The penalty: n3 (sum of |x|³) or l2 (sum of x²).", choices=("n3", "l2"))
+    dropout: float = option(
+        0.0, "Share of the numbers of entities' vectors that a batch takes as 0.", valid=_SHARE
+    )
+    relation_dropout: float = option(0.0, "The same for relations' vectors.", valid=_SHARE)
     seed: int = same_option(Options, "seed")
     loss: str = _loss(
         "softmax",
@@ -71,6 +76,11 @@ class EmbedOptions:
         noun="loss",
     )
     negatives: int = _loss(500, "Entities drawn for each side of a triple.", least=1)
+    all_entities: bool = _loss(
+        False,
+        "Every entity is a negative, in place of a draw: for small graphs.",
+        more="The time of a batch grows with the number of entities, and all vectors are in memory.",
+    )
     chunk: int = _loss(500, "Triples that share their negatives.", least=1)
     degree_share: float = _loss(
         0.0, "Share of the negatives that is drawn as often as triples name them.", least=0.0, most=1.0
@@ -126,8 +136,8 @@ class EmbedOptions:
         None, "Partitions in memory at a time.", unset="a quarter of them, two at least", least=2
     )
     order: str = _pipeline(
-        "beta",
-        "Order of partitions: beta (fewest swaps), comet (closest to a shuffle) or random.",
+        "comet",
+        "Order of partitions: comet (closest to a shuffle), beta (fewest swaps) or random.",
         choices=ORDERS,
     )
 
@@ -145,6 +155,12 @@ class EmbedOptions:
             raise BadInput(
                 f"dim is {self.dim}: {self.score} has complex numbers, pairs of real ones: give an even number"
             )
+        if self.all_entities and self.partitions is not None:
+            raise BadInput(
+                "all_entities needs every vector in memory, and partitions keep them on disk: leave one out"
+            )
+        if self.all_entities and self.degree_share:
+            raise BadInput("all_entities draws no negatives, and degree_share says how: leave one out")
         if self.adversarial and self.loss != "logistic":
             raise BadInput(f"adversarial is for the loss logistic, and loss is {self.loss}: leave it out")
         if self.loss == "margin" and self.margin == 0:

@@ -58,6 +58,8 @@ def disk_bytes(triples: Triples, options: EmbedOptions) -> int:
 
 def on_disk(triples: Triples, options: EmbedOptions, budget: int) -> EmbedOptions | None:
     """The options with partitions whose buffer is the largest that fits the budget; None: none does."""
+    if options.all_entities:
+        return None
     for partitions in _PARTITIONS:
         for buffer in range(partitions // 2, 1, -1):
             chosen = replace(options, partitions=partitions, buffer=buffer)
@@ -70,7 +72,8 @@ def lane_bytes(num_rows: int, options: EmbedOptions) -> int:
     """Bytes of the batches under way."""
     lanes = 1 if options.exact else min(thread_count(), options.staleness)
     chunks = -(-options.batch // options.chunk)
-    rows = 2 * options.batch + 2 * chunks * options.negatives
+    negatives = num_rows if options.all_entities else options.negatives
+    rows = 2 * options.batch + 2 * chunks * negatives
     batch = 2 * _FLOAT * options.dim * (rows + 2 * options.batch)
-    scores = 2 * _FLOAT * min(options.chunk, options.batch) * options.negatives
+    scores = 2 * _FLOAT * min(options.chunk, options.batch) * negatives
     return lanes * (4 * num_rows + batch) + thread_count() * scores

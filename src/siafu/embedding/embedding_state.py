@@ -8,6 +8,13 @@ from typing import Any
 from siafu.base.errors import BadInput
 
 _MOST = 2**63
+_LATER = (
+    "position",
+    "part_loss",
+    "part_triples",
+    "part_batches",
+    "part_seconds",
+)  # older checkpoints lack them
 
 
 @dataclass(slots=True)
@@ -16,6 +23,8 @@ class EmbeddingState:
 
     seconds:          from the start, evaluations included, pauses between sessions left out
     training_seconds: of the epochs alone
+    position:         batches, or states of the buffer, that are done of the epoch after `epoch`
+    part_loss:        of these: sum of the losses; and how many triples and batches, and how many seconds they took
     steps:            updates of each table
     best_epoch:       of the best validation MRR; 0: none was evaluated
     staleness:        the most earlier batches whose updates were missing when a batch was read
@@ -35,6 +44,11 @@ class EmbeddingState:
     bytes_read: int = 0
     bytes_written: int = 0
     metrics_crc32: int = 0
+    position: int = 0
+    part_loss: float = 0.0
+    part_triples: int = 0
+    part_batches: int = 0
+    part_seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -43,7 +57,7 @@ class EmbeddingState:
     def read(cls, found: dict[str, Any], where: Path) -> "EmbeddingState":
         """The state that stands in the checkpoint at `where`, or one line on what is wrong with it."""
         for name, kind in cls.__annotations__.items():
-            value = found.get(name)
+            value = found.get(name, 0 if name in _LATER else None)
             if name == "steps":
                 fits = isinstance(value, dict) and set(value) == {"entities", "relations"}
                 fits = fits and all(_is_count(each) for each in value.values())  # type: ignore[union-attr]
@@ -53,7 +67,7 @@ class EmbeddingState:
                 raise BadInput(
                     f"{where} is damaged (its state lacks or misnames {name!r}): copy the run again, or train it again"
                 )
-        return cls(**{name: found[name] for name in cls.__annotations__})
+        return cls(**{name: found[name] for name in cls.__annotations__ if name in found})
 
 
 def _is_count(value: Any) -> bool:

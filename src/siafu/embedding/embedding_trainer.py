@@ -1,6 +1,7 @@
 """EmbeddingTrainer: epochs over triples in memory, one after the other."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.steps.epoch import Batches, EpochLosses, EpochRunner
 from siafu.embedding.steps.epoch_order import epoch_batches
 from siafu.embedding.steps.lane import TrainedTables
-from siafu.embedding.steps.negatives import NegativeSampler, generator
+from siafu.embedding.steps.negatives import EveryEntity, Negatives, NegativeSampler, generator
 from siafu.embedding.steps.row_updates import RowOptimizer
 from siafu.embedding.steps.scores import SCORES
 from siafu.graph.triples import Triples
@@ -22,17 +23,31 @@ from siafu.graph.triples.triples import TripleRows
 NEGATIVES = 4
 """Key of the random numbers that draw negatives."""
 
+Pause = Callable[[], bool]
+"""Whether an epoch should rest here, where its state can be saved."""
+
+_LEG = 256  # batches from one place where an epoch can rest to the next
+
+
+def never() -> bool:
+    """No pause: the epoch runs through."""
+    return False
+
 
 class EmbeddingTrainer:
     """Learns embeddings of triples, with all vectors in memory.
 
-    epoch: how many are done
+    epoch:    how many are done
+    position: batches done of the next one
+    losses:   of these batches
     """
 
     def __init__(self, triples: Triples, options: EmbedOptions) -> None:
         self.triples = triples
         self.options = options
         self.epoch = 0
+        self.position = 0
+        self.losses = EpochLosses()
         score = SCORES[options.score]
         entities = first_entities(score, 0, triples.num_entities, options.dim, options.seed)
         relations = first_relations(
@@ -46,11 +61,10 @@ class EmbeddingTrainer:
         if options.filter_negatives:
             self.tables.known = KnownTriples.of([triples.train], triples.num_relations)
         self._runner = EpochRunner(options, self.tables)
-        self._sampler = NegativeSampler(
-            triples.num_entities,
-            options.degree_share,
-            triples.train[:, [0, 2]] if options.degree_share else None,
-        )
+        self._sampler: Negatives = EveryEntity()
+        if not options.all_entities:
+            ends = triples.train[:, [0, 2]] if options.degree_share else None
+            self._sampler = NegativeSampler(triples.num_entities, options.degree_share, ends)
 
     @property
     def embeddings(self) -> Embeddings:
@@ -62,21 +76,30 @@ class EmbeddingTrainer:
             self.triples.num_relations,
         )
 
-    def run_epoch(self) -> EpochLosses:
-        """Go over all training triples once."""
-        losses = EpochLosses()
-        self._runner.run(self._batches(), losses)
-        refuse_divergence(losses, self.epoch, self.options)
-        self.epoch += 1
+    def run_epoch(self, pause: Pause = never) -> EpochLosses | None:
+        """Go over all training triples once. None: it rests within the epoch; the next call goes on from there."""
+        batches = self._batches()
+        while True:
+            before = self.losses.batches
+            self._runner.run(islice(batches, _LEG), self.losses)
+            refuse_divergence(self.losses, self.epoch, self.options)
+            done = self.losses.batches - before
+            self.position += done
+            if done < _LEG:
+                break
+            if pause():
+                return None
+        losses, self.losses = self.losses, EpochLosses()
+        self.epoch, self.position = self.epoch + 1, 0
         return losses
 
     def _batches(self) -> Batches:
         options, rows = self.options, self.triples.train
         order = epoch_batches(len(rows), options.batch, options.seed, self.epoch)
-        return self._drawn(rows[positions] for positions in order)
+        return self._drawn(rows[positions] for positions in islice(order, self.position, None))
 
     def _drawn(self, batches: Iterator[TripleRows]) -> Batches:
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(batches, self.position):
             yield batch, self._sampler, generator(self.options.seed, NEGATIVES, self.epoch, number)
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -87,15 +110,14 @@ class EmbeddingTrainer:
             arrays |= {f"{name}.moment{k}": moment for k, moment in enumerate(table.moments)}
         return arrays, {name: table.steps for name, table in self._optimizers.items()}
 
-    def restore(self, epoch: int, arrays: dict[str, NDArray[Any]], steps: dict[str, int]) -> None:
-        """Go on from a state that `state` gave. ValueError: it is of other tables."""
+    def restore(self, arrays: dict[str, NDArray[Any]], steps: dict[str, int]) -> None:
+        """Take the tables that `state` gave. ValueError: they are of other embeddings."""
         for name, found in self.state()[0].items():
             if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (found.shape, found.dtype):
                 raise ValueError(f"it has no {name} of shape {list(found.shape)} and {found.dtype}")
             found[:] = arrays[name]
         for name, table in self._optimizers.items():
             table.steps = steps[name]
-        self.epoch = epoch
 
     @property
     def _optimizers(self) -> dict[str, RowOptimizer]:

@@ -68,3 +68,27 @@ def count_classes(labels: NDArray[Any], num_classes: int | None) -> int:
     counted = ClassCount(num_classes, len(labels))
     counted.add(labels)
     return counted.total()
+
+
+def named_classes(y: Any) -> tuple[Any, tuple[str, ...]]:
+    """Labels that are words as numbers in alphabetical order, -1 where unknown, and the words; others as they are."""
+    values = y if isinstance(y, np.ndarray) else np.asarray(y, object) if _is_words(y) else None
+    if values is None or values.dtype.kind not in "USO" or values.ndim != 1:
+        return y, ()
+    words = [_word(value) for value in values.tolist()]
+    names = sorted({word for word in words if word is not None})
+    numbers = {word: number for number, word in enumerate(names)}
+    return np.array([-1 if word is None else numbers[word] for word in words], np.int64), tuple(names)
+
+
+def _is_words(y: Any) -> bool:
+    return isinstance(y, list | tuple) and any(isinstance(value, str) for value in y)
+
+
+def _word(value: Any) -> str | None:
+    """A label as a word; None: it is unknown."""
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if value is None or value == "" or (isinstance(value, float) and value != value):
+        return None
+    return str(value)

@@ -12,7 +12,9 @@ from siafu.base.card import card
 from siafu.base.errors import BadInput
 from siafu.graph import check, csr
 from siafu.graph.bf16 import to_bf16
+from siafu.graph.classes import named_classes
 from siafu.graph.csr import Csr, IntArray
+from siafu.graph.random_split import RandomSplit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +44,7 @@ class Graph:
     train, val, test: ascending int64 vertex ids; None: no split
     ids:         [V] the vertices' names in the source, int64 or UTF-8 bytes; None: 0 to V - 1
     num_classes: how many classes `y` tells apart; 0 without labels
+    class_names: the name of each class, where labels are words; empty: they are numbers
     name:        what to call the graph in reports
     source:      what `siafu.load` takes to get it again; None: it was not loaded
     layout:      the same graph with its vertices in an order that is faster to walk, which training uses; everything
@@ -63,6 +66,7 @@ class Graph:
     test: NDArray[np.int64] | None = None
     ids: NDArray[Any] | None = None
     num_classes: int = 0
+    class_names: tuple[str, ...] = ()
     name: str = "graph"
     source: str | None = None
     layout: "Graph | None" = None
@@ -86,7 +90,8 @@ class Graph:
     ) -> "Graph":
         """From in-edges by destination. Arrays are NumPy's or PyTorch's, and are not copied if they fit.
 
-        Features of a `torch.bfloat16` tensor stay so; all others become float32.
+        Features of a `torch.bfloat16` tensor stay so; all others become float32. Labels that are words are classes in
+        alphabetical order, whose names `class_names` has; None, NaN and "" are unknown.
 
         `train`, `val`, `test` are vertex ids or masks of V booleans; rows that are not ascending are sorted.
         """
@@ -98,7 +103,8 @@ class Graph:
         weights = check.edge_weight(edge_weight, len(sources))
         edges = csr.sorted_rows(Csr(pointers, sources, weights))
         features = check.features(x, num_vertices)
-        labels, classes = check.labels(y, num_vertices, num_classes)
+        numbers, names = named_classes(y)
+        labels, classes = check.labels(numbers, num_vertices, num_classes)
         return cls(
             *edges,
             x=features,
@@ -106,6 +112,7 @@ class Graph:
             **check.splits(num_vertices, labels, train=train, val=val, test=test),
             ids=check.original_ids(ids, num_vertices),
             num_classes=classes,
+            class_names=names and (*names, *map(str, range(len(names), classes))),
             name=check.text(name, "name"),
         )
 
@@ -185,6 +192,22 @@ class Graph:
         from siafu.graph.reorder import reorder
 
         return reorder(self, order, memory=memory)
+
+    def split(
+        self, train: float, val: float = 0.0, test: float = 0.0, *, seed: int = 0, stratified: bool = False
+    ) -> "Graph":
+        """The same graph with a split that is drawn among its labelled vertices.
+
+        train, val, test: shares of them, from 0 to 1
+        stratified:       the same shares in every class
+        """
+        if self.y is None:
+            raise BadInput(f"graph {self.name!r} has no labels to draw a split of: give it y")
+        codes = RandomSplit((train, val, test), stratified).checked().draw(self.y, seed)
+        parts = {
+            name: np.flatnonzero(codes == code) for code, name in enumerate(("train", "val", "test"), start=1)
+        }
+        return self.replace(**{name: ids if len(ids) else None for name, ids in parts.items()})
 
     def replace(self, **changes: Any) -> "Graph":
         """A graph with these fields changed, as they are: nothing is checked again. Other data has no layout yet."""

@@ -186,7 +186,8 @@ def write_store(graph: Graph, path: Path, *, overwrite: bool = False) -> None:
             writer = store.array(name, values.dtype, values.shape[1:])
             for block in _row_blocks(values):
                 writer.append(block)
-        store.commit(name=graph.name, num_classes=graph.num_classes, symmetric=graph.is_symmetric)
+        names = {"class_names": list(graph.class_names)} if graph.class_names else {}
+        store.commit(name=graph.name, num_classes=graph.num_classes, symmetric=graph.is_symmetric, **names)
 
 
 def is_store(path: Path) -> bool:
@@ -207,7 +208,12 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
 
     arrays, manifest = read_arrays(path, verify=verify)
     arrays.pop(ORDER, None)
-    graph = Graph(**arrays, num_classes=manifest["num_classes"], name=manifest["name"])
+    graph = Graph(
+        **arrays,
+        num_classes=manifest["num_classes"],
+        class_names=_class_names(manifest),
+        name=manifest["name"],
+    )
     # Known since the store was written; finding it out again would read every edge.
     graph.__dict__["is_symmetric"] = manifest["symmetric"]
     layout = read_layout(path, graph, verify=verify)
@@ -224,6 +230,7 @@ def read_arrays(path: Path, *, verify: bool) -> tuple[dict[str, Any], dict[str, 
         graph = Graph(
             **{name: values for name, values in arrays.items() if name != ORDER},
             num_classes=manifest["num_classes"],
+            class_names=_class_names(manifest),
             name=manifest["name"],
         )
         if verify:
@@ -234,6 +241,16 @@ def read_arrays(path: Path, *, verify: bool) -> tuple[dict[str, Any], dict[str, 
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise MANIFEST_FORM.misnamed(path, one_line(error)) from error
     return arrays, manifest
+
+
+def _class_names(manifest: dict[str, Any]) -> tuple[str, ...]:
+    """Names of the classes; none where labels are numbers, as in all stores of earlier versions."""
+    names = manifest.get("class_names", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("'class_names' is no list of words")
+    if names and len(names) != manifest["num_classes"]:
+        raise ValueError(f"'class_names' names {len(names)} classes, and there are {manifest['num_classes']}")
+    return tuple(names)
 
 
 def refuse_triples(path: Path) -> None:

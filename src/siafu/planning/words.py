@@ -106,12 +106,25 @@ def on_this_machine(plan: Plan) -> str | None:
     return f"On this machine, with nothing rented: {duration(epoch)} an epoch, {duration(total)} in all."
 
 
+def legend(plan: Plan) -> str:
+    """Words of the table that are not everybody's."""
+    naive = (
+        "; naive: the dearest machine, as few of it as hold the graph, on demand, without Lambdas"
+        if plan.naive is not None
+        else ""
+    )
+    return f"value: 1 / (seconds × dollars), more is better{naive}"
+
+
 def basis(plan: Plan) -> Iterator[str]:
     """Sources of the figures."""
-    yield (
-        f"{plan.book.name}; times simulated with what was measured on {plan.measured}"
-        + ("" if plan.own else "; run 'siafu calibrate' to plan with this machine's figures")
+    measured = (
+        f"what was measured on this machine, {plan.measured}"
+        if plan.own
+        else f"the figures of a reference machine that come with Siafu ({plan.measured.processor}); "
+        "run 'siafu calibrate' to plan with this machine's"
     )
+    yield f"{plan.book.name}; times simulated with {measured}"
     others = "the others cannot be 5 % better" if plan.complete else "those that promise most"
     yield (
         f"{plan.simulations} of {plan.setups} ways were simulated, {others}; machines that the graph does not fit on are left out"

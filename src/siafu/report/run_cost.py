@@ -12,6 +12,7 @@ from siafu.cost.elsewhere import Spent, elsewhere
 from siafu.cost.money import dollars
 from siafu.cost.run_prices import RunPrices
 from siafu.report.files.metrics import EpochMetrics
+from siafu.report.progress import Progress
 
 
 class RunCost:
@@ -23,6 +24,7 @@ class RunCost:
     def __init__(self, prices: RunPrices, history: list[EpochMetrics], before: float = 0.0) -> None:
         self._prices, self._history, self._before = prices, history, before
         self._began = time.perf_counter()
+        self._prepared = 0.0  # seconds from there to the first epoch
 
     @property
     def seconds(self) -> float:
@@ -30,15 +32,24 @@ class RunCost:
         return self._before + time.perf_counter() - self._began
 
     def note(self) -> EpochMetrics:
-        """The last epoch, with what the run has cost by its end."""
-        priced = replace(self._history[-1], usd=self._prices.usd(self.seconds, self._gb_seconds))
-        self._history[-1] = priced
-        return priced
+        """The last epoch, with what the run has cost by its end, if anybody wants to know."""
+        if self._prices.wanted:
+            self._history[-1] = replace(
+                self._history[-1], usd=self._prices.usd(self.seconds, self._gb_seconds)
+            )
+        return self._history[-1]
+
+    def tell(self, progress: Progress) -> None:
+        """Epochs begin: have lines of progress tell dollars from now on, if anybody wants to know."""
+        self._prepared = time.perf_counter() - self._began
+        if self._prices.wanted:
+            progress.priced(self.told)
 
     def told(self, share: float) -> str:
-        """Dollars so far, and at the end if the rest goes on as the first `share` did; for a line of progress."""
+        """Dollars so far, and at the end if epochs go on as the first `share` of them did; for a line of progress."""
         seconds, used = self.seconds, self._gb_seconds
-        now, end = self._prices.usd(seconds, used), self._prices.usd(seconds / share, used / share)
+        whole = self._prepared + (seconds - self._prepared) / share
+        now, end = self._prices.usd(seconds, used), self._prices.usd(whole, used / share)
         on = f" on {self._prices.fleet.rental}" if self._prices.assumed else ""
         return f"{dollars(now)} of {dollars(end)}{on}"
 

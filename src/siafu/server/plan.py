@@ -256,7 +256,9 @@ def normalized(x: Tensor) -> Tensor:
 
 def _check(graph: Graph, model: nn.Module, options: Options, splits: Mapping[str, Tensor]) -> None:
     if "train" not in splits:
-        raise BadInput(f"graph {graph.name!r} has no training split: give it train, or import it with one")
+        raise BadInput(
+            f"graph {graph.name!r} has no training split: give it train, draw one with graph.split(0.6, 0.2, 0.2), or import it with --split random:60/20/20"
+        )
     if options.patience is not None and "val" not in splits:
         raise BadInput(f"patience needs a validation split, and graph {graph.name!r} has none: leave it out")
     if not any(parameter.requires_grad for parameter in model.parameters()):

@@ -92,6 +92,11 @@ class Run:
     path: Path | None = None
     cost: dict[str, Any] | None = None
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The name of each class that it learnt; empty: they are numbers."""
+        return tuple(self.config["graph"].get("class_names", ()))
+
     def __repr__(self) -> str:
         scores = self.summary()
         found = scores["test_accuracy"] if scores["test_accuracy"] is not None else scores["train_accuracy"]

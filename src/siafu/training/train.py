@@ -90,6 +90,8 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     if not asked.resume:
         trainer.refuse_more_than_budget()  # before a run that is there is overwritten
     config = _config(walked, model, trainer, asked.dataset)
+    if graph.class_names:
+        config["graph"]["class_names"] = list(graph.class_names)
     listener = asked.progress or Progress()
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
@@ -149,7 +151,7 @@ def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str
 def _in_memory(trainer: Trainer, config: dict[str, Any], progress: Progress, prices: RunPrices) -> Run:
     cost = RunCost(prices, trainer.history)
     progress.prepared(*trainer.prepare())
-    progress.priced(cost.told)
+    cost.tell(progress)
     for event in trainer.run():
         if isinstance(event, EpochMetrics):
             progress.epoch_ended(cost.note())
@@ -174,7 +176,7 @@ def _saved(
             return Run.load(directory.path, trainer.model, trainer.objective)
         return _ended(trainer, config, cost, peak, directory)
     progress.prepared(*trainer.prepare(asked.checkpoint_every, directory.logs))
-    progress.priced(cost.told)
+    cost.tell(progress)
 
     def save(checkpoint: Checkpoint) -> None:
         journal.sync()

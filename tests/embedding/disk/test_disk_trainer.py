@@ -89,7 +89,7 @@ def test_what_is_learnt_on_disk_ranks_far_above_chance(order: str) -> None:
 
 
 def test_a_run_says_how_often_it_swapped() -> None:
-    assert learn(epochs=2, partitions=6, buffer=3).summary()["swaps"] == 2 * 7
+    assert learn(epochs=2, partitions=6, buffer=3, order="beta").summary()["swaps"] == 2 * 7
 
 
 def test_a_resumed_run_on_disk_has_the_bits_of_one_that_never_stopped(tmp_path: Path) -> None:

@@ -110,14 +110,35 @@ def test_a_hostile_configuration_stays_text(run: Path) -> None:
     assert tags.count("script") == [tag for tag, _ in Page(run_report(record)).tags].count("script")
 
 
+def test_a_task_of_microseconds_has_no_ratio(run: Path) -> None:
+    record = read_run(run)
+    kinds = record.busy_seconds()
+    assert (
+        " ×"
+        not in Page(run_report(record, dict.fromkeys(kinds, 1e-6)))
+        .text.split("Time by kind of task")[1]
+        .split("In all")[0]
+    )
+    assert " ×" in Page(run_report(record, dict.fromkeys(kinds, 1e-3))).text.split("Time by kind of task")[1]
+
+
+def test_a_report_has_no_dollars_if_nobody_said_what_it_ran_on(run: Path) -> None:
+    record = read_run(run)
+    assert record.summary["cost"]["assumed"]
+    text = Page(run_report(record)).text
+    assert "Cost" not in text
+    assert "dollars" not in text
+
+
 def test_a_report_says_what_the_run_cost_and_would_have_cost_elsewhere(run: Path) -> None:
     record = read_run(run)
+    record.summary["cost"]["assumed"] = False
     text = Page(run_report(record)).text
     assert record.summary["cost"]["instance"] in text
     for each in record.summary["cost"]["alternatives"]:
         if each["instance"] is not None:
             assert f"1 × {each['instance']}" in text.split("The same run elsewhere")[1]
-    assert "Nobody said what it ran on" in text
+    assert "It ran on 1 ×" in text
     assert "graph servers" in text
 
 

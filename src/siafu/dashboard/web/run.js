@@ -17,7 +17,7 @@
       ["Epoch", epochs(run)],
       ["Training loss", format(last.train_loss, "number")],
       [`Best validation ${run.metric_words}`, format(run.best_val_accuracy, run.metric_unit)],
-      [`Test ${run.metric_words} there`, format(run.best_test_accuracy, run.metric_unit)],
+      [`Test ${run.metric_words} at the best epoch`, format(run.best_test_accuracy, run.metric_unit)],
       ["Best epoch", run.best_epoch ?? "–"],
       ["Last epoch took", format(last.seconds, "seconds")],
       ["Dataset", run.dataset ?? "–"],
@@ -60,7 +60,7 @@
     drawing = true;
     requestAnimationFrame(() => {
       drawing = false;
-      document.getElementById("waiting").hidden = rows.length > 0;
+      document.getElementById("waiting").hidden = rows.length > 0 || lastTold === null || lastTold.epoch > 0;
       charts?.update(rows);
     });
   }

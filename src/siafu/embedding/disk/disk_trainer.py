@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from siafu.embedding.disk.bucket_orders import ORDERS, BufferState
 from siafu.embedding.disk.partition_buffer import PartitionBuffer, PartitionLayout
 from siafu.embedding.embed_options import EmbedOptions
-from siafu.embedding.embedding_trainer import NEGATIVES, refuse_divergence
+from siafu.embedding.embedding_trainer import NEGATIVES, Pause, never, refuse_divergence
 from siafu.embedding.embeddings import Embeddings, VectorBlock, first_entities, first_relations
 from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.steps.epoch import Batches, EpochLosses, EpochRunner
@@ -71,7 +71,9 @@ class DiskTrainer:
 
     Negatives are drawn from the partitions in memory.
 
-    epoch: how many are done
+    epoch:    how many are done
+    position: states of the buffer done of the next one
+    losses:   of these states
     """
 
     def __init__(self, triples: Triples, options: EmbedOptions, scratch: Path) -> None:
@@ -80,6 +82,8 @@ class DiskTrainer:
         self.triples = triples
         self.options = options
         self.epoch = 0
+        self.position = 0
+        self.losses = EpochLosses()
         self._score = SCORES[options.score]
         layout = PartitionLayout(
             triples.num_entities, options.dim, options.partitions, 1 + moment_count(options.optimizer)
@@ -118,18 +122,23 @@ class DiskTrainer:
         relations = self.tables.relations.table
         return DiskEmbeddings(self._score, nothing, relations, self.triples.num_relations, self.buffer)
 
-    def run_epoch(self) -> EpochLosses:
-        """Go over all training triples once, bucket by bucket."""
-        options, losses = self.options, EpochLosses()
+    def run_epoch(self, pause: Pause = never) -> EpochLosses | None:
+        """Go over all training triples once, bucket by bucket. None: it rests within the epoch; the next call goes on from there."""
+        options = self.options
         assert options.partitions is not None
         assert options.buffer is not None
         random = generator(options.seed, _BUCKETS, self.epoch)
         states = ORDERS[options.order](options.partitions, options.buffer, random)
-        for number, state in enumerate(self._resident(states)):
-            self._runner.run(self._batches(state, number), losses)
-            refuse_divergence(losses, self.epoch, options)
+        for state in self._resident(states[self.position :]):
+            self._runner.run(self._batches(state, self.position), self.losses)
+            refuse_divergence(self.losses, self.epoch, options)
+            self.position += 1
+            if self.position < len(states) and pause():
+                self.buffer.flush()
+                return None
         self.buffer.flush()
-        self.epoch += 1
+        losses, self.losses = self.losses, EpochLosses()
+        self.epoch, self.position = self.epoch + 1, 0
         return losses
 
     def _resident(self, states: list[BufferState]) -> Iterator[BufferState]:
@@ -220,8 +229,8 @@ class DiskTrainer:
                 rows[:, partition] = self.buffer.read_range(partition, kind, first, last)
             yield rows.reshape(-1, layout.dim)[: max(0, layout.num_entities - first * layout.partitions)]
 
-    def restore(self, epoch: int, arrays: dict[str, NDArray[Any]], steps: dict[str, int]) -> None:
-        """Go on from a state that `state` gave. ValueError: it is of other tables."""
+    def restore(self, arrays: dict[str, NDArray[Any]], steps: dict[str, int]) -> None:
+        """Take the tables that `state` gave. ValueError: they are of other embeddings."""
         layout = self.buffer.layout
         for name, found in self.state()[0].items():
             if name not in arrays or tuple(arrays[name].shape) != tuple(found.shape):
@@ -235,7 +244,6 @@ class DiskTrainer:
         for k, moment in enumerate(self.tables.relations.moments):
             moment[:] = arrays[f"relations.moment{k}"]
         self.tables.entities.steps, self.tables.relations.steps = steps["entities"], steps["relations"]
-        self.epoch = epoch
 
 
 def _moves(before: BufferState, after: BufferState) -> list[tuple[int | None, int | None]]:

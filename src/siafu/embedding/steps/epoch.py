@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from siafu.base.threads import thread_count
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.steps.lane import EmbeddingLane, TrainedTables, on_all_cores, one_by_one
-from siafu.embedding.steps.negatives import NegativeSampler
+from siafu.embedding.steps.negatives import Negatives
 from siafu.runtime.one_thread import one_thread
 
 
@@ -41,7 +41,7 @@ class EpochLosses:
         return self.total / max(1, 2 * self.triples)
 
 
-Batches = Iterator[tuple[NDArray[Any], NegativeSampler, np.random.Generator]]
+Batches = Iterator[tuple[NDArray[Any], Negatives, np.random.Generator]]
 """Triples by rows of the tables, what to draw negatives from, and the random numbers to draw with."""
 
 

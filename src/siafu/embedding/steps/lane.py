@@ -12,8 +12,9 @@ from siafu.base.threads import run_all, thread_count
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.steps.batch import Batch, ChunkWork, LossTerms
+from siafu.embedding.steps.dropout import drop
 from siafu.embedding.steps.losses import LOSSES
-from siafu.embedding.steps.negatives import NegativeSampler
+from siafu.embedding.steps.negatives import Negatives
 from siafu.embedding.steps.row_updates import RowOptimizer, TouchedRows, gather_rows
 from siafu.embedding.steps.scores import SCORES
 from siafu.runtime.one_thread import one_thread
@@ -77,8 +78,11 @@ class EmbeddingLane:
 
     def __init__(self, options: EmbedOptions, tables: TrainedTables, each: Each) -> None:
         terms, dtype = loss_terms(options), tables.entities.table.dtype
-        chunk, size = min(options.chunk, options.batch), (options.negatives, options.dim, dtype)
+        negatives = len(tables.entities.table) if options.all_entities else options.negatives
+        chunk, size = min(options.chunk, options.batch), (negatives, options.dim, dtype)
+        self._options = options
         self._tables = tables
+        self._keys = (0, 0)  # of what the entities' and the relations' dropout drops
         self._each = each
         self._batch = Batch(terms, options.batch, chunk, *size, reciprocal=options.reciprocal)
         self._work = [
@@ -87,7 +91,7 @@ class EmbeddingLane:
         self._entities = TouchedRows(len(tables.entities.table))
         self._relations = TouchedRows(len(tables.relations.table))
 
-    def load(self, triples: NDArray[Any], sampler: NegativeSampler, random: np.random.Generator) -> None:
+    def load(self, triples: NDArray[Any], sampler: Negatives, random: np.random.Generator) -> None:
         """Read the entities' rows of these triples and of negatives."""
         batch = self._batch
         heads, relations, tails = (triples[:, k].astype(np.int64) for k in range(3))
@@ -95,11 +99,14 @@ class EmbeddingLane:
         negatives = sampler.draw(random, chunks, batch.negatives)
         batch.take(heads, relations, tails, negatives, self._tables.num_relations)
         gather_rows(self._tables.entities.table, batch.ids, batch.rows)
+        self._keys = tuple(random.integers(1 << 62, size=2).tolist())
+        drop(batch.rows, self._options.dropout, self._keys[0])
 
     def compute(self) -> float:
         """Gradients of all rows; the sum of the losses. Relations are read here, so that they are the latest."""
         batch = self._batch
         gather_rows(self._tables.relations.table, batch.relations, batch.relation_rows)
+        drop(batch.relation_rows, self._options.relation_dropout, self._keys[1])
         free = list(self._work)
         lock = Lock()
 
@@ -112,7 +119,10 @@ class EmbeddingLane:
                 with lock:
                     free.append(work)
 
-        return float(sum(self._each(run, list(range(batch.chunks)))))
+        loss = float(sum(self._each(run, list(range(batch.chunks)))))
+        drop(batch.gradients, self._options.dropout, self._keys[0])
+        drop(batch.relation_gradients, self._options.relation_dropout, self._keys[1])
+        return loss
 
     def update(self) -> None:
         """Update the rows. Relations first: who computes next wants them as they are now."""
@@ -136,10 +146,11 @@ class EmbeddingLane:
 
     def _filtered(self, chunk: int) -> list[NDArray[np.int64]] | None:
         tables, batch = self._tables, self._batch
-        if tables.known is None:
-            return None
         own = slice(chunk * batch.chunk, min((chunk + 1) * batch.chunk, batch.count))
         ends = [batch.ids[: batch.count][own], batch.ids[batch.count : 2 * batch.count][own]]
+        if tables.known is None:
+            # Of all entities, the right one is no negative.
+            return [_columns(end) for end in ends[::-1]] if self._options.all_entities else None
         relations = batch.relations[: batch.count][own]
         return [
             tables.known.among(
@@ -154,3 +165,7 @@ class EmbeddingLane:
     def _named(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         names = self._tables.entity_of_row
         return rows if names is None else names[rows]
+
+
+def _columns(right: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.stack([np.arange(len(right)), right], axis=1)

@@ -1,7 +1,7 @@
 """Negatives: entities drawn to stand in place of the right ones."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,22 @@ from numpy.typing import NDArray
 def generator(*key: int) -> np.random.Generator:
     """Random numbers that depend on nothing but the key: whoever asks, and in whichever order, gets the same."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+
+
+class Negatives(Protocol):
+    """Where the negatives of a batch come from."""
+
+    def draw(self, random: np.random.Generator, chunks: int, count: int) -> NDArray[np.int64]:
+        """[2, chunks, count] rows, for each side and chunk."""
+        ...
+
+
+class EveryEntity:
+    """All entities, in place of a draw."""
+
+    def draw(self, random: np.random.Generator, chunks: int, count: int) -> NDArray[np.int64]:
+        """[2, chunks, count]: `count` is the number of entities."""
+        return np.broadcast_to(np.arange(count), (2, chunks, count))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Import: any input that a reader knows to a store, in bounded memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,21 @@ from siafu.base.errors import BadInput
 from siafu.base.memory import budget_bytes, machine_bytes, own_bytes, proc_kilobytes
 from siafu.graph import check
 from siafu.graph.csr import EdgeWeights, IntArray
+from siafu.graph.importing.class_names import ClassNames
 from siafu.graph.importing.inputs import InputOptions, open_input, open_vertex_table
-from siafu.graph.importing.readers.blocks import EdgeSource, VertexBlock, VertexData, VertexTable
+from siafu.graph.importing.readers.blocks import (
+    EdgeSource,
+    VertexBlock,
+    VertexData,
+    VertexTable,
+    WithColumns,
+)
 from siafu.graph.importing.relabel import HashCollision, Relabeller
 from siafu.graph.importing.spool import SpooledIds
 from siafu.graph.importing.vertex_rows import VertexRows
 from siafu.graph.importing.vertices import check_counts, write_vertices
 from siafu.graph.progress import ProgressCallback, silent
+from siafu.graph.random_split import RandomSplit
 from siafu.graph.sort import EdgeSorter
 from siafu.graph.store import StoreWriter
 
@@ -39,6 +48,7 @@ class ImportOptions:
     merge_parallel: keep one edge for each (source, destination), its weight the sum
     num_vertices:   ids go from 0 to this; None: as the input says or shows
     num_classes:    how many classes labels tell apart; None: as the input says or shows
+    drawn:          a split to draw instead of the input's, and its seed
     bf16:           round features to bfloat16
     memory_limit:   bytes the whole process may use; None: what is free less a reserve, half of the machine's at most
     """
@@ -48,6 +58,7 @@ class ImportOptions:
     merge_parallel: bool = False
     num_vertices: int | None = None
     num_classes: int | None = None
+    drawn: tuple[RandomSplit, int] | None = None
     bf16: bool = False
     memory_limit: int | None = None
     overwrite: bool = False
@@ -55,13 +66,23 @@ class ImportOptions:
 
 
 class Imported(NamedTuple):
-    """Counts of an imported graph."""
+    """What an import made.
+
+    class_names: of labels that are words; empty: they are numbers, or there are none
+    split:       how many vertices train, val and test have; empty: there is no split
+    ignored:     columns that nothing was taken from, by the table's name
+    """
 
     num_vertices: int
     num_edges: int
     num_classes: int
     symmetric: bool
     relabelled: bool
+    num_features: int = 0
+    weighted: bool = False
+    class_names: tuple[str, ...] = ()
+    split: Mapping[str, int] = MappingProxyType({})
+    ignored: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def import_graph(
@@ -74,8 +95,9 @@ def import_graph(
     table = open_vertex_table(options.input, edges, memory)
     with StoreWriter(target, overwrite=options.overwrite) as store:
         done = _Import(source, store, edges, data, table, options, memory, progress).run()
-        name = options.name or source.name.removesuffix(".gz").rsplit(".", 1)[0]
-        store.commit(name=name, num_classes=done.num_classes, symmetric=done.symmetric)
+        name = options.name or target.resolve().name.removesuffix(".store")
+        names = {"class_names": list(done.class_names)} if done.class_names else {}
+        store.commit(name=name, num_classes=done.num_classes, symmetric=done.symmetric, **names)
     return done
 
 
@@ -109,6 +131,7 @@ class _Import:
     options: ImportOptions
     memory: int
     progress: ProgressCallback
+    class_names: ClassNames = field(default_factory=ClassNames)
 
     @property
     def scratch(self) -> Path:
@@ -197,11 +220,24 @@ class _Import:
             for ids, *columns in rows:
                 in_order.add(ids, *columns)
             data = in_order.data()
+            if data.labels is not None and (names := self.class_names.names):
+                data.labels, data.class_names = self.class_names.in_order(data.labels), names
         check_counts(data, num_vertices)
         if self.options.num_classes is not None:
             data.num_classes = self.options.num_classes
-        classes = write_vertices(
-            self.store, data, num_vertices, bf16=self.options.bf16, progress=self.progress
+        elif data.class_names:
+            data.num_classes = len(data.class_names)
+        if self.options.drawn is not None and data.labels is None:
+            raise BadInput(
+                f"{self.source} has no labels to draw a split of: give --vertices or --labels, or no --split"
+            )
+        written = write_vertices(
+            self.store,
+            data,
+            num_vertices,
+            bf16=self.options.bf16,
+            progress=self.progress,
+            drawn=self.options.drawn,
         )
         sorter = EdgeSorter(
             num_vertices, memory_limit=self.memory // 2, scratch=self.scratch, weighted=self.edges.weighted
@@ -209,7 +245,18 @@ class _Import:
         for block in edges:
             sorter.add(*(both_ways(*block) if self.options.undirected else block))
         found = sorter.write(self.store, merge_parallel=self.options.merge_parallel, progress=self.progress)
-        return Imported(num_vertices, found.num_edges, classes, found.symmetric, relabelled)
+        return Imported(
+            num_vertices,
+            found.num_edges,
+            written.classes,
+            found.symmetric,
+            relabelled,
+            num_features=0 if data.features is None else data.features.shape[0],
+            weighted=self.edges.weighted,
+            class_names=_padded(data.class_names, written.classes),
+            split=written.split,
+            ignored=_ignored(self.edges, self.table),
+        )
 
     def _blocks(self, id_stop: int | None) -> Iterator[Edges]:
         done = 0
@@ -220,13 +267,27 @@ class _Import:
             self.progress("reading edges", done, int(done / max(block.read, 1e-9)))
 
     def _vertex_blocks(self) -> Iterator[VertexBlock]:
-        return iter(()) if self.table is None else self.table.blocks()
+        for block in () if self.table is None else self.table.blocks():
+            if block.words is None:
+                yield block
+            else:
+                yield block._replace(labels=self.class_names.numbers(block.words), words=None)
 
 
 def _values(block: VertexBlock) -> list[NDArray[Any]]:
     """Features, labels and split of a block, without those that the table lacks."""
     features = block.features if block.features.shape[1] else None
     return [values for values in (features, block.labels, block.split) if values is not None]
+
+
+def _ignored(*tables: object) -> dict[str, tuple[str, ...]]:
+    """Columns that nothing was taken from, by the table's name."""
+    return {each.path.name: each.ignored for each in tables if isinstance(each, WithColumns) and each.ignored}
+
+
+def _padded(names: tuple[str, ...], classes: int) -> tuple[str, ...]:
+    """A name for each class; those that no label names are called by their numbers."""
+    return names and (*names, *map(str, range(len(names), classes)))
 
 
 def both_ways(src: IntArray, dst: IntArray, weights: EdgeWeights) -> tuple[IntArray, IntArray, EdgeWeights]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from siafu.graph.bf16 import to_bf16
 from siafu.graph.classes import ClassCount
 from siafu.graph.importing.readers.blocks import SPLIT_CODES, Rows, VertexData
 from siafu.graph.progress import ProgressCallback
+from siafu.graph.random_split import RandomSplit
 from siafu.graph.store import ArrayWriter, StoreWriter
 
 _BLOCK_BYTES = 8 << 20
@@ -26,20 +27,46 @@ def check_counts(data: VertexData, num_vertices: int) -> None:
             _check_count(rows, rows.count, num_vertices)
 
 
+class WrittenVertices(NamedTuple):
+    """What was written of the vertices.
+
+    classes: how many there are
+    split:   how many vertices train, val and test have; empty: there is no split
+    """
+
+    classes: int
+    split: dict[str, int]
+
+
 def write_vertices(
-    store: StoreWriter, data: VertexData, num_vertices: int, *, bf16: bool, progress: ProgressCallback
-) -> int:
-    """Append `x`, `y`, `train`, `val` and `test` to the store, as far as given; how many classes there are."""
+    store: StoreWriter,
+    data: VertexData,
+    num_vertices: int,
+    *,
+    bf16: bool,
+    progress: ProgressCallback,
+    drawn: tuple[RandomSplit, int] | None = None,
+) -> WrittenVertices:
+    """Append `x`, `y`, `train`, `val` and `test` to the store, as far as given.
+
+    drawn: a split to draw, and its seed; None: the split is the input's
+    """
     if data.features is not None:
         _write_features(store, data.features, num_vertices, bf16=bf16, progress=progress)
-    owner = _owners(data, num_vertices)
+    owner = _owners(data, num_vertices) if drawn is None else None
     classes = 0
+    known = None if drawn is None else np.full(num_vertices, -1, np.int32)
     if data.labels is not None:
         counted = ClassCount(data.num_classes, num_vertices)
-        classes = _write_labels(store, data.labels, counted, num_vertices, owner)
-    if owner is not None:
-        _write_split(store, owner)
-    return classes
+        classes = _write_labels(store, data.labels, counted, num_vertices, owner, known)
+    if drawn is not None and known is not None:
+        split, seed = drawn
+        owner = split.draw(known, seed)
+    if owner is None:
+        return WrittenVertices(classes, {})
+    _write_split(store, owner)
+    counts = np.bincount(owner, minlength=len(SPLIT_CODES)).tolist()
+    return WrittenVertices(classes, dict(zip(SPLIT_CODES[1:], counts[1:], strict=True)))
 
 
 @contextmanager
@@ -115,8 +142,14 @@ def _take(owner: NDArray[np.uint8], code: int, ids: NDArray[np.int64]) -> None:
 
 
 def _write_labels(
-    store: StoreWriter, rows: Rows, classes: ClassCount, num_vertices: int, owner: NDArray[np.uint8] | None
+    store: StoreWriter,
+    rows: Rows,
+    classes: ClassCount,
+    num_vertices: int,
+    owner: NDArray[np.uint8] | None,
+    known: NDArray[np.int32] | None,
 ) -> int:
+    """Write `y`; how many classes there are. known: takes each vertex's class, 0 where it may have several."""
     y: ArrayWriter | None = None
     columns = 0
     for first, block in _counted(rows, num_vertices):
@@ -135,6 +168,8 @@ def _write_labels(
                 raise BadInput(
                     f"vertex {vertex} is in {SPLIT_CODES[owner[vertex]]} but has no label: take it out or label it"
                 )
+        if known is not None:
+            known[first : first + len(labels)] = labels if labels.ndim == 1 else 0
         y.append(labels)
     if y is None:
         store.array("y", np.int64)

@@ -23,16 +23,19 @@ class Predictions:
     ids:           [N] int64, or UTF-8 bytes: the vertices' names in the source
     classes:       [N] int64, or [N, C] booleans where a vertex may have several labels
     probabilities: [N, C] float32; None: not asked for
+    class_names:   the name of each class; empty: they are numbers
     """
 
     ids: NDArray[Any]
     classes: NDArray[Any]
     probabilities: NDArray[np.float32] | None = None
+    class_names: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[str]:
         width = 0 if self.probabilities is None else self.probabilities.shape[1]
-        return ["id", "prediction", *(f"probability_{k}" for k in range(width))]
+        names = self.class_names or range(width)
+        return ["id", "prediction", *(f"probability_{name}" for name in (names if width else ()))]
 
     def write(self, path: Path) -> None:
         """Write a .csv or .parquet file, whole or not at all."""
@@ -64,8 +67,12 @@ class Predictions:
     def _written_classes(self, rows: slice) -> list[Any]:
         chosen = self.classes[rows]
         if chosen.ndim == 1:
-            return list(chosen.tolist())
+            return self._named(chosen)
         return [" ".join(map(str, np.flatnonzero(row))) for row in chosen]
+
+    def _named(self, classes: NDArray[Any]) -> list[Any]:
+        names = self.class_names
+        return [names[each] for each in classes.tolist()] if names else list(classes.tolist())
 
     def _write_parquet(self, path: Path) -> None:
         try:
@@ -78,7 +85,9 @@ class Predictions:
         several = self.classes.ndim == 2
         columns: list[Any] = [
             _names(self.ids) if self.ids.dtype.kind == "S" else self.ids,
-            [np.flatnonzero(row) for row in self.classes] if several else self.classes,
+            [np.flatnonzero(row) for row in self.classes]
+            if several
+            else (self._named(self.classes) if self.class_names else self.classes),
         ]
         if self.probabilities is not None:
             columns += list(self.probabilities.T)

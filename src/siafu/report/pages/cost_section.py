@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from siafu.cost.run_prices import wanted
 from siafu.report import words
 from siafu.report.pages.markup import Html, bar, columns, section, table
 
@@ -15,9 +16,9 @@ _PARTS = {
 
 
 def cost_section(summary: Mapping[str, Any]) -> Html:
-    """Nothing, if the summary has no bill."""
+    """Nothing, if the summary has no bill, or one that nobody asked for."""
     cost = summary.get("cost")
-    if not isinstance(cost, dict):
+    if not isinstance(cost, dict) or not wanted(cost):
         return Html("")
     return section(
         "Cost",

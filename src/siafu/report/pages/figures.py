@@ -2,6 +2,7 @@
 
 import statistics
 
+from siafu.cost.run_prices import wanted
 from siafu.report import words
 from siafu.report.files.run_record import RunRecord
 
@@ -14,7 +15,10 @@ def figures(run: RunRecord, metric: str | None = None) -> list[tuple[str, str]]:
     metric, best, last, summary = metric or run.metric.words, run.best, run.history[-1], run.summary
     # The first epoch warms up.
     epoch = statistics.median(each.seconds for each in run.history[1:] or run.history)
-    cost = words.amount(summary.get("cost_usd"))
+    cost, value = (
+        words.amount(summary.get(name)) if wanted(summary.get("cost")) else None
+        for name in ("cost_usd", "value")
+    )
     return [
         ("dataset", str(run.section("graph").get("name", words.NOTHING))),
         ("model", str(run.section("model").get("name", words.NOTHING))),
@@ -32,5 +36,5 @@ def figures(run: RunRecord, metric: str | None = None) -> list[tuple[str, str]]:
         ("staleness, at most", words.count(words.amount(summary.get("max_staleness_seen")))),
         ("rows sent between servers", words.size(words.amount(summary.get("bytes_scattered")))),
         ("cost", words.usd(last.usd if cost is None else cost)),
-        ("value, 1 / (seconds × dollars)", words.short(words.amount(summary.get("value")))),
+        ("value, 1 / (seconds × dollars)", words.short(value)),
     ]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from siafu.base.card import card
+from siafu.cost.run_prices import wanted
 from siafu.objective.metric import metric_of
 from siafu.report import words
 
@@ -21,7 +22,7 @@ def run_card(summary: Mapping[str, Any]) -> str:
         ("epoch time", words.seconds(summary["seconds_per_epoch"])),
         ("total time", words.seconds(summary["seconds_total"])),
         ("work", layout),
-        ("cost", words.usd(summary["cost_usd"])),
+        ("cost", words.usd(summary["cost_usd"]) if wanted(summary["cost"]) else words.NOTHING),
         ("saved in", summary["path"] or words.NOTHING),
     ]
     shown = [(name, value) for name, value in rows if value != words.NOTHING]

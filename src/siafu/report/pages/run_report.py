@@ -15,6 +15,8 @@ from siafu.report.pages.figures import figures
 from siafu.report.pages.markup import Html, bar, columns, facts, join, page, section, table, text
 from siafu.report.pages.trace_view import trace_view
 
+_WORTH_A_RATIO = 5e-5  # seconds at best: a task of less is all overhead, thousands of times that
+
 
 def run_report(run: RunRecord, limits: Mapping[str, float] | None = None) -> str:
     """The page.
@@ -72,7 +74,8 @@ def _kinds(run: RunRecord, limits: Mapping[str, float] | None) -> Html:
     for kind, seconds in sorted(spent.items(), key=lambda each: -each[1]):
         limit = least.get(kind)
         drawn = bar(seconds / most, None if limit is None else limit / most)
-        rows.append((kind, words.seconds(seconds), words.seconds(limit), words.ratio(seconds, limit), drawn))
+        ratio = words.ratio(seconds, limit) if (limit or 0.0) >= _WORTH_A_RATIO else words.NOTHING
+        rows.append((kind, words.seconds(seconds), words.seconds(limit), ratio, drawn))
     rows.append(("in all", words.seconds(sum(spent.values())), "", "", ""))
     known = (
         "The line in a bar is what this machine can do at best: products at the measured peak of its cores, gathers at the "

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from siafu.base.errors import BadInput
@@ -52,8 +51,6 @@ class LocalInvoker:
 
     def start(self) -> None:
         """Start the processes that are kept warm, and wait for them; one that is killed meanwhile is not waited for."""
-        if find_spec("awslambdaric") is None:
-            raise BadInput("local Lambdas need AWS's runtime client: pip install 'siafu[aws]'")
         self._thread = threading.Thread(target=self._loop.run_forever, name="siafu-lambdas", daemon=True)
         self._thread.start()
         if failure := self._in_loop(self._open()):

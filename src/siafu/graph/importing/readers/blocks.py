@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,7 @@ class VertexData:
     split_ids:        for train, val and test, blocks of vertex ids; empty where the split is not given so
     split_codes:      a position in `SPLIT_CODES` for each vertex; None where the split is not given so
     num_classes:      None: as many as the labels show
+    class_names:      of labels that were words, by class; empty: they were numbers
     """
 
     features: Rows | None = None
@@ -104,6 +105,7 @@ class VertexData:
     split_ids: dict[str, Callable[[], Iterator[NDArray[np.int64]]]] = field(default_factory=dict)
     split_codes: Rows | None = None
     num_classes: int | None = None
+    class_names: tuple[str, ...] = ()
 
 
 class VertexBlock(NamedTuple):
@@ -112,12 +114,14 @@ class VertexBlock(NamedTuple):
     labels:   [n] classes, NaN where unknown; None if the table has none
     split:    [n] uint8, a position in `SPLIT_CODES`; None if the table has none
     features: [n, F] float32; F may be 0
+    words:    [n] labels that are words, not numbered yet; None: they are numbers
     """
 
     ids: Ids
     labels: NDArray[np.float32] | None
     split: NDArray[np.uint8] | None
     features: NDArray[np.float32]
+    words: Names | None = None
 
 
 _SPLIT_WORDS = {
@@ -140,6 +144,17 @@ def codes_of(words: Names, where: str) -> NDArray[np.uint8]:
             )
         codes[row] = code
     return codes
+
+
+@runtime_checkable
+class WithColumns(Protocol):
+    """A table whose columns have names.
+
+    ignored: names of the columns that nothing is taken from
+    """
+
+    path: Path
+    ignored: tuple[str, ...]
 
 
 class VertexTable(Protocol):

@@ -1,6 +1,6 @@
 """Columns of a table: those that the user names, or those with well-known names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +44,12 @@ def asked_column(path: Path, columns: Sequence[str] | None, count: int, asked: s
     raise BadInput(f"{path} has no column {asked!r}: {there}")
 
 
+def other_columns(columns: Sequence[str] | None, taken: Iterable[int | None]) -> tuple[str, ...]:
+    """Names of the columns that are not taken; none without a header."""
+    used = set(taken)
+    return tuple(name for position, name in enumerate(columns or ()) if position not in used)
+
+
 def edge_columns(
     path: Path, columns: Sequence[str] | None, count: int, src: Asked, dst: Asked, weight: Asked
 ) -> tuple[int, int, int | None]:
@@ -75,6 +81,10 @@ class VertexPositions(NamedTuple):
     label: int | None
     split: int | None
     features: list[int]
+
+    @property
+    def taken(self) -> tuple[int | None, ...]:
+        return (self.id, self.label, self.split, *self.features)
 
 
 @dataclass(frozen=True, slots=True)

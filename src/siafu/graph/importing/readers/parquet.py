@@ -11,7 +11,7 @@ from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.importing.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
-from siafu.graph.importing.readers.columns import NUMBER_CLASSES, Asked, VertexColumns, edge_columns
+from siafu.graph.importing.readers.columns import Asked, VertexColumns, edge_columns, other_columns
 from siafu.graph.importing.readers.edges import as_ids, as_weights
 from siafu.graph.importing.readers.folders import file_inside
 from siafu.graph.importing.readers.parquet_facts import naming, read_facts
@@ -151,9 +151,11 @@ class ParquetEdges:
 
     def __init__(self, table: ParquetTable, src: Asked, dst: Asked, weight: Asked) -> None:
         self._table = table
+        self.path = table.path
         self._src, self._dst, self._weight = edge_columns(
             table.path, table.columns, len(table.columns), src, dst, weight
         )
+        self.ignored = other_columns(table.columns, (self._src, self._dst, self._weight))
         self.weighted = self._weight is not None
         if self._weight is not None and table.is_text(self._weight):
             raise BadInput(f"{table.where(self._weight)} holds no numbers: weights are")
@@ -186,8 +188,8 @@ class ParquetVertices:
             if column not in numeric:
                 raise BadInput(f"{table.where(column)} holds no numbers: leave it out")
         label = self._columns.label
-        if label is not None and table.is_text(label):
-            raise BadInput(f"{table.where(label)} holds no numbers: {NUMBER_CLASSES}")
+        self._labels_are_words = label is not None and table.is_text(label)
+        self.ignored = other_columns(table.columns, self._columns.taken)
         self.width = len(self._columns.features)
         self.has_labels = label is not None
         self.has_split = self._columns.split is not None
@@ -197,12 +199,17 @@ class ParquetVertices:
         ids, label, split, features = self._columns
         others = [column for column in (label, split) if column is not None]
         for (first, *rest), _ in self._table.batches([ids, *others, *features]):
-            labels = self._table.numbers(rest.pop(0)) if label is not None else None
+            labels, words = self._labels(rest.pop(0)) if label is not None else (None, None)
             codes = codes_of(self._table.words(rest.pop(0)), str(self.path)) if split is not None else None
             rows = np.empty((len(first), self.width), np.float32)
             for column, values in enumerate(rest):
                 rows[:, column] = self._table.numbers(values)
-            yield VertexBlock(self._table.ids(first, ids, named=self.named), labels, codes, rows)
+            yield VertexBlock(self._table.ids(first, ids, named=self.named), labels, codes, rows, words)
+
+    def _labels(self, column: Any) -> tuple[NDArray[np.float32] | None, Names | None]:
+        if self._labels_are_words:
+            return None, self._table.words(column)
+        return self._table.numbers(column), None
 
 
 def sharing(src: Ids, dst: Ids) -> tuple[Ids, Ids]:

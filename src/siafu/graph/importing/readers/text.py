@@ -14,7 +14,7 @@ from siafu.base.errors import BadInput
 from siafu.base.threads import run_all, thread_count
 from siafu.graph.importing.readers import parse
 from siafu.graph.importing.readers.blocks import EdgeBlock, Names
-from siafu.graph.importing.readers.columns import KNOWN, edge_columns
+from siafu.graph.importing.readers.columns import KNOWN, edge_columns, other_columns
 from siafu.graph.importing.readers.textfile import Opened, read_some, whole_lines
 
 BLOCK_BYTES = 4 << 20
@@ -231,9 +231,11 @@ class TextEdges:
     ) -> None:
         self.num_vertices = num_vertices
         self._table = table
+        self.path = table.path
         self._src, self._dst, self._weight = edge_columns(
             table.path, table.columns, table.num_columns, src, dst, weight
         )
+        self.ignored = other_columns(table.columns, (self._src, self._dst, self._weight))
         self.weighted = self._weight is not None
         self.named = self._has_names() if named is None else named
 

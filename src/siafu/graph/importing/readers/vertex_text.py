@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from siafu.base.errors import BadInput
 from siafu.graph.check import MAX_VERTICES
 from siafu.graph.importing.readers.blocks import Rows, VertexBlock, codes_of
-from siafu.graph.importing.readers.columns import NUMBER_CLASSES, VertexColumns
+from siafu.graph.importing.readers.columns import NUMBER_CLASSES, VertexColumns, other_columns
 from siafu.graph.importing.readers.text import TextTable, is_integer, is_number
 
 
@@ -25,21 +25,24 @@ class TextVertices:
             if all(is_number(row[column]) for row in table.sample if len(row) > column and row[column])
         ]
         self._columns = asked.positions(table.path, table.columns, table.num_columns, numeric)
+        self.ignored = other_columns(table.columns, self._columns.taken)
         self.width = len(self._columns.features)
         self.has_labels = self._columns.label is not None
         self.has_split = self._columns.split is not None
+        self._labels_are_words = self._columns.label is not None and self._columns.label not in numeric
         ids = [row[self._columns.id] for row in table.sample if len(row) > self._columns.id]
         self.named = not all(map(is_integer, ids)) if named is None else named
 
     def blocks(self) -> Iterator[VertexBlock]:
         ids, label, split, features = self._columns
-        labels = () if label is None else (label,)
+        words = () if label is None or not self._labels_are_words else (label,)
+        labels = () if label is None or words else (label,)
         splits = () if split is None else (split,)
         names, integers = ((ids,), ()) if self.named else ((), (ids,))
         for block in self._table.blocks(
             names=names,
             integers=integers,
-            words=splits,
+            words=(*words, *splits),
             numbers=(*features, *labels),
             advice=NUMBER_CLASSES if labels else "",
         ):
@@ -48,6 +51,7 @@ class TextVertices:
                 block.numbers[:, -1] if labels else None,
                 codes_of(block.names[-1], str(self.path)) if splits else None,
                 block.numbers[:, : self.width],
+                block.names[len(names)] if words else None,
             )
 
 

@@ -9,6 +9,7 @@ const siafuCharts = (() => {
   const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]]; // so that no line is known by its colour alone
   const TABLE_ROWS = 400;
   const HEIGHT = 230;
+  const FILLED = "66"; // opacity of an area, as the last two digits of a colour
 
   // What lines of metrics.jsonl become: a path into the line, or what makes a number of it. A path that leads to an
   // object gives a series for each of its keys. A chart none of whose fields was ever set, or with `busy` ever more
@@ -27,7 +28,7 @@ const siafuCharts = (() => {
       unit: "seconds",
       fields: [["seconds", "forward, backward, update"], ["evaluate_seconds", "evaluation"]],
     },
-    { id: "busy", title: "Time in tasks, all threads", unit: "seconds", fields: [["busy_seconds", ""]] },
+    { id: "busy", title: "Time in tasks, shares of all threads' time", unit: "seconds", stacked: true, fields: [["busy_seconds", ""]] },
     {
       id: "staleness",
       title: "Staleness",
@@ -197,7 +198,25 @@ const siafuCharts = (() => {
     }
 
     _columns() {
-      return [this.data.x, ...this.data.series.map(({ values }) => values)];
+      const values = this.data.series.map((each) => each.values);
+      return [this.data.x, ...(this.spec.stacked ? this._stacked(values) : values)];
+    }
+
+    // The upper edge of each series when their shares of the whole lie on one another, from 0 to 1.
+    _stacked(values) {
+      const wholes = this.data.x.map((_, place) => values.reduce((sum, each) => sum + (each[place] ?? 0), 0));
+      let edge = wholes.map(() => 0);
+      return values.map((each) => {
+        edge = edge.map((below, place) => below + (wholes[place] > 0 ? (each[place] ?? 0) / wholes[place] : 0));
+        return edge;
+      });
+    }
+
+    _told(series, place) {
+      const value = place === null || place === undefined ? null : this.data.series[series].values[place];
+      if (!this.spec.stacked || value === null) return format(value, this.spec.unit);
+      const whole = this.data.series.reduce((sum, { values }) => sum + (values[place] ?? 0), 0);
+      return `${format(value, this.spec.unit)}, ${Math.round((100 * value) / (whole || 1))} %`;
     }
 
     _rebuild() {
@@ -227,13 +246,15 @@ const siafuCharts = (() => {
     }
 
     _options() {
-      const { unit, xLabel } = this.spec;
+      const { xLabel, stacked } = this.spec;
+      const unit = stacked ? "percent" : this.spec.unit;
       const axis = { stroke: siafuTheme.colour("--muted"), grid: { stroke: siafuTheme.colour("--grid"), width: 1 }, ticks: { show: false } };
       return {
         width: Math.max(this._canvas.clientWidth, 200),
         height: HEIGHT,
         cursor: { drag: { x: true, y: false } },
-        scales: { x: { time: false }, y: { range: (_, low, high) => this._withoutWarmUp(low, high) } },
+        scales: { x: { time: false }, y: { range: (_, low, high) => (stacked ? [0, 1] : this._withoutWarmUp(low, high)) } },
+        bands: stacked ? this.data.series.slice(1).map((_, place) => ({ series: [place + 2, place + 1], fill: this._colour(place + 1, FILLED) })) : [],
         hooks: { setCursor: [() => this._showLast()] },
         axes: [
           { ...axis, label: xLabel, size: 28, labelSize: 18, labelGap: 0, labelFont: "12px system-ui, sans-serif", incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6] },
@@ -243,15 +264,20 @@ const siafuCharts = (() => {
           { label: xLabel },
           ...this.data.series.map(({ label }, place) => ({
             label,
-            stroke: siafuTheme.colour(`--series-${place % SERIES_COLOURS}`),
+            stroke: this._colour(place),
             dash: DASHES[(place + Math.floor(place / SERIES_COLOURS)) % DASHES.length],
-            width: 2,
+            width: stacked ? 1 : 2,
+            fill: stacked && place === 0 ? this._colour(0, FILLED) : undefined,
             spanGaps: true,
             points: { show: this.data.x.length < 3 },
-            value: (_, value) => format(value, unit),
+            value: (_, __, ___, at) => this._told(place, at),
           })),
         ],
       };
+    }
+
+    _colour(place, opacity = "") {
+      return siafuTheme.colour(`--series-${place % SERIES_COLOURS}`) + opacity;
     }
 
     _resize() {

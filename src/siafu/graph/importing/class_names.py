@@ -1,0 +1,63 @@
+"""ClassNames: labels that are words, numbered in alphabetical order."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.base.errors import BadInput
+from siafu.graph.check import MAX_CLASSES
+from siafu.graph.importing.readers.blocks import Names, Rows
+
+_UNKNOWN = frozenset((b"", b"-", b"nan", b"none", b"null"))
+"""Words for a label that is not known, in small letters."""
+
+
+class ClassNames:
+    """Takes labels as they are read, and gives each new one the next number; `in_order` numbers them by name.
+
+    A number is known as soon as a word is read, the alphabetical one only when all are.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+
+    def numbers(self, words: Names) -> NDArray[np.float32]:
+        """The number of each word, NaN where it says that the label is unknown."""
+        found = np.full(words.size, np.nan, np.float32)
+        known = self._numbers
+        for row in range(words.size):
+            word = words.text(row).strip()
+            number = known.get(word)
+            if number is None and word.lower() not in _UNKNOWN:
+                number = known[word] = len(known)
+                if number >= MAX_CLASSES:
+                    raise BadInput(
+                        f"there are more than {MAX_CLASSES:,} different labels: is it the right column?"
+                    )
+            if number is not None:
+                found[row] = number
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All words in alphabetical order: class 0 is the first."""
+        return tuple(word.decode(errors="replace") for word in sorted(self._numbers))
+
+    def in_order(self, labels: Rows) -> Rows:
+        """The same labels, numbered by name; read only after all words have come."""
+        return Rows(labels.count, labels.shape, labels.what, self._renumbering(labels.blocks))
+
+    def _renumbering(
+        self, blocks: Callable[[int], Iterator[NDArray[np.float32]]]
+    ) -> Callable[[int], Iterator[NDArray[np.float32]]]:
+        def renumbered(most_bytes: int) -> Iterator[NDArray[np.float32]]:
+            ranks = np.empty(len(self._numbers), np.float32)
+            ranks[[self._numbers[word] for word in sorted(self._numbers)]] = np.arange(len(ranks))
+            for block in blocks(most_bytes):
+                known = ~np.isnan(block)
+                numbered = block.copy()
+                numbered[known] = ranks[block[known].astype(np.int64)]
+                yield numbered
+
+        return renumbered
