@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching
+from numba.core import caching, event
 
+from siafu.base.compiling import compile_begins, compile_ends
 from siafu.base.files import cache_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,6 +68,19 @@ def _cache_path(file: str, directory: Path) -> str | None:
 
 
 caching.CompileResultCacheImpl._locator_classes.insert(0, _SiafuCache)
+
+
+class _Compilations(event.Listener):  # type: ignore[misc]
+    """Tells of kernels that are compiled; those that come from the cache are not."""
+
+    def on_start(self, event: Any) -> None:
+        compile_begins("kernels")
+
+    def on_end(self, event: Any) -> None:
+        compile_ends()
+
+
+event.register("numba:compile", _Compilations())
 
 
 def kernel(function: F) -> F:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from siafu.base.activity import About, Activity
+from siafu.base.compiling import compile_seconds
 from siafu.runtime.one_thread import use_one_thread
 
 Urgency = tuple[Any, ...]
@@ -161,10 +162,11 @@ class Pool:
                 self._done(ready.owner)
 
     def _run(self, thread: int, ready: _Ready) -> None:
-        began = time.perf_counter()
+        compiled, began = compile_seconds(), time.perf_counter()
         after = ready.job()
-        ended = time.perf_counter()
-        self.activity.note(ready.about, ready.kind, thread, began, ended, after.moved if after else 0)
+        ended, compiling = time.perf_counter(), compile_seconds() - compiled
+        moved = after.moved if after else 0
+        self.activity.note(ready.about, ready.kind, thread, began, ended, moved, compiling)
         # Only now: what follows may be the end of the epoch, and this job's time is of the epoch that ends.
         if after is not None:
             self._own.looks_next = True
