@@ -5,9 +5,12 @@ import torch
 
 from siafu import nn
 from siafu.runtime.lambdas import Lambdas
+from siafu.server.savings import Savings
+from siafu.training.placement import choose_partition
+from siafu.training.trainer import Trainer
 from tests.oracle import train_plainly
 from tests.toys import toy_graph
-from tests.training_runs import train_in_pipeline
+from tests.training_runs import options, train_in_pipeline
 
 pytestmark = pytest.mark.slow  # trains on processes of local Lambdas
 
@@ -50,6 +53,22 @@ def test_lambdas_compute_what_the_oracle_does(name: str, switch: str) -> None:
     for weight, tensor in judge.weights.items():
         torch.testing.assert_close(found.weights[weight], tensor, rtol=1e-9, atol=1e-12)
     assert (found.counters["lambda"]["shortcuts"] > 0) == (switch in ("stashing", "one in hand"))
+
+
+@pytest.mark.parametrize("name", ["gcn", "sage"])
+def test_a_training_with_lambdas_that_spares_memory_is_the_same_to_the_bit(name: str) -> None:
+    graph, model = toy_graph(), model_of(name)
+    settings = options(epochs=2, servers=2, intervals=2)
+
+    def losses(savings: Savings) -> list[tuple[float, float | None]]:
+        partition = choose_partition(graph, 2, "hash")
+        trainer = Trainer(graph, model, settings, partition, lambdas=Lambdas(2))
+        trainer.plan = trainer.plan.saving(savings)
+        trainer.prepare()
+        assert list(trainer.run())
+        return [(epoch.train_loss, epoch.val_loss) for epoch in trainer.history]
+
+    assert losses(Savings(in_place=True, shared=True)) == losses(Savings())
 
 
 def kinds(lambdas: Lambdas) -> dict[str, dict[str, int]]:

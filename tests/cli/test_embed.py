@@ -56,3 +56,34 @@ def test_a_run_goes_on(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
     ended = siafu("embed", kg, out=tmp_path / "kg.run", resume=True, json=True, **{**SMALL, "epochs": 5})
     assert ended.json()["epochs"] == 5
     assert "--resume needs --out" in siafu.refused("embed", kg, resume=True)
+
+
+def test_vectors_become_features_that_can_be_trained_on(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
+    ended = siafu("embed", kg, out=tmp_path / "kg.run", candidates=30, **SMALL)
+    assert "filtered MRR among 30 sampled candidates" in ended.err
+    toy_graph(ids=[f"member {number}".encode() for number in range(210)]).save(tmp_path / "graph.store")
+    made = siafu(
+        "embed", "features", tmp_path / "kg.run", tmp_path / "graph.store", output=tmp_path / "both.store"
+    )
+    assert made.code == 0, made.err
+    assert "90 are no entities, and have zeros" in made.err
+    assert siafu("train", tmp_path / "both.store", out=tmp_path / "gnn.run", epochs=1).code == 0
+    line = siafu.refused(
+        "embed", "features", tmp_path / "kg.run", tmp_path / "graph.store", output=tmp_path / "both.store"
+    )
+    assert "both.store" in line
+
+
+def test_a_plan_says_where_it_fits_how_long_it_takes_and_what_to_run(siafu: Siafu, kg: Path) -> None:
+    few = ("--instance", "c5.2xlarge", "--instance", "c5n.4xlarge")
+    ended = siafu("embed", "plan", kg, *few, dim=40, score="complex")
+    assert ended.code == 0, ended.err
+    assert "in memory" in ended.out
+    assert f"siafu embed {kg} --score complex --dim 40" in ended.out
+    sizes = {"entities": 40_000_000, "triples": 10**9}
+    found = siafu("embed", "plan", *few, **sizes, json=True).json()
+    assert found["chosen"] == found["offers"][0]
+    small = next(each for each in found["offers"] if each["instance"] == "c5.2xlarge")
+    assert small["partitions"] is not None and small["disk_bytes"] == 32 * 10**9
+    assert "name a store of triples, or give --entities" in siafu.refused("embed", "plan")
+    assert "give both --entities and --triples" in siafu.refused("embed", "plan", entities=10)

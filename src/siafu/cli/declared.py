@@ -63,10 +63,19 @@ def add_commands(app: typer.Typer, *commands: Command) -> None:
 
 def memory_option(*more_flags: str) -> Any:
     """The option --memory of `siafu train`, for other commands; more_flags: other spellings of it."""
+    return _session_option("memory", "--memory", *more_flags)
+
+
+def scratch_option() -> Any:
+    """The option --scratch of `siafu train`, for other commands."""
+    return _session_option("scratch", "--scratch")
+
+
+def _session_option(name: str, *flags: str) -> Any:
     from siafu.options import Session
 
-    declared = same_option(Session, "memory").metadata["option"]
-    told = dataclasses.replace(declared, panel=None, flags=("--memory", *more_flags))
+    declared = same_option(Session, name).metadata["option"]
+    told = dataclasses.replace(declared, panel=None, flags=flags)
     return dataclasses.field(default=None, metadata={"option": told})
 
 

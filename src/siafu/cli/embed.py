@@ -13,9 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 from siafu.base.errors import BadInput, Interrupted
-from siafu.base.option import argument, option, options_of
+from siafu.base.option import REQUIRED, argument, option, options_of
 from siafu.cli.common import say, show
 from siafu.cli.declared import add_commands, command, json_flag, out_file
+from siafu.cli.embed_plan import plan
 from siafu.cli.train import command_to_resume, new_directory
 from siafu.embedding.embed_options import EmbedOptions, EmbedSession
 
@@ -109,10 +110,11 @@ def _told(summary: dict[str, Any]) -> Iterable[str]:
     from siafu.report.progress import duration
 
     path = shlex.quote(summary["path"])
+    among = "" if summary["candidates"] is None else f" among {summary['candidates']:,} sampled candidates"
     for split, name in (("val", "validation"), ("test", "test")):
         if summary[f"{split}_mrr"] is not None:
             hits = ", ".join(f"Hits@{k} {summary[f'{split}_hits_at_{k}']:.4f}" for k in (1, 3, 10))
-            yield f"{name}: filtered MRR {summary[f'{split}_mrr']:.4f}, {hits}"
+            yield f"{name}: filtered MRR{among} {summary[f'{split}_mrr']:.4f}, {hits}"
     yield (
         f"best epoch {summary['best_epoch']} of {summary['epochs']}, {duration(summary['seconds_total'])}, "
         f"{summary['triples_per_second']:,.0f} triples/s; loss {summary['train_loss']:.4f}"
@@ -199,10 +201,30 @@ def export(
     say(f"wrote {count:,} vectors, {width} wide, to {output}")
 
 
+def features(
+    run: Path = _run(),
+    graph: str = argument("GRAPH", "A graph's store, or a dataset's name."),
+    output: Path = option(REQUIRED, "The new store.", flags=("--output", "-o")),
+    alone: bool = option(False, "Leave the graph's own features out."),
+    overwrite: bool = option(False, "Replace the store if it exists."),
+    store: Path | None = _store(),
+) -> None:
+    """Write a graph's store with the vectors as features of the vertices of the same names, for siafu train."""
+    import siafu
+    from siafu.embedding.questions.vertex_features import with_vectors
+
+    found, known = with_vectors(siafu.load(graph), _loaded(run, store).answers, alone=alone)
+    found.save(output, overwrite=overwrite)
+    assert found.x is not None
+    without = found.num_vertices - known
+    rest = f"; {without:,} are no entities, and have zeros" if without else ""
+    say(f"wrote {output}: {found.num_vertices:,} vertices with {found.x.shape[1]} features{rest}")
+
+
 def _show_answers(asked: dict[str, Any], found: list[tuple[Any, float]], what: str, *, as_json: bool) -> None:
     answers = [{"entity": name, what: score} for name, score in found]
     show({**asked, "answers": answers}, (f"{score:10.4f}  {name}" for name, score in found), as_json=as_json)
 
 
-add_commands(app, predict, neighbours, score, export)
+add_commands(app, predict, neighbours, score, export, features, plan)
 app.command(_TRAIN)(command(train))

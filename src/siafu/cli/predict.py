@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from siafu.base.errors import BadInput
 from siafu.base.option import argument, option
 from siafu.cli.common import load_run_and_graph, say
-from siafu.cli.declared import memory_option, out_file
+from siafu.cli.declared import memory_option, out_file, scratch_option
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,9 +22,11 @@ def predict(
     rows: str = option("all", "Which vertices.", choices=("all", "train", "val", "test")),
     probabilities: bool = option(False, "Add a column for each class's probability."),
     memory: str | None = memory_option(),
+    scratch: Path | None = scratch_option(),
 ) -> None:
     """Write what a saved run predicts for each vertex, by the ids the vertices had in their source."""
     import numpy as np
+    import torch
 
     from siafu.report.files.predictions import Predictions, check_kind
 
@@ -32,7 +34,9 @@ def predict(
         check_kind(output)
     loaded, graph = load_run_and_graph(run, dataset)
     chosen = _chosen(graph, rows)
-    objective, logits = loaded.objective, loaded.logits(graph, memory=memory)[chosen]
+    wanted = None if isinstance(chosen, slice) else torch.from_numpy(chosen)
+    objective = loaded.objective
+    logits = loaded.logits(graph, rows=wanted, memory=memory, scratch=scratch, told=say)[chosen]
     found = Predictions(
         np.arange(graph.num_vertices)[chosen] if graph.ids is None else graph.ids[chosen],
         objective.answers(logits).numpy(),

@@ -174,6 +174,7 @@ class GraphStation(Station):
         self._pool.close()
         if self._lambdas is not None:
             self._lambdas.stop()
+        self._worker.close()
         super().close()
 
     def _soon(self, kind: str, job: Job, about: About) -> None:

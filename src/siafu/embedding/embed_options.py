@@ -114,6 +114,13 @@ class EmbedOptions:
         "Rank among candidates of the same score: mean (of best and worst), optimistic or pessimistic.",
         choices=TIES,
     )
+    candidates: int | None = _evaluation(
+        None,
+        "Rank among so many entities, drawn once at random: for huge graphs.",
+        more="Such ranks are better than among all: the summary names the sample.",
+        unset="all entities",
+        least=1,
+    )
     staleness: int = _pipeline(
         16,
         "Batches under way at a time, at most.",

@@ -22,28 +22,32 @@ def table_bytes(num_entities: int, options: EmbedOptions) -> int:
     return num_entities * options.dim * _FLOAT * (1 + moment_count(options.optimizer))
 
 
-def needed_bytes(triples: Triples, options: EmbedOptions) -> int:
-    """Bytes that are allocated at the peak: tables, the best epoch's vectors, batches, known triples, the epoch's order."""
+def needed_bytes(triples: Triples, options: EmbedOptions, *, threads: int | None = None) -> int:
+    """Bytes that are allocated at the peak: tables, the best epoch's vectors, batches, known triples, the epoch's order.
+
+    threads: None: this machine's
+    """
     score = SCORES[options.score]
     relations = (1 + options.reciprocal) * triples.num_relations * score.relation_width(options.dim)
     tables = table_bytes(triples.num_entities, options)
     tables += relations * _FLOAT * (1 + moment_count(options.optimizer))
     best = _FLOAT * (triples.num_entities * options.dim + relations)
     order = 3 * 8 * min(len(triples.train), 1 << 22)
-    return tables + best + lane_bytes(triples.num_entities, options) + order + shared_bytes(triples, options)
+    lanes = lane_bytes(triples.num_entities, options, threads)
+    return tables + best + lanes + order + shared_bytes(triples, options, threads)
 
 
-def shared_bytes(triples: Triples, options: EmbedOptions) -> int:
+def shared_bytes(triples: Triples, options: EmbedOptions, threads: int | None = None) -> int:
     """Bytes that it takes wherever the vectors are: known triples, scores of an evaluation, compiled code."""
     held_out = len(triples.valid) + len(triples.test)
     every = held_out + len(triples.train)
     known = every if options.filter_negatives else min(every, _ANSWERS * held_out)
     queries = 4 * _FLOAT * options.dim * min(held_out, 1 << 18)
-    return 2 * 28 * known + queries + thread_count() * _SCORES + _COMPILED
+    return 2 * 28 * known + queries + (threads or thread_count()) * _SCORES + _COMPILED
 
 
-def disk_bytes(triples: Triples, options: EmbedOptions) -> int:
-    """Bytes that are allocated at the peak with the vectors on disk."""
+def disk_bytes(triples: Triples, options: EmbedOptions, *, threads: int | None = None) -> int:
+    """Bytes of memory that are allocated at the peak with the vectors on disk."""
     assert options.partitions is not None
     assert options.buffer is not None
     layout = PartitionLayout(
@@ -53,27 +57,32 @@ def disk_bytes(triples: Triples, options: EmbedOptions) -> int:
     state = 3 * 24 * len(triples.train) * options.buffer**2 // options.partitions**2
     parts = layout.buffer_bytes(options.buffer) + 2 * layout.bytes
     sorting = min(_SORTED, 100 * len(triples.train))
-    return parts + lane_bytes(rows, options) + state + sorting + shared_bytes(triples, options)
+    return (
+        parts + lane_bytes(rows, options, threads) + state + sorting + shared_bytes(triples, options, threads)
+    )
 
 
-def on_disk(triples: Triples, options: EmbedOptions, budget: int) -> EmbedOptions | None:
+def on_disk(
+    triples: Triples, options: EmbedOptions, budget: int, *, threads: int | None = None
+) -> EmbedOptions | None:
     """The options with partitions whose buffer is the largest that fits the budget; None: none does."""
     if options.all_entities:
         return None
     for partitions in _PARTITIONS:
         for buffer in range(partitions // 2, 1, -1):
             chosen = replace(options, partitions=partitions, buffer=buffer)
-            if disk_bytes(triples, chosen) <= budget:
+            if disk_bytes(triples, chosen, threads=threads) <= budget:
                 return chosen
     return None
 
 
-def lane_bytes(num_rows: int, options: EmbedOptions) -> int:
+def lane_bytes(num_rows: int, options: EmbedOptions, threads: int | None = None) -> int:
     """Bytes of the batches under way."""
-    lanes = 1 if options.exact else min(thread_count(), options.staleness)
+    threads = threads or thread_count()
+    lanes = 1 if options.exact else min(threads, options.staleness)
     chunks = -(-options.batch // options.chunk)
     negatives = num_rows if options.all_entities else options.negatives
     rows = 2 * options.batch + 2 * chunks * negatives
     batch = 2 * _FLOAT * options.dim * (rows + 2 * options.batch)
     scores = 2 * _FLOAT * min(options.chunk, options.batch) * negatives
-    return lanes * (4 * num_rows + batch) + thread_count() * scores
+    return lanes * (4 * num_rows + batch) + threads * scores

@@ -11,7 +11,9 @@ from siafu.base.errors import BadInput
 from siafu.embedding.embeddings import Embeddings
 from siafu.embedding.questions.answers import Answers
 from siafu.embedding.questions.vector_files import export_vectors
+from siafu.embedding.questions.vertex_features import with_vectors
 from siafu.embedding.steps.scores import SCORES
+from siafu.graph import Graph
 from siafu.graph.triples import Triples, read_triples
 from siafu.report.files.large_tensors import load_tables
 from siafu.report.files.metrics import EpochMetrics, read_metrics
@@ -97,6 +99,13 @@ class EmbeddingRun:
               (word2vec's text, which gensim reads; blanks in names become _)
         """
         export_vectors(self.answers, Path(path), relations=relations)
+
+    def features(self, graph: Graph, *, alone: bool = False) -> Graph:
+        """The graph with entities' vectors behind the features of the vertices of the same names; zeros where there is none.
+
+        alone: in place of the features
+        """
+        return with_vectors(graph, self.answers, alone=alone)[0]
 
     def vector(self, entity: Any) -> NDArray[np.float32]:
         """The vector of an entity."""

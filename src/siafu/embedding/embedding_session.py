@@ -274,6 +274,7 @@ class EmbeddingSession:
             **_told(scores["valid"], "val"),
             **_told(scores["test"], "test"),
             "ties": options.ties,
+            "candidates": options.candidates,
             "triples_per_second": done / max(state.training_seconds, 1e-9),
             "seconds_total": state.seconds,
             "seconds_per_epoch": state.training_seconds / max(1, state.epoch),

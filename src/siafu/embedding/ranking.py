@@ -21,6 +21,8 @@ from siafu.graph.triples.triples import TripleRows
 from siafu.runtime.one_thread import one_thread
 
 HITS = (1, 3, 10)
+TIE_SHARES = {"mean": 0.5, "optimistic": 0.0, "pessimistic": 1.0}
+"""How much a candidate with the same score counts as better."""
 
 _QUERIES = 256  # a block: enough rows for a fast product
 _BLOCK_BYTES = 16 << 20  # of scores, if the budget allows: larger ones fall out of the caches
@@ -72,8 +74,7 @@ def rank_triples(
         for first in range(0, len(triples), _TRIPLES)
     ]
     better, equal = np.concatenate(counted, axis=2).reshape(2, -1) if counted else np.zeros((2, 0), np.int64)
-    share = {"mean": 0.5, "optimistic": 0.0, "pessimistic": 1.0}[ties]
-    ranks: NDArray[np.float64] = 1.0 + better + share * equal
+    ranks: NDArray[np.float64] = 1.0 + better + TIE_SHARES[ties] * equal
     return ranks
 
 

@@ -12,6 +12,7 @@ from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn import Layer
 from siafu.objective.objective import Objective, target_of
+from siafu.objective.outputs_only import ANY_WIDTH
 from siafu.objective.registry import objective_for
 from siafu.program.density import pays_off, sampled_density, saved_by_sparse_products
 from siafu.program.phase_programs import PhasePrograms
@@ -33,6 +34,7 @@ def compile_model(
     training: bool,
     loss_scale: float = 1.0,
     sparse: bool = True,
+    once: bool = False,
 ) -> Program:
     """Take `model` apart for `graph`.
 
@@ -40,10 +42,11 @@ def compile_model(
     training:   with dropout, and with the loss and its gradient in the last phase; else for an evaluation
     loss_scale: what the sum of the rows' losses is multiplied with
     sparse:     products can be taken with features without their zeros: tensor tasks run where the rows are
+    once:       it runs a single time: nothing is gained by computing a wide gather before it
     """
     objective = objective or objective_for(graph)
     saved = saved_by_sparse_products(graph) if sparse else 0.0
-    sides = _choose_sides(model, graph, training=training, saved=saved)
+    sides = _choose_sides(model, graph, training=training, saved=saved, once=once)
     with _placed(sides):
         trainable = _trainable(model)
         recording = record(model, graph, training=training)
@@ -215,7 +218,7 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
 
 def _check_output(parts: Cut, graph: Graph, objective: Objective) -> None:
     shape, outputs = _shape(parts.recording.output), objective.outputs(graph)
-    if shape != (outputs,):
+    if shape != (outputs,) and not (outputs == ANY_WIDTH and len(shape) == 1):
         raise BadInput(
             f"the model gives rows of shape {list(shape)} for a graph of {graph.num_classes} classes, whose objective "
             f"({objective.name}) wants rows of {outputs}: build it with out_channels={outputs}"
@@ -226,11 +229,12 @@ def _check_output(parts: Cut, graph: Graph, objective: Objective) -> None:
 
 
 def _choose_sides(
-    model: nn.Module, graph: Graph, *, training: bool, saved: float
+    model: nn.Module, graph: Graph, *, training: bool, saved: float, once: bool
 ) -> dict[Layer, tuple[bool, str]]:
     """Decide, for each layer that has a choice, whether its linear map goes before the gather; with the reason.
 
     saved: products for each column that a map of the features saves, beside one of gathered features that are computed once
+    once:  as `compile_model` takes it
     """
     free = [each for each in model.modules() if isinstance(each, Layer) and each.linear_first is not None]
     if not free:
@@ -243,6 +247,7 @@ def _choose_sides(
         if layer not in after or layer not in before:
             continue
         (folded, wide, _), (_, narrow, multiplied) = after[layer], before[layer]
+        folded = folded and not once
         if folded and multiplied and pays_off(saved, narrow):
             chosen[layer] = (True, _told(graph, narrow))
         elif folded:

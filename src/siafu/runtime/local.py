@@ -76,7 +76,7 @@ class LocalRuntime:
         self._pool = Pool(threads, self._happened.put, watch)
         if traced:
             self._pool.activity.keep_spans()
-        self._post = LocalPost()
+        self._post, self._workers = LocalPost(), workers
         self._graph = graph = [self._graph_host(setup, worker) for worker in workers]
         weight = [self._weight_host(setup, ServerId(server), store) for server, store in enumerate(stores)]
         servers = [each.address for each in (*graph, *weight)]
@@ -140,6 +140,8 @@ class LocalRuntime:
                 self._pool.close()
                 if self._lambdas is not None:
                     self._lambdas.stop()
+                for worker in self._workers:
+                    worker.close()
 
     def _until_outcome(self) -> Iterator[Happening]:
         handled_before = -1

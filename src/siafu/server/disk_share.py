@@ -23,12 +23,21 @@ class DiskCut:
     groups:     of targets, about equal in rows
     partitions: of sources, likewise
     rows:       whether rows that stay at their vertices are on disk, too
+    constants:  groups of rows that constants are gathered in, which are on disk then; 0: they are in memory
+    tables:     whether rows that edges read are on disk
     """
 
     directory: Path
     groups: int
     partitions: int
     rows: bool = False
+    constants: int = 0
+    tables: bool = True
+
+    @property
+    def constant_partitions(self) -> int:
+        """Of what constants are gathered from."""
+        return 4 * self.constants
 
 
 class DiskShare:
@@ -40,6 +49,10 @@ class DiskShare:
     def __init__(self, cut: DiskCut, scratch: ScratchDirectory | None = None) -> None:
         self.cut, self.scratch = cut, scratch or ScratchDirectory(cut.directory)
         self.writer = WriteBehind(WRITTEN_BEHIND)
+
+    def close(self) -> None:
+        """Let go of the files, whose space is free then; no task may run."""
+        self.writer.close()
 
     def rows(self, own: int) -> NamedTables | None:
         """For rows that stay at their vertices, so many; None: they are in memory."""

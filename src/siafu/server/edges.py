@@ -145,6 +145,12 @@ class ServerEdges:
         return len(self.local.vertices)
 
     @property
+    def aligned(self) -> bool:
+        """Whether gradients of remote vertices come for the same ghosts, in the same order, as their rows do."""
+        forward, backward = self.local.forward, self.local.backward
+        return backward is forward or not len(forward.ghosts) + len(backward.ghosts)
+
+    @property
     def own_numbers(self) -> Ids:
         """The user's numbers of the own vertices."""
         numbers = self._user_numbers(self.local.vertices)

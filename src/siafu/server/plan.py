@@ -16,6 +16,7 @@ from siafu.graph import Graph
 from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition, auto_interval_count
 from siafu.objective.objective import Objective, target_of
+from siafu.objective.outputs_only import OutputsOnly
 from siafu.objective.registry import objective_for
 from siafu.options import Options
 from siafu.pipeline.ids import LaneName, Mode
@@ -29,6 +30,7 @@ from siafu.program.record.record import state_of
 from siafu.server.assembly import Blueprint
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
+from siafu.server.feature_rows import FeatureRows, normalized
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.weights.optimizer import Settings
@@ -99,6 +101,38 @@ class ServerPlan:
             objective,
         )
 
+    @classmethod
+    def to_infer(
+        cls, graph: Graph, model: nn.Module, rows: Tensor | None, *, normalize: bool
+    ) -> "ServerPlan":
+        """A plan of one pass that trains nothing: a model's outputs.
+
+        rows:      vertices whose outputs are wanted, ascending; None: all
+        normalize: whether features are divided by the sums of their rows
+        """
+        objective = OutputsOnly()
+        program = compiled(model, graph, objective, training=False, once=True)
+        partition = Partition("contiguous", 1, np.zeros(graph.num_vertices, np.uint16))
+        options = Options(mode="sync", normalize_features=normalize, objective=objective)
+        return cls(
+            graph,
+            partition,
+            options,
+            {"evaluate": program},
+            {name: tensor.detach() for name, tensor in state_of(model).items()},
+            {"test": torch.arange(graph.num_vertices) if rows is None else rows},
+            _interval_counts(graph, partition, options),
+            schedule_evaluation(program),
+            {},
+            Settings("sgd", 0.0),
+            objective,
+        )
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything is learnt; else there is one pass, an evaluation's, and `training` is without meaning."""
+        return "train" in self.programs
+
     @property
     def dtype(self) -> torch.dtype:
         """What to compute in."""
@@ -107,13 +141,13 @@ class ServerPlan:
     @property
     def schedules(self) -> dict[LaneName, Schedule]:
         """The stages of an epoch and of an evaluation."""
-        fused = self.savings.fused
-        return {"train": self.training, "evaluate": schedule_evaluation(self.programs["evaluate"], fused)}
+        found: dict[LaneName, Schedule] = {"train": self.training} if self.trains else {}
+        return found | {"evaluate": schedule_evaluation(self.programs["evaluate"], self.savings.fused)}
 
     @property
     def gathers_on_disk(self) -> dict[LaneName, frozenset[int]]:
         """Gathers of each lane, by place, whose tables are on disk if they can be."""
-        disk = self.savings.disk is not None
+        disk = self.savings.disk is not None and self.savings.disk.tables
         return {
             lane: fused_gathers(schedule.stages) if disk else frozenset()
             for lane, schedule in self.schedules.items()
@@ -121,6 +155,8 @@ class ServerPlan:
 
     def saving(self, savings: Savings) -> "ServerPlan":
         """The same plan, sparing memory."""
+        if not self.trains:
+            return replace(self, savings=savings)
         training, _ = schedule_training(self.programs["train"], savings.fused)
         return replace(self, savings=savings, training=training)
 
@@ -137,10 +173,9 @@ class ServerPlan:
 
     def blueprint(self, *, on_lambdas: bool = False) -> Blueprint:
         """For the graph servers; on_lambdas: tensor tasks run elsewhere."""
-        splits: dict[LaneName, Mapping[str, Tensor]] = {
-            "train": {"train": self.splits["train"]},
-            "evaluate": self.splits,
-        }
+        splits: dict[LaneName, Mapping[str, Tensor]] = {"evaluate": self.splits}
+        if self.trains:
+            splits["train"] = {"train": self.splits["train"]}
         return Blueprint(
             self.graph,
             self.partition,
@@ -156,12 +191,14 @@ class ServerPlan:
             savings=self.savings,
         )
 
+    @property
+    def features(self) -> FeatureRows:
+        """The rows that the model is trained on."""
+        return FeatureRows(self.graph, self.dtype, self.options.normalize_features)
+
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
         """The features of some vertices, in the type to compute in."""
-        picked = torch.from_numpy(self._stored_rows(vertices))
-        found = picked.view(torch.bfloat16).float() if picked.dtype == torch.uint16 else picked
-        normalize = self.options.normalize_features
-        return (normalized(found) if normalize else found).to(self.dtype)
+        return self.features.of(vertices)
 
     def setup(self, layout: Layout) -> Setup:
         """What all machines agree on."""
@@ -181,11 +218,6 @@ class ServerPlan:
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
         """The tensors of one weight server."""
         return WeightPlan(self.weights, self.groups, self.settings)(setup, server)
-
-    def _stored_rows(self, vertices: NDArray[np.int64]) -> NDArray[np.generic]:
-        if self.graph.x is None:
-            raise BadInput(f"graph {self.graph.name!r} has no features: give it x")
-        return np.ascontiguousarray(self.graph.x[vertices])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -246,12 +278,6 @@ def model_input(graph: Graph, *, normalize: bool) -> Tensor:
     from siafu.nn import features
 
     return normalized(features(graph)) if normalize else features(graph)
-
-
-def normalized(x: Tensor) -> Tensor:
-    """Each row divided by the sum of its magnitudes; rows of zeros stay."""
-    sums = x.abs().sum(dim=1, keepdim=True)
-    return x / sums.masked_fill(sums == 0, 1.0)
 
 
 def _check(graph: Graph, model: nn.Module, options: Options, splits: Mapping[str, Tensor]) -> None:

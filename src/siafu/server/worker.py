@@ -98,6 +98,11 @@ class GraphWorker:
             for stage in self._stages[name]:
                 stage.begin_anew()
 
+    def close(self) -> None:
+        """Let go of tables on disk; no task may run any more."""
+        if self.disk is not None:
+            self.disk.close()
+
     def run(self, task: Task, weights: Weights) -> TaskResult:
         """Run a task; what it gives besides rows."""
         interval = task.interval - self._first_interval

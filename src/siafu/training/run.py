@@ -1,6 +1,7 @@
 """Run: one training, done, and what it can do."""
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -10,20 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import own_bytes, refuse_more_than_budget
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
-from siafu.nn.calling import call_model
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.registry import objective_of_run
-from siafu.program.record.record import mode as mode_of
 from siafu.report.files.checkpoint import is_whole, load_tensors
 from siafu.report.files.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.files.run_directory import RunDirectory
 from siafu.report.pages.plot import Plot, plot_history
 from siafu.report.pages.run_card import run_card
-from siafu.server.memory.constants import widened_bytes
-from siafu.server.plan import model_input, rows_of
+from siafu.server.plan import rows_of
+from siafu.tables import ScratchDirectory
+from siafu.training.inference import Inference
 
 # What the pipeline counts, as it stands in a summary.
 COUNTERS = (
@@ -65,6 +64,10 @@ _IN_CONFIG: dict[str, type | UnionType] = {
     "training.normalize_features": bool,
 }
 _IN_SUMMARY: dict[str, type | UnionType] = {"seconds_total": int | float, "peak_rss_bytes": int}
+
+
+def _silent(line: str) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,23 +186,36 @@ class Run:
             "path": None if self.path is None else str(self.path),
         }
 
-    def predict(self, graph: Graph, *, memory: str | None = None) -> Tensor:
+    def predict(
+        self, graph: Graph, *, memory: str | None = None, scratch: str | Path | None = None
+    ) -> Tensor:
         """[V] the likeliest class of each vertex, or [V, C] booleans where a vertex may have several labels.
 
         With an objective of your own: its answers.
 
-        memory: a size that this process may take, such as "8GB"; None: what is free, less a reserve
+        memory:  a size that this process may take, such as "8GB"; None: what is free, less a reserve
+        scratch: a directory for tables that do not fit; None: all are in memory
         """
-        return self.objective.answers(self.logits(graph, memory=memory))
+        return self.objective.answers(self.logits(graph, memory=memory, scratch=scratch))
 
-    def probabilities(self, graph: Graph, *, memory: str | None = None) -> Tensor:
-        """[V, C]: how likely each class, or each label, is. memory: as for `predict`."""
-        return self.objective.probabilities(self.logits(graph, memory=memory))
+    def probabilities(
+        self, graph: Graph, *, memory: str | None = None, scratch: str | Path | None = None
+    ) -> Tensor:
+        """[V, C]: how likely each class, or each label, is. memory, scratch: as for `predict`."""
+        return self.objective.probabilities(self.logits(graph, memory=memory, scratch=scratch))
 
-    def evaluate(self, graph: Graph, *, memory: str | None = None) -> dict[str, dict[str, float]]:
+    def evaluate(
+        self,
+        graph: Graph,
+        *,
+        memory: str | None = None,
+        scratch: str | Path | None = None,
+        told: Callable[[str], None] = _silent,
+    ) -> dict[str, dict[str, float]]:
         """For each split of `graph`: how many `rows` it has, the `loss` and the `accuracy` on them.
 
-        With an objective that has another metric, `accuracy` is that. memory: as for `predict`.
+        With an objective that has another metric, `accuracy` is that. memory, scratch: as for `predict`; told: hears what was
+        chosen to fit memory.
         """
         graph = graph_of(graph, "evaluate")
         y = target_of(self.objective, graph)
@@ -208,10 +224,24 @@ class Run:
                 f"graph {graph.name!r} has {graph.num_classes} classes, the run was trained for "
                 f"{self.config['graph']['classes']}: give a graph of the same kind"
             )
-        return self.objective.scores(self.logits(graph, memory=memory), y, rows_of(graph))
+        splits = rows_of(graph)
+        wanted = torch.unique(torch.cat([*splits.values(), torch.empty(0, dtype=torch.int64)]))
+        out = self.logits(graph, rows=wanted, memory=memory, scratch=scratch, told=told)
+        return self.objective.scores(out, y, splits)
 
-    def logits(self, graph: Graph, *, memory: str | None = None) -> Tensor:
-        """[V, C]: the model's output, dropout off. memory: as for `predict`."""
+    def logits(
+        self,
+        graph: Graph,
+        *,
+        rows: Tensor | None = None,
+        memory: str | None = None,
+        scratch: str | Path | None = None,
+        told: Callable[[str], None] = _silent,
+    ) -> Tensor:
+        """[V, C]: the model's output, dropout off.
+
+        rows: vertices whose output is wanted, ascending: others have zeros; None: all. memory, scratch, told: as for `evaluate`
+        """
         graph = graph_of(graph, "predict")
         wanted = self.config["graph"]["features"]
         if graph.num_features != wanted:
@@ -219,25 +249,17 @@ class Run:
                 f"graph {graph.name!r} has {graph.num_features} features, the run was trained with {wanted}: "
                 "give a graph of the same kind"
             )
-        normalize = self.config["training"]["normalize_features"]
-        taken = own_bytes()
-        refuse_more_than_budget(
-            taken + self._least_bytes(graph, normalize),
-            "predicting",
-            "use a machine with more, or a smaller graph",
+        pass_ = Inference(
+            graph,
+            self.model,
+            normalize=self.config["training"]["normalize_features"],
+            rows=rows,
             memory=memory,
-            taken=taken,
+            scratch=None if scratch is None else ScratchDirectory(Path(scratch)),
         )
-        x = model_input(graph, normalize=True) if normalize else None
-        with mode_of(self.model, training=False), torch.no_grad():
-            return call_model(self.model, graph, x)
-
-    def _least_bytes(self, graph: Graph, normalize: bool) -> int:
-        """Of the features as the model takes them, and of the widest rows that it makes."""
-        itemsize = next(parameter.itemsize for parameter in self.model.parameters())
-        described = self.config["model"].get("config") or {}
-        widest: int = max(described.get("hidden_channels", 0), self.config["graph"]["classes"])
-        return widened_bytes(graph, itemsize, normalize=normalize) + graph.num_vertices * widest * itemsize
+        for line in pass_.fit.told():
+            told(line)
+        return pass_.run()
 
     @property
     def multi_label(self) -> bool:

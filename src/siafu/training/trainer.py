@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from siafu.base.activity import together
 from siafu.base.errors import Diverged
-from siafu.base.memory import budget_bytes, refuse_more_than_budget, rounded_up
+from siafu.base.memory import budget_bytes
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
@@ -36,12 +36,12 @@ from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Entry
 from siafu.server.assembly import assemble
+from siafu.server.memory.fitting import Fit, fit
 from siafu.server.memory.listing import RunListing
-from siafu.server.memory.measures import Choice, choose_if_needed
+from siafu.server.memory.measures import Choice
 from siafu.server.memory.memory_list import MemoryList
-from siafu.server.plan import ServerPlan, model_input
+from siafu.server.plan import ServerPlan
 from siafu.tables import DiskTraffic, ScratchDirectory
-from siafu.training.tables_on_disk import told, with_tables_on_disk
 from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ class Trainer:
         self._cluster, self._traced, self._memory = cluster, traced, memory
         self._lambdas = lambdas or _lambdas(options)
         self._traffic: DiskTraffic | None = None
-        if scratch is not None:
-            self._spare_memory(scratch)
+        self._scratch = None if scratch is None else ScratchDirectory(scratch)
 
     @property
     def epoch(self) -> int:
@@ -229,61 +228,44 @@ class Trainer:
         return lines if self._lambdas is None else [*lines, self._lambdas.among_servers()]
 
     @cached_property
-    def memory_choice(self) -> Choice:
-        """How the training spares memory to fit its budget, chosen before any array is allocated."""
+    def fit(self) -> Fit:
+        """The plan as it fits this process's memory, chosen before any array is allocated."""
         listing = RunListing.of(self.plan, on_lambdas=self._lambdas is not None)
-        return choose_if_needed(listing, budget_bytes(self._memory, listing.taken))
+        return fit(listing, budget_bytes(self._memory, listing.taken), self._scratch)
+
+    @property
+    def memory_choice(self) -> Choice:
+        """The measures by which the training spares memory."""
+        return self.fit.choice
 
     @property
     def memory_list(self) -> MemoryList:
         """Every array of the training in this process, listed before any of them is allocated."""
-        return self.memory_choice.listed
-
-    @cached_property
-    def memory_budget(self) -> int | None:
-        """Bytes that the process may take; None: any amount."""
-        return budget_bytes(self._memory, self.memory_list.taken)
+        return self.fit.choice.listed
 
     def memory_counts(self) -> dict[str, int | None]:
         """Bytes that this process may take and was planned to take; none on a cluster, whose servers have budgets of their own."""
         if self.on_cluster:
             return {}
-        return {"memory_budget_bytes": self.memory_budget, "memory_planned_bytes": self.memory_list.peak}
-
-    def _spare_memory(self, scratch: Path) -> None:
-        """Have tables on disk, if the training needs more memory than it may take."""
-        directory = ScratchDirectory(scratch)
-        budget = None if self.on_cluster else self.memory_budget
-        if budget is None or self.memory_list.peak <= budget:
-            return
-        self.plan = with_tables_on_disk(
-            self.plan, directory, budget, self.options, on_lambdas=self._lambdas is not None
-        )
-        del self.memory_choice  # that of the plan before
+        return {"memory_budget_bytes": self.fit.budget, "memory_planned_bytes": self.memory_list.peak}
 
     def refuse_more_than_budget(self) -> None:
         """Refuse a training whose arrays cannot all be held in this process; none of them is allocated yet."""
         if self.on_cluster:
             return
         fewer = "fewer servers in this process, " if self.options.servers > 1 else ""
-        disk = "a directory for tables on disk (scratch), " if self.plan.savings.disk is None else ""
-        refuse_more_than_budget(
-            self.memory_list.peak,
+        self.fit.refuse_misfit(
             "training",
-            f"choose {disk}narrower layers (hidden), {fewer}rows in bf16 (precision), a cluster or a machine with more",
+            f"narrower layers (hidden), {fewer}rows in bf16 (precision), a cluster or a machine with more",
             memory=self._memory,
-            taken=self.memory_list.taken,
         )
 
     def _prepare_here(self, due: "_Due") -> list[str]:
         self.refuse_more_than_budget()
-        choice = self.memory_choice
-        plan = self.plan = self.plan.saving(choice.savings)
-        x = model_input(plan.graph, normalize=self.options.normalize_features)
+        plan = self.plan = self.fit.plan
         with one_thread():  # what is folded has the same bits wherever it is made
-            assembly = assemble(
-                plan.blueprint(on_lambdas=self._lambdas is not None), x.to(plan.dtype), plan.weights
-            )
+            blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
+            assembly = assemble(blueprint, plan.features, plan.weights)
         self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
         setup = plan.setup(assembly.layout)
         self._runtime = LocalRuntime(
@@ -297,12 +279,7 @@ class Trainer:
             checkpoint_due=due,
             traced=self._traced,
         )
-        lines = [_placed(choice.listed, plan.partition, plan.interval_counts)]
-        if choice.measures:
-            budget = budget_bytes(self._memory, choice.listed.taken)
-            lines.append(f"to fit into {rounded_up(budget or 0)}: {choice}")
-        if plan.savings.disk is not None:
-            lines.append(told(plan))
+        lines = [_placed(self.memory_list, plan.partition, plan.interval_counts), *self.fit.told()]
         return lines if self._lambdas is None else [*lines, str(self._lambdas)]
 
     def _run_machine(self, setup: Setup) -> RunMachine:

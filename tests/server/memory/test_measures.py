@@ -128,15 +128,39 @@ def test_asynchronous_runs_keep_rows_that_others_may_overwrite() -> None:
     assert [each.name for each in found.offered] == ["no table for what G2 gathers"]
 
 
-def test_lambdas_read_from_tables() -> None:
+def test_lambdas_read_what_was_gathered_from_tables() -> None:
     found = choose(listing_of(trainer_of("sage").plan, on_lambdas=True), 1)
-    assert (found.offered, found.savings) == ((), Savings())
+    assert found.savings == Savings(in_place=True, shared=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "undirected", "mode"), [("sage", True, "sync"), ("gcn", False, "pipe"), ("gat", True, "pipe")]
+)
+def test_several_servers_spare_memory_and_losses_stay_the_same_to_the_bit(
+    name: str, undirected: bool, mode: str
+) -> None:
+    graph = tangled_graph(1500, undirected=undirected)
+    partition = choose_partition(graph, 3, "hash")
+    torch.manual_seed(0)
+    model: nn.Module = MODELS[name]()
+    settings = options(epochs=2, intervals=2, servers=3, mode=mode)
+    programs = Trainer(graph, model, settings, partition).programs
+
+    def trainer() -> Trainer:
+        return Trainer(graph, model, settings, partition, programs)
+
+    plain = losses(trainer(), Savings())
+    every = Savings(frozenset({0, 1}), frozenset({0, 1}), in_place=True, shared=True)
+    for savings in (Savings(in_place=True, shared=True), every):
+        assert losses(trainer(), savings) == plain
+    listing = listing_of(trainer().plan)
+    assert listing.saving(every).peak < listing.saving(Savings()).peak
 
 
 def test_a_training_says_what_it_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of("sage")
     tight = choose(listing_of(trainer.plan), 1)
-    monkeypatch.setattr("siafu.training.trainer.choose_if_needed", lambda *_: tight)
+    monkeypatch.setattr("siafu.server.memory.fitting.choose_if_needed", lambda *_: tight)
     monkeypatch.setenv("SIAFU_MEMORY_LIMIT", "9GB")
     lines, _ = trainer.prepare()
     assert lines[-1].startswith("to fit into 9")

@@ -50,6 +50,15 @@ class NameTable:
             self.number(names[int(wrong[0])])
         return found
 
+    def places(self, names: NDArray[Any]) -> NDArray[np.int64]:
+        """[N] the number of each name (int64 or UTF-8 bytes); -1: it is unknown."""
+        own = np.arange(self.count) if self.names is None else self.names
+        if names.dtype.kind != own.dtype.kind:
+            names, own = names.astype("S"), own.astype("S")
+        order = np.argsort(own, kind="stable")
+        found = order[np.minimum(np.searchsorted(own, names, sorter=order), len(order) - 1)]
+        return np.where(own[found] == names, found, -1)
+
     def name(self, number: int) -> Any:
         """Text, or a whole number."""
         if self.names is None:

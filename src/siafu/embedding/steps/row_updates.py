@@ -105,9 +105,9 @@ def moment_count(kind: str) -> int:
 def gather_rows(table: Any, ids: NDArray[np.int64], out: Any) -> None:
     """out[i] = table[ids[i]]."""
     for i in range(len(ids)):
-        row = ids[i]
-        for j in range(table.shape[1]):
-            out[i, j] = table[row, j]
+        row, into = table[ids[i]], out[i]
+        for j in range(len(row)):
+            into[j] = row[j]
 
 
 @kernel
@@ -143,12 +143,13 @@ def _positions(slots: Any, starts: NDArray[np.int64], order: NDArray[np.int64]) 
 
 @kernel
 def _sum_rows(gradients: Any, order: NDArray[np.int64], start: int, stop: int, total: Any) -> None:
+    first = gradients[order[start]]
     for j in range(len(total)):
-        total[j] = gradients[order[start], j]
+        total[j] = first[j]
     for k in range(start + 1, stop):
-        row = order[k]
+        row = gradients[order[k]]
         for j in range(len(total)):
-            total[j] += gradients[row, j]
+            total[j] += row[j]
 
 
 @kernel
@@ -167,11 +168,12 @@ def _adagrad(
     total = np.empty(table.shape[1], table.dtype)
     for k in range(first, last):
         _sum_rows(gradients, order, starts[k], starts[k + 1], total)
-        row = rows[k]
+        row, square = table[rows[k]], squares[rows[k]]  # rows of their own: LLVM makes vectors of the loop
         for j in range(len(total)):
             g = total[j]
-            squares[row, j] += g * g
-            table[row, j] -= lr * g / (np.sqrt(squares[row, j]) + epsilon)
+            summed = square[j] + g * g
+            square[j] = summed
+            row[j] -= lr * g / (np.sqrt(summed) + epsilon)
 
 
 @kernel
@@ -194,12 +196,13 @@ def _adam(
     one = table.dtype.type(1)
     for k in range(first, last):
         _sum_rows(gradients, order, starts[k], starts[k + 1], total)
-        row = rows[k]
+        row, mean, square = table[rows[k]], means[rows[k]], squares[rows[k]]
         for j in range(len(total)):
             g = total[j]
-            means[row, j] += (one - first_beta) * (g - means[row, j])
-            squares[row, j] += (one - second_beta) * (g * g - squares[row, j])
-            table[row, j] -= rate * means[row, j] / (np.sqrt(squares[row, j]) + epsilon)
+            m = mean[j] + (one - first_beta) * (g - mean[j])
+            v = square[j] + (one - second_beta) * (g * g - square[j])
+            mean[j], square[j] = m, v
+            row[j] -= rate * m / (np.sqrt(v) + epsilon)
 
 
 @kernel

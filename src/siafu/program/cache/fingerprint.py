@@ -41,16 +41,19 @@ def fingerprint(
     training: bool,
     loss_scale: float,
     saved: float = 0.0,
+    once: bool = False,
 ) -> str | None:
     """A hash of what `compile_model` is given; None: it cannot be told from another that is compiled otherwise.
 
     saved: products that the graph's zeros may save, see `saved_by_sparse_products`
+    once:  as `compile_model` takes it
     """
     try:
         told = [_code_told(), _model_told(model), _objective_told(objective, graph)]
     except _Unknown:
         return None
     seen = [graph.num_features, graph.num_classes, graph.multi_label, training, repr(loss_scale), repr(saved)]
+    seen += [once]
     text = json.dumps([*told, seen], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -35,11 +35,14 @@ def compiled(
     training: bool,
     loss_scale: float = 1.0,
     sparse: bool = True,
+    once: bool = False,
 ) -> Program:
     """`compile_model`'s program, read from the cache where a model of the same fingerprint was compiled before."""
     objective = objective or objective_for(graph)
     saved = saved_by_sparse_products(graph) if sparse else 0.0
-    name = fingerprint(model, graph, objective, training=training, loss_scale=loss_scale, saved=saved)
+    name = fingerprint(
+        model, graph, objective, training=training, loss_scale=loss_scale, saved=saved, once=once
+    )
     path = None if name is None else cache_directory() / "programs" / f"{name}.json"
     found = None if path is None else _read(path, model)
     if found is not None:
@@ -48,7 +51,9 @@ def compiled(
     with compiling("the model"):
         from siafu.program.compile import compile_model
 
-        made = compile_model(model, graph, objective, training=training, loss_scale=loss_scale, sparse=sparse)
+        made = compile_model(
+            model, graph, objective, training=training, loss_scale=loss_scale, sparse=sparse, once=once
+        )
     if path is not None:
         _write(path, made, model)
     return made

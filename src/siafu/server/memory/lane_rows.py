@@ -61,17 +61,20 @@ class LaneRows:
             return
         for stage in self.stages:
             for array in stages_of(stage.kind).held(self.extent, stage):
-                sources = array.on_disk == "source" and stage.kind == FUSED
+                sources = array.on_disk == "source" and stage.kind == FUSED and cut.tables
                 if sources or (array.on_disk == "rows" and cut.rows):
                     yield str(stage), array
+
+    @property
+    def _is_guest(self) -> bool:
+        """Whether it finds what a training has."""
+        return self.plan.trains and not self.extent.training
 
     def _disk_buffers(self) -> Iterator[Allocation]:
         """Parts of tables on disk that are in memory: forth one gather runs at a time; back one gathers gradients, another again."""
         cut, rows = self.extent.savings.disk, self.part.rows
         tables = [each for _, each in self.on_disk() if each.on_disk == "source"]
-        beside = (
-            self.extent.savings.shared and not self.extent.training
-        )  # it runs while the training does not
+        beside = self.extent.savings.shared and self._is_guest  # it runs while the training does not
         if cut is None or not tables or beside:
             return
         needs = [
@@ -111,8 +114,8 @@ class LaneRows:
 
     def _is_in_place(self, stage: Stage, array: HeldArray) -> bool:
         """Whether an array of gradients is where a gather's source rows are."""
-        rows, savings = self.part.rows, self.extent.savings
-        if array.over is None or not savings.in_place or rows.forward != rows.backward:
+        savings = self.extent.savings
+        if array.over is None or not savings.in_place or not self.part.aligned:
             return False
         return frees_rows(self.extent.program, stage.phase - 1, savings)
 
@@ -166,7 +169,7 @@ class LaneRows:
 
     def _passing(self) -> Iterator[Allocation]:
         """The threads' buffers for rows that are gathered and have no table; gathers of equal width share them, and lanes."""
-        if not self.extent.training:
+        if self._is_guest:
             return
         program, found = self.extent.program, 0
         buffers: set[tuple[int, str, int]] = set()
@@ -174,7 +177,8 @@ class LaneRows:
             for number, step in enumerate(program.gathers[depth]):
                 width = self.extent.widths(step.sent)[0]
                 held = held_by_step(step, width, self.extent.itemsize, training=self.extent.training)
-                on_disk = self.extent.savings.disk is not None and any(each.on_disk for each in held)
+                cut = self.extent.savings.disk
+                on_disk = cut is not None and cut.tables and any(each.on_disk for each in held)
                 for array in held if not on_disk else ():
                     key = number, array.name, array.row_bytes
                     if not array.passes or key in buffers:

@@ -1,5 +1,6 @@
 """The list of a run's arrays, made before any of them is allocated: of a plan, and of the process as it is now."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from siafu.server.savings import Savings
 _KERNELS = 40 << 20  # bytes that compiled kernels take once they are loaded
 _VERSIONS = 2  # of the weights at a time, where tasks overlap
 _STATES = {"sgd": 0}  # arrays of an optimizer's state for each weight; others have 2
+_ID = 8  # bytes of a vertex's number
 _VERTEX = 24  # bytes of the numbers that gathers share for a vertex: its id, its factors
 
 
@@ -43,7 +45,7 @@ class RunListing:
     parts:   the servers of this process
     needs:   the rows that each lane's last phase computes
     extents: what each lane goes over
-    always:  what no saving changes
+    always:  what no saving changes but the disk
     taken:   bytes that the process holds already
     """
 
@@ -72,9 +74,22 @@ class RunListing:
         always = tuple(_always(plan, parts, needs, taken, on_lambdas))
         return cls(plan, parts, needs, extents, always, taken, on_lambdas)
 
+    @property
+    def listed(self) -> MemoryList:
+        """The list, as the plan spares memory."""
+        return self.saving(self.plan.savings)
+
+    def again(self, plan: ServerPlan) -> "RunListing":
+        """The same for a plan that spares memory in another way."""
+        return RunListing.of(plan, self.parts, self.taken, on_lambdas=self.on_lambdas)
+
     def saving(self, savings: Savings) -> MemoryList:
         """The list."""
-        return MemoryList.of((*self.always, *self._rows(savings)), self.taken)
+        always: Iterable[Allocation] = self.always
+        if savings.disk != self.plan.savings.disk:
+            plan = self.plan.saving(savings)
+            always = _always(plan, self.parts, self.needs, self.taken, self.on_lambdas)
+        return MemoryList.of((*always, *self._rows(savings)), self.taken)
 
     def lanes(self, plan: ServerPlan, part: ServerPart) -> dict[LaneName, LaneRows]:
         """Arrays that each lane holds of a part, as a plan spares memory."""
@@ -97,8 +112,10 @@ class RunListing:
         blocks = 0
         for part in self.parts:
             lanes = self.lanes(plan, part)
-            yield from lanes["train"].listed()
-            yield from lanes["evaluate"].listed(lanes["train"].shared() if savings.shared else {})
+            if plan.trains:
+                yield from lanes["train"].listed()
+            there = lanes["train"].shared() if plan.trains and savings.shared else {}
+            yield from lanes["evaluate"].listed(there)
             waiting = min(WRITTEN_BEHIND, _disk_bytes(lanes.values()))
             yield Allocation("rows to be written", waiting, Lifetime.EPOCHS, "to tables on disk, behind")
             blocks = max(blocks, *(each.block_bytes() for each in lanes.values()))
@@ -117,25 +134,31 @@ def _always(
     graph = plan.graph
     yield from _given(graph, taken)
     yield from graph_edges(graph, parts)
-    yield from ConstantSizes(
-        graph,
+    yield from _constants(plan, parts, on_lambdas=on_lambdas).listed()
+    yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
+    for part in parts:
+        yield from EdgeCopies(graph, part, plan.dtype.itemsize, plan.gathers_on_disk).of(plan.programs, needs)
+        yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
+
+
+def _constants(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:
+    return ConstantSizes(
+        plan.graph,
         plan.programs,
         plan.dtype,
         normalize=plan.options.normalize_features,
         sparse=not on_lambdas,
         vertices=sum(part.vertices for part in parts),
         servers=len(parts),
-    ).listed()
-    yield from _weights(plan)
-    for part in parts:
-        yield from EdgeCopies(graph, part, plan.dtype.itemsize, plan.gathers_on_disk).of(plan.programs, needs)
-        yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
+        disk=plan.savings.disk,
+    )
 
 
 def disk_bytes(plan: ServerPlan) -> int:
     """Bytes of all tables on disk."""
     listing = RunListing.of(plan)
-    return sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
+    constants = _constants(plan, listing.parts, on_lambdas=False).disk_bytes
+    return constants + sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
 
 
 def _disk_bytes(lanes: Iterable[LaneRows]) -> int:
@@ -160,6 +183,17 @@ def _given(graph: Graph, taken: int) -> Iterator[Allocation]:
             ("features", "as they are given") if is_x else ("labels, splits, ids", "as they are given")
         )
         yield Allocation(name, each.nbytes, Lifetime.RUN, purpose, mapped=is_mapped(each))
+
+
+def _outputs(plan: ServerPlan, needed: NeededRows) -> Iterator[Allocation]:
+    """Of a pass that trains nothing: the weights, and what the model gives."""
+    one = sum(each.nbytes for each in plan.weights.values())
+    yield Allocation("weights", one, Lifetime.RUN, "of the model")
+    program = plan.programs["evaluate"]
+    row = plan.dtype.itemsize * math.prod(program.shapes[program.phases[-1].outputs[-1]])
+    found = round(needed.touched(row) * needed.vertices * row)
+    yield Allocation("outputs", found, Lifetime.EPOCHS, "what the model gives")
+    yield Allocation("rows' numbers", 2 * _ID * needed.vertices, Lifetime.RUN, "where outputs go")
 
 
 def _weights(plan: ServerPlan) -> Iterator[Allocation]:

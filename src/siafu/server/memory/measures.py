@@ -106,7 +106,7 @@ class _Chooser:
         self.prices = _Prices(self.listing)
 
     def choose(self, budget: int | None) -> Choice:
-        offered = () if self.listing.on_lambdas else tuple(self._offered())
+        offered = tuple(self._offered())
         free = sorted((each for each in offered if not each.seconds), key=lambda each: -each.bytes)
         priced = [each for each in offered if each.seconds]
         sets = list(self._tried(free, priced))
@@ -119,7 +119,7 @@ class _Chooser:
     def _offered(self) -> Iterator[Measure]:
         """All that spare anything."""
         plain = self._listed(Savings()).peak
-        for name, savings in _measures(self.listing.plan):
+        for name, savings in _measures(self.listing.plan, on_lambdas=self.listing.on_lambdas):
             spared = plain - self._listed(savings).peak
             if spared > 0:
                 yield Measure(name, savings, spared, self.prices.of(savings))
@@ -141,12 +141,22 @@ class _Chooser:
         return self._lists[savings]
 
 
-def _measures(plan: ServerPlan) -> Iterator[tuple[str, Savings]]:
-    """Measures that a run may take, whether they spare anything or not."""
-    program, exact = plan.programs["train"], plan.options.mode != "async"
+def _measures(plan: ServerPlan, *, on_lambdas: bool) -> Iterator[tuple[str, Savings]]:
+    """Measures that a run may take, whether they spare anything or not.
+
+    on_lambdas: tensor tasks run elsewhere: they read what was gathered from tables, and keep nothing here
+    """
+    program = plan.programs["train" if plan.trains else "evaluate"]
+    if not plan.trains:
+        for depth in sorted(fusable(program, range(len(program.gathers)))):
+            yield f"no table for what G{depth + 1} gathers", Savings(fused=frozenset({depth}))
+        return
+    exact = plan.options.mode != "async"
     if exact:
         yield "gradients in the place of rows", Savings(in_place=True)
         yield "evaluation in the training's tables", Savings(shared=True)
+    if on_lambdas:
+        return
     for depth in sorted(fusable(program, range(len(program.gathers)))):
         savings = Savings(fused=frozenset({depth}))
         # An asynchronous gather may find other rows when it runs again.
@@ -173,6 +183,8 @@ class _Prices:
         self._threads = thread_count()
 
     def of(self, savings: Savings) -> float:
+        if not self._plan.trains:  # it goes forth alone: nothing runs again
+            return 0.0
         program = self._plan.programs["train"]
         found = sum(self._gathered(depth) for depth in gathers_again(program, savings))
         found += sum(self._computed(program, number) for number in savings.remade)

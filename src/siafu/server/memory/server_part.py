@@ -17,6 +17,7 @@ class ServerPart:
     edges:           in-edges of its vertices; out_edges: edges that start there
     forward_ghosts:  remote vertices whose rows it gathers; backward_ghosts: whose gradients it does
     alone:           it is the only server: its edges are the graph's own arrays
+    aligned:         gradients of remote vertices come for the same ghosts, in the same order, as their rows do
     """
 
     vertices: int
@@ -26,6 +27,7 @@ class ServerPart:
     forward_ghosts: int
     backward_ghosts: int
     alone: bool
+    aligned: bool = True
 
     @property
     def rows(self) -> RowCounts:
@@ -49,6 +51,7 @@ def parts_of(graph: Graph, partition: Partition) -> Sequence[ServerPart]:
             int(found.forward_ghosts[k]),
             int(found.backward_ghosts[k]),
             alone=False,
+            aligned=graph.is_symmetric,
         )
         for k in range(partition.parts)
     ]
