@@ -6,19 +6,20 @@ import numba
 import pytest
 
 from siafu.base import compiling as module
+from siafu.base import jit
 from siafu.base.activity import About, Activity
 from siafu.base.compiling import compile_seconds, compiling, told_of_compiling, working_clock
-from siafu.base.jit import kernel
 from siafu.runtime.pool import After, Pool
 
 
 def test_kernels_tell_when_they_are_compiled_and_not_when_they_run() -> None:
+    assert jit.kernel  # listens from its import on
     heard: list[str] = []
 
     def increased(number: int) -> int:
         return number + 1
 
-    compiled = kernel(numba.njit(increased).py_func)  # of this file: no cache keeps it
+    compiled = numba.njit(increased)
     before = compile_seconds()
     with told_of_compiling(heard.append):
         assert compiled(1) == 2
