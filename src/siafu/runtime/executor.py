@@ -1,7 +1,7 @@
 """Executor: runs a graph server's tasks and moves its rows. Here, on threads, and on Lambdas where there are any."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
@@ -13,10 +13,12 @@ from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Priority, Task, entry_priority
 from siafu.runtime.early_gathers import EarlyGathers
-from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.letter import Letter
 from siafu.runtime.pool import After, Job, Pool
 from siafu.server.worker import GraphWorker, Piece, TaskResult
+
+if TYPE_CHECKING:
+    from siafu.runtime.lambda_tasks import LambdaTasks
 
 Weights = Mapping[str, Tensor]
 SOON = (-1,)
@@ -68,7 +70,7 @@ class ThreadExecutor:
         server: ServerId,
         worker: GraphWorker,
         pool: Pool,
-        lambdas: LambdaTasks | None = None,
+        lambdas: "LambdaTasks | None" = None,
     ) -> None:
         self._address = Address("graph", server)
         self._name = str(self._address)

@@ -86,6 +86,11 @@ class Lane:
         self._leads = leads
         self._disk = disk
         self.program, self.bounds, self.gathers, self.training = program, bounds, gathers, training
+        self._paired = [list(zip(*each, strict=True)) for each in zip(program.gathers, gathers, strict=True)]
+        self._gatherers: list[dict[str, LocalGather]] = [
+            {},
+            *({step.out: local for step, local in group} for group in self._paired),
+        ]
         self._objective = objective
         self._vertices, self.constants = vertices, constants
         self._memory: list[dict[str, Tensor]] = beside._memory if beside else [{} for _ in bounds]
@@ -456,13 +461,11 @@ class Lane:
 
     def _steps(self, before: int) -> list[tuple[GatherStep, LocalGather]]:
         """The gathers that come after tensor phase `before`."""
-        return list(zip(self.program.gathers[before], self.gathers[before], strict=True))
+        return self._paired[before]
 
     def _gatherer(self, phase: int, name: str) -> LocalGather | None:
         """Whose rows those are, if they are gathered just before `phase`."""
-        if phase == 0:
-            return None
-        return next((local for gather, local in self._steps(phase - 1) if gather.out == name), None)
+        return self._gatherers[phase].get(name)
 
     def _is_used_up(self, phase: int, name: str) -> bool:
         """Whether no earlier phase reads the gradient of these rows after the backward task of `phase`."""

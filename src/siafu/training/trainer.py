@@ -33,7 +33,6 @@ from siafu.report.files.metrics import EpochMetrics, best_epoch
 from siafu.report.lambda_metrics import lambda_metrics
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Rewound, Snapshot
-from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Entry
@@ -43,13 +42,14 @@ from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.plan import ServerPlan
-from siafu.serverless.platforms.platform import LocalPlatform, Platform
 from siafu.tables import DiskTraffic, ScratchDirectory
 from siafu.training.pace import Callback, Pace
 from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
     from siafu.cluster.runtime import ClusterRuntime
+    from siafu.runtime.lambdas import Lambdas
+    from siafu.serverless.platforms.platform import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Trainer:
         options: Options,
         partition: Partition,
         programs: dict[LaneName, Program] | None = None,
-        lambdas: Lambdas | None = None,
+        lambdas: "Lambdas | None" = None,
         cluster: str | None = None,
         traced: bool = False,
         memory: str | None = None,
@@ -379,14 +379,19 @@ class Trainer:
             )
 
 
-def _lambdas(options: Options) -> Lambdas | None:
+def _lambdas(options: Options) -> "Lambdas | None":
     if options.lambdas == "off":
         return None
+
+    from siafu.serverless.platforms.platform import LocalPlatform
+
     return lambdas_on(LocalPlatform(), options.lambda_count)
 
 
-def lambdas_on(platform: Platform, count: int | str | None) -> Lambdas:
+def lambdas_on(platform: "Platform", count: int | str | None) -> "Lambdas":
     """As many as wanted: a number, "auto", or None, what is usual there: where they cost nothing, one a core."""
+    from siafu.runtime.lambdas import Lambdas
+
     one_a_core = count is None and not platform.paid
     if count is None:
         count = "auto" if platform.paid else thread_count()
