@@ -12,11 +12,12 @@ from torch import nn
 import siafu
 from siafu import Graph
 from siafu.errors import BadInput
-from siafu.server import disk_share
+from siafu.server import constants_on_disk, disk_share
 from siafu.server import fused_gathers as chunks
 from siafu.server.disk_share import DiskCut
 from siafu.server.memory import listing
 from siafu.server.savings import Savings
+from siafu.tables import row_stream
 from siafu.training.placement import choose_partition
 from siafu.training.run import Run
 from siafu.training.trainer import Checkpoint, Trainer
@@ -29,7 +30,24 @@ MODELS: dict[str, Make] = {
     "sage": lambda g: siafu.nn.GraphSAGE(g.num_features, 20, 3, g.num_classes, 0.5),
     "gin": lambda g: siafu.nn.GIN(g.num_features, 20, 3, g.num_classes, 0.5),
     "gat": lambda g: siafu.nn.GAT(g.num_features, 20, 3, g.num_classes, 0.5, heads=2),
+    "bf16": lambda g: siafu.nn.GraphSAGE(g.num_features, 20, 3, g.num_classes, 0.5, precision="bf16"),
+    "chain": lambda g: Chain(g.num_features, g.num_classes),
 }
+
+
+class Chain(nn.Module):
+    """Three gathers of the features, of which the last is kept and one in between is, too."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(features, 20), nn.Linear(features, 20)
+        self.third, self.last = nn.Linear(20, 20), nn.Linear(20, classes)
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        once = siafu.nn.GcnSum()(graph, x)
+        thrice = siafu.nn.Mean()(graph, siafu.nn.Sum(precision="bf16")(graph, once * 0.5 + x))
+        hidden = self.third(torch.relu(self.first(once) + self.second(thrice)))
+        return siafu.nn.Mean()(graph, self.last(siafu.nn.Sum()(graph, hidden)))
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +56,11 @@ def several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "ROWS_AT_ONCE", 512)
 
 
-def on_disk(directory: Path, groups: int, partitions: int, *, rows: bool = True) -> Savings:
+def on_disk(
+    directory: Path, groups: int, partitions: int, *, rows: bool = True, constants: int = 0
+) -> Savings:
     every = frozenset({0, 1})
-    return Savings(fused=every, remade=every, disk=DiskCut(directory, groups, partitions, rows))
+    return Savings(fused=every, remade=every, disk=DiskCut(directory, groups, partitions, rows, constants))
 
 
 def trained(make: Make, savings: Savings, dtype: torch.dtype = torch.float32, **given: Any) -> list[Any]:
@@ -63,6 +83,34 @@ def test_a_training_on_disk_is_the_same_to_the_bit(
 ) -> None:
     plain = trained(MODELS[name], Savings(), mode=mode)
     assert trained(MODELS[name], on_disk(tmp_path, groups, partitions), mode=mode) == plain
+
+
+@pytest.mark.parametrize(
+    "name,folded,tables,dtype,given",
+    [
+        ("gcn", 3, True, torch.float32, {}),
+        ("sage", 1, False, torch.float64, {"normalize_features": True}),
+        ("gin", 2, True, torch.float64, {}),
+        ("bf16", 5, False, torch.float32, {"mode": "sync"}),
+        ("chain", 2, True, torch.float32, {}),
+        ("gat", 1, False, torch.float32, {"normalize_features": True}),
+    ],
+)
+def test_constants_on_disk_are_the_same_to_the_bit(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    folded: int,
+    tables: bool,
+    dtype: torch.dtype,
+    given: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(row_stream, "SPAN_BYTES", 20_000)
+    monkeypatch.setattr(constants_on_disk, "_AT_ONCE", 30_000)
+    found = on_disk(tmp_path, 2, 3, constants=folded)
+    assert found.disk is not None
+    savings = replace(found, disk=replace(found.disk, tables=tables))
+    assert trained(MODELS[name], savings, dtype, **given) == trained(MODELS[name], Savings(), dtype, **given)
 
 
 def test_in_double_precision_it_is_too(tmp_path: Path) -> None:

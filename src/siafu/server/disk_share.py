@@ -23,12 +23,21 @@ class DiskCut:
     groups:     of targets, about equal in rows
     partitions: of sources, likewise
     rows:       whether rows that stay at their vertices are on disk, too
+    constants:  groups of rows that constants are gathered in, which are on disk then; 0: they are in memory
+    tables:     whether rows that edges read are on disk
     """
 
     directory: Path
     groups: int
     partitions: int
     rows: bool = False
+    constants: int = 0
+    tables: bool = True
+
+    @property
+    def constant_partitions(self) -> int:
+        """Of what constants are gathered from."""
+        return 4 * self.constants
 
 
 class DiskShare:

@@ -18,6 +18,7 @@ from siafu.server.interval_rows import IntervalRows, WeightGradients, gradient_o
 from siafu.server.phase_runner import PhaseRunner, RowsIn, reread_outputs
 from siafu.server.sparse_constants import ConstantTable
 from siafu.server.spilled_rows import SpilledRows
+from siafu.server.streamed_rows import StreamedRows
 from siafu.tables import NamedTables
 
 Weights = Mapping[str, Tensor]
@@ -360,8 +361,9 @@ class Lane:
             return rows.get(name, block.inside)
         if isinstance(constant, SparseRows):
             return constant.rows(block.first, block.last).dense()
+        first, last = block.first, block.last
+        picked = constant.block(first, last) if isinstance(constant, StreamedRows) else constant[first:last]
         # Stored in half the memory, they are widened where they are used: a block at a time, in the cache.
-        picked = constant[block.first : block.last]
         return picked.float() if picked.dtype == torch.bfloat16 else picked
 
 

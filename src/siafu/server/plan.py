@@ -30,6 +30,7 @@ from siafu.program.record.record import state_of
 from siafu.server.assembly import Blueprint
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
+from siafu.server.feature_rows import FeatureRows, normalized
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.weights.optimizer import Settings
@@ -146,7 +147,7 @@ class ServerPlan:
     @property
     def gathers_on_disk(self) -> dict[LaneName, frozenset[int]]:
         """Gathers of each lane, by place, whose tables are on disk if they can be."""
-        disk = self.savings.disk is not None
+        disk = self.savings.disk is not None and self.savings.disk.tables
         return {
             lane: fused_gathers(schedule.stages) if disk else frozenset()
             for lane, schedule in self.schedules.items()
@@ -190,12 +191,14 @@ class ServerPlan:
             savings=self.savings,
         )
 
+    @property
+    def features(self) -> FeatureRows:
+        """The rows that the model is trained on."""
+        return FeatureRows(self.graph, self.dtype, self.options.normalize_features)
+
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
         """The features of some vertices, in the type to compute in."""
-        picked = torch.from_numpy(self._stored_rows(vertices))
-        found = picked.view(torch.bfloat16).float() if picked.dtype == torch.uint16 else picked
-        normalize = self.options.normalize_features
-        return (normalized(found) if normalize else found).to(self.dtype)
+        return self.features.of(vertices)
 
     def setup(self, layout: Layout) -> Setup:
         """What all machines agree on."""
@@ -215,11 +218,6 @@ class ServerPlan:
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
         """The tensors of one weight server."""
         return WeightPlan(self.weights, self.groups, self.settings)(setup, server)
-
-    def _stored_rows(self, vertices: NDArray[np.int64]) -> NDArray[np.generic]:
-        if self.graph.x is None:
-            raise BadInput(f"graph {self.graph.name!r} has no features: give it x")
-        return np.ascontiguousarray(self.graph.x[vertices])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,12 +278,6 @@ def model_input(graph: Graph, *, normalize: bool) -> Tensor:
     from siafu.nn import features
 
     return normalized(features(graph)) if normalize else features(graph)
-
-
-def normalized(x: Tensor) -> Tensor:
-    """Each row divided by the sum of its magnitudes; rows of zeros stay."""
-    sums = x.abs().sum(dim=1, keepdim=True)
-    return x / sums.masked_fill(sums == 0, 1.0)
 
 
 def _check(graph: Graph, model: nn.Module, options: Options, splits: Mapping[str, Tensor]) -> None:

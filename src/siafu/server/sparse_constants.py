@@ -8,8 +8,9 @@ from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.program import Program, TensorPhase
 from siafu.program.record.cut import is_gather, is_row
 from siafu.program.tensor_program import Ref, TensorProgram
+from siafu.server.streamed_rows import StreamedRows
 
-ConstantTable = Tensor | SparseRows
+ConstantTable = Tensor | SparseRows | StreamedRows
 
 
 def sparse_constants(program: Program, graph: Graph) -> frozenset[str]:

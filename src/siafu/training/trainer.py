@@ -41,7 +41,7 @@ from siafu.server.memory.fitting import Fit, fit
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice
 from siafu.server.memory.memory_list import MemoryList
-from siafu.server.plan import ServerPlan, model_input
+from siafu.server.plan import ServerPlan
 from siafu.serverless.platforms.platform import LocalPlatform, Platform
 from siafu.tables import DiskTraffic, ScratchDirectory
 from siafu.weights.optimizer import check_state
@@ -263,11 +263,9 @@ class Trainer:
     def _prepare_here(self, due: "_Due") -> list[str]:
         self.refuse_more_than_budget()
         plan = self.plan = self.fit.plan
-        x = model_input(plan.graph, normalize=self.options.normalize_features)
         with one_thread():  # what is folded has the same bits wherever it is made
-            assembly = assemble(
-                plan.blueprint(on_lambdas=self._lambdas is not None), x.to(plan.dtype), plan.weights
-            )
+            blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
+            assembly = assemble(blueprint, plan.features, plan.weights)
         self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
         setup = plan.setup(assembly.layout)
         self._runtime = LocalRuntime(

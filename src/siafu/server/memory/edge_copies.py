@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.mapped import mapped_file
 from siafu.graph import Graph
 from siafu.graph.csr import id_dtype
 from siafu.kernels import MAX_TILE, block_size, padded
@@ -30,12 +30,7 @@ _RESTRICTED = "edges to the rows that are needed"
 
 def is_mapped(array: NDArray[Any] | None) -> bool:
     """Whether an array is a file's pages."""
-    while array is not None:
-        if isinstance(array, np.memmap):
-            return True
-        base = array.base
-        array = base if isinstance(base, np.ndarray) else None
-    return False
+    return mapped_file(array) is not None
 
 
 def graph_edges(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocation]:

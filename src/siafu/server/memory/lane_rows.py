@@ -61,7 +61,7 @@ class LaneRows:
             return
         for stage in self.stages:
             for array in stages_of(stage.kind).held(self.extent, stage):
-                sources = array.on_disk == "source" and stage.kind == FUSED
+                sources = array.on_disk == "source" and stage.kind == FUSED and cut.tables
                 if sources or (array.on_disk == "rows" and cut.rows):
                     yield str(stage), array
 
@@ -177,7 +177,8 @@ class LaneRows:
             for number, step in enumerate(program.gathers[depth]):
                 width = self.extent.widths(step.sent)[0]
                 held = held_by_step(step, width, self.extent.itemsize, training=self.extent.training)
-                on_disk = self.extent.savings.disk is not None and any(each.on_disk for each in held)
+                cut = self.extent.savings.disk
+                on_disk = cut is not None and cut.tables and any(each.on_disk for each in held)
                 for array in held if not on_disk else ():
                     key = number, array.name, array.row_bytes
                     if not array.passes or key in buffers:

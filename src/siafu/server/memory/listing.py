@@ -45,7 +45,7 @@ class RunListing:
     parts:   the servers of this process
     needs:   the rows that each lane's last phase computes
     extents: what each lane goes over
-    always:  what no saving changes
+    always:  what no saving changes but the disk
     taken:   bytes that the process holds already
     """
 
@@ -85,7 +85,11 @@ class RunListing:
 
     def saving(self, savings: Savings) -> MemoryList:
         """The list."""
-        return MemoryList.of((*self.always, *self._rows(savings)), self.taken)
+        always: Iterable[Allocation] = self.always
+        if savings.disk != self.plan.savings.disk:
+            plan = self.plan.saving(savings)
+            always = _always(plan, self.parts, self.needs, self.taken, self.on_lambdas)
+        return MemoryList.of((*always, *self._rows(savings)), self.taken)
 
     def lanes(self, plan: ServerPlan, part: ServerPart) -> dict[LaneName, LaneRows]:
         """Arrays that each lane holds of a part, as a plan spares memory."""
@@ -130,25 +134,31 @@ def _always(
     graph = plan.graph
     yield from _given(graph, taken)
     yield from graph_edges(graph, parts)
-    yield from ConstantSizes(
-        graph,
-        plan.programs,
-        plan.dtype,
-        normalize=plan.options.normalize_features,
-        sparse=not on_lambdas,
-        vertices=sum(part.vertices for part in parts),
-        servers=len(parts),
-    ).listed()
+    yield from _constants(plan, parts, on_lambdas=on_lambdas).listed()
     yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
     for part in parts:
         yield from EdgeCopies(graph, part, plan.dtype.itemsize, plan.gathers_on_disk).of(plan.programs, needs)
         yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
 
 
+def _constants(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:
+    return ConstantSizes(
+        plan.graph,
+        plan.programs,
+        plan.dtype,
+        normalize=plan.options.normalize_features,
+        sparse=not on_lambdas,
+        vertices=sum(part.vertices for part in parts),
+        servers=len(parts),
+        disk=plan.savings.disk,
+    )
+
+
 def disk_bytes(plan: ServerPlan) -> int:
     """Bytes of all tables on disk."""
     listing = RunListing.of(plan)
-    return sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
+    constants = _constants(plan, listing.parts, on_lambdas=False).disk_bytes
+    return constants + sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
 
 
 def _disk_bytes(lanes: Iterable[LaneRows]) -> int:

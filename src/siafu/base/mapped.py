@@ -1,0 +1,30 @@
+"""Mapped arrays: whether an array is a file's pages, and reading them before they are used."""
+
+import mmap
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def mapped_file(array: NDArray[Any] | None) -> np.memmap[Any, Any] | None:
+    """The map of a file whose pages an array is; None: it is in memory."""
+    while array is not None:
+        if isinstance(array, np.memmap):
+            return array
+        base = array.base
+        array = base if isinstance(base, np.ndarray) else None
+    return None
+
+
+def read_soon(rows: NDArray[Any]) -> None:
+    """Have the system read the pages of mapped rows that will be used next, all at once; nothing for rows in memory."""
+    file = mapped_file(rows)
+    pages: mmap.mmap | None = None if file is None else getattr(file, "_mmap", None)
+    if file is None or pages is None or not rows.size or not hasattr(pages, "madvise"):
+        return
+    begin = rows.ctypes.data - file.ctypes.data + file.offset % mmap.ALLOCATIONGRANULARITY
+    start = begin // mmap.PAGESIZE * mmap.PAGESIZE
+    with suppress(OSError, ValueError):  # it is a hint
+        pages.madvise(mmap.MADV_WILLNEED, start, begin - start + rows.nbytes)
