@@ -33,8 +33,22 @@ MODELS: dict[str, Make] = {
     "gin": lambda g: siafu.nn.GIN(g.num_features, 20, 3, g.num_classes, 0.5),
     "gat": lambda g: siafu.nn.GAT(g.num_features, 20, 3, g.num_classes, 0.5, heads=2),
     "bf16": lambda g: siafu.nn.GraphSAGE(g.num_features, 20, 3, g.num_classes, 0.5, precision="bf16"),
+    "max": lambda g: Greatest(g.num_features, g.num_classes),
     "chain": lambda g: Chain(g.num_features, g.num_classes),
 }
+
+
+class Greatest(nn.Module):
+    """Maxima in both layers."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(features, 20), nn.Linear(20, classes)
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        greatest = siafu.nn.Max()
+        hidden = torch.relu(greatest(graph, self.first(x)))
+        return greatest(graph, self.last(hidden))
 
 
 class Chain(nn.Module):
@@ -79,7 +93,13 @@ def trained(make: Make, savings: Savings, dtype: torch.dtype = torch.float32, **
 
 @pytest.mark.parametrize(
     "name,mode,groups,partitions",
-    [("gcn", "pipe", 3, 4), ("sage", "sync", 5, 2), ("gin", "pipe", 2, 7), ("gat", "pipe", 4, 3)],
+    [
+        ("gcn", "pipe", 3, 4),
+        ("sage", "sync", 5, 2),
+        ("gin", "pipe", 2, 7),
+        ("gat", "pipe", 4, 3),
+        ("max", "sync", 3, 2),
+    ],
 )
 def test_a_training_on_disk_is_the_same_to_the_bit(
     tmp_path: Path, name: str, mode: str, groups: int, partitions: int

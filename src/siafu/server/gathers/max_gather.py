@@ -23,8 +23,9 @@ from siafu.program.program import GatherStep
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
+from siafu.server.gathers.disk_max_gather import DiskMaxGather
 from siafu.server.gathers.early_gather import EarlyMax, EarlyMaxAdjoint
-from siafu.server.gathers.gather_tables import HeldTables, ResultTable
+from siafu.server.gathers.gather_tables import DiskTables, HeldTables, ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
     LocalGather,
@@ -187,6 +188,10 @@ class MaxBehaviour(GatherBehaviour[Max]):
         needed: Mask | None = None,
         training: bool = True,
     ) -> LocalGather:
+        if isinstance(server.tables, DiskTables):
+            return DiskMaxGather(
+                gather, server, width, dtype, server.tables.disk, needed=needed, training=training
+            )
         return MaxGather(gather, server, width, dtype, needed=needed, training=training)
 
     def resends(self, step: GatherStep) -> bool:
@@ -216,12 +221,30 @@ class MaxBehaviour(GatherBehaviour[Max]):
                 "needed",
                 passes=True,
             ),
-            HeldArray("rows", "what edges compare", "backward", width, stored, "forward", "all"),
+            # Two tables come back: a group with its own rows, and parts of these, is as long as three.
+            HeldArray(
+                "rows",
+                "what edges compare",
+                "backward",
+                width,
+                stored,
+                "forward",
+                "all",
+                on_disk="source",
+                grouped=3 * width,
+            ),
         )
         if not training:
             return arrays
         back = HeldArray(
-            "maxima sent", "to be compared again", "gather", width, itemsize, "backward", backward="needed"
+            "maxima sent",
+            "to be compared again",
+            "gather",
+            width,
+            itemsize,
+            "backward",
+            backward="needed",
+            on_disk="source",
         )
         return (*arrays, back, replace(back, name="shares", purpose="what a row gets that reaches a maximum"))
 
