@@ -12,7 +12,9 @@ from siafu.pipeline.events import (
     GradientArrived,
     GradientTaken,
     Measures,
+    NormsTold,
     Proceed,
+    RatesSet,
     RoomMade,
     RowsArrived,
     ServerAdvanced,
@@ -63,6 +65,7 @@ class Scenario:
     diverges_in:    the epoch whose loss is not a number
     checkpoints:    when someone asks for one
     stop:           when someone asks the run to end
+    stopped_after:  the epoch after which the run's owner ends it, where epochs close
     """
 
     seed: int
@@ -77,6 +80,7 @@ class Scenario:
     diverges_in: Epoch | None = None
     checkpoints: tuple[float, ...] = ()
     stop: float | None = None
+    stopped_after: Epoch | None = None
 
 
 def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = None) -> Scenario:
@@ -105,6 +109,24 @@ def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = 
     )
 
 
+def bent_scenario(seed: int, *, mode: str | None = None) -> Scenario:
+    """A run whose rates are decided epoch by epoch, whose gradients are clipped, and which its owner may end."""
+    source = random.Random(-seed - 1)
+    given = random_scenario(seed, mode=mode)
+    setup = replace(given.setup, update_every=None, paced=True, clipped=source.random() < 0.7)
+    first, last = given.start.epoch, given.options.epochs
+    faults = given.faults
+    if source.random() < 0.3:
+        faults = replace(faults, held_up=0.3, victims=(source.choice([RatesSet, NormsTold]),))
+    return replace(
+        given,
+        setup=setup,
+        options=replace(given.options, closes=source.random() < 0.7),
+        faults=faults,
+        stopped_after=Epoch(source.randrange(first, last)) if source.random() < 0.3 else None,
+    )
+
+
 def _random_setup(source: random.Random, mode: str | None, policy: str | None) -> Setup:
     servers = source.choice([1, 2, 2, 3, 4, 5])
     # Many intervals on many servers take long to simulate and show little more: such runs are rare.
@@ -125,6 +147,7 @@ def _random_setup(source: random.Random, mode: str | None, policy: str | None) -
         staleness=source.randint(0, 2),
         update_every=source.choice([None, None, source.randint(1, layout.num_intervals + 2)]),
         alternate=chosen != "async" and source.random() < 0.2,
+        gather_parts=(0, 2, 8)[layout.num_intervals % 3] if chosen == "pipe" else 0,
     )
 
 

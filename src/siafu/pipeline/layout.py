@@ -45,6 +45,12 @@ class Layout:
         first = sum(self.intervals[:server])
         return tuple(IntervalId(number) for number in range(first, first + self.intervals[server]))
 
+    def sources(self, server: ServerId, direction: Direction) -> tuple[IntervalId, ...]:
+        """The intervals whose rows gathers of `server` read, in the order in which they add them: its own before others'."""
+        own = self.owned(server)
+        read = frozenset().union(*(self.reads[direction][reader] for reader in own))
+        return tuple(sorted(read, key=lambda interval: (self.owner[interval] != server, interval)))
+
     @cached_property
     def receivers(self) -> Mapping[Direction, tuple[tuple[ServerId, ...], ...]]:
         """For each direction and interval, the other servers that must be sent its rows."""

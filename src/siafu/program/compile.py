@@ -177,7 +177,7 @@ class _Compiler:
 
         return trace_phase(
             function,
-            [RowSpec(shape), RowSpec(shape)],
+            [RowSpec(shape), RowSpec(shape), *([RowSpec((site.features,))] if site.features else [])],
             {name: self.state[name] for name in site.weights},
             learnt=tuple(name for name in site.weights if name in self.trainable),
             differentiated=[0, 1],
@@ -202,8 +202,8 @@ class _EdgeCall(nn.Module):
     def local(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         return {self.by_name[name]: weight for name, weight in weights.items()}
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        messages: Tensor = self.layer.apply_edge(source, target)
+    def forward(self, *rows: Tensor) -> Tensor:
+        messages: Tensor = self.layer.apply_edge(*rows)
         return messages
 
 

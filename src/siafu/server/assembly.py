@@ -82,7 +82,8 @@ class Blueprint:
 
     def edges(self, server: int) -> ServerEdges:
         """A server's part of the graph."""
-        return ServerEdges.of(self.graph, self.partition, server)
+        disk = self.savings.disk
+        return ServerEdges.of(self.graph, self.partition, server, None if disk is None else disk.directory)
 
     def bounds(self, edges: ServerEdges) -> list[tuple[int, int]]:
         """Its intervals."""
@@ -111,8 +112,13 @@ class Blueprint:
             held = streamed(disk)
         memory = _Memory(edges, self.savings, disk)
         lanes: dict[LaneName, Lane] = {}
-        for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
-            lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
+        try:
+            for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
+                lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
+        except BaseException:
+            if disk is not None:
+                disk.close()
+            raise
         server = edges.local.server
         first_interval = sum(self.interval_counts[:server])
         return GraphWorker(

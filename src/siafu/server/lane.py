@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase
 from siafu.program.record.statistics import RunningStatistics
 from siafu.server.blocks import Block, Chunk, Labels, block_rows, blocks_of, chunks_of
 from siafu.server.fused_gathers import Draw, FusedGathers
+from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.local_gather import LocalGather
 from siafu.server.interval_rows import IntervalRows, WeightGradients, gradient_of
 from siafu.server.phase_runner import PhaseRunner, RowsIn, reread_outputs
@@ -84,6 +86,11 @@ class Lane:
         self._leads = leads
         self._disk = disk
         self.program, self.bounds, self.gathers, self.training = program, bounds, gathers, training
+        self._paired = [list(zip(*each, strict=True)) for each in zip(program.gathers, gathers, strict=True)]
+        self._gatherers: list[dict[str, LocalGather]] = [
+            {},
+            *({step.out: local for step, local in group} for group in self._paired),
+        ]
         self._objective = objective
         self._vertices, self.constants = vertices, constants
         self._memory: list[dict[str, Tensor]] = beside._memory if beside else [{} for _ in bounds]
@@ -194,6 +201,17 @@ class Lane:
             found = local.forward(first, last, weights=weights, **draw.of(gather))
             self._rows[interval].lend(gather.out, found)
         return Done()
+
+    def begins(self, phase: int, *, back: bool) -> bool:
+        """Whether the gathers before tensor phase `phase`, or their adjoints, can begin with some of their rows."""
+        return all(_early(local, back=back) is not None for _, local in self._steps(phase - 1))
+
+    def begin_gather(self, phase: int, interval: int, draw: Draw, until: int, *, back: bool) -> None:
+        """Add the rows of the sources before `until` to what `gather`, or `gather_back`, will give for an interval."""
+        for gather, local in self._steps(phase - 1):
+            early = _early(local, back=back)
+            assert early is not None, "asked before: begins"
+            early.add(*self.bounds[interval], until, **draw.of(gather))
 
     def learn(self, interval: int, weights: Weights, draw: Draw) -> Done:
         """The last tensor phase with the loss and its gradient."""
@@ -443,13 +461,11 @@ class Lane:
 
     def _steps(self, before: int) -> list[tuple[GatherStep, LocalGather]]:
         """The gathers that come after tensor phase `before`."""
-        return list(zip(self.program.gathers[before], self.gathers[before], strict=True))
+        return self._paired[before]
 
     def _gatherer(self, phase: int, name: str) -> LocalGather | None:
         """Whose rows those are, if they are gathered just before `phase`."""
-        if phase == 0:
-            return None
-        return next((local for gather, local in self._steps(phase - 1) if gather.out == name), None)
+        return self._gatherers[phase].get(name)
 
     def _is_used_up(self, phase: int, name: str) -> bool:
         """Whether no earlier phase reads the gradient of these rows after the backward task of `phase`."""
@@ -471,6 +487,10 @@ class Lane:
         picked = constant.block(first, last) if isinstance(constant, StreamedRows) else constant[first:last]
         # Stored in half the memory, they are widened where they are used: a block at a time, in the cache.
         return picked.float() if picked.dtype == torch.bfloat16 else picked
+
+
+def _early(local: LocalGather, *, back: bool) -> EarlyGather[Any] | None:
+    return local.early_backward if back else local.early_forward
 
 
 def lasting_rows(program: Program, *, training: bool, remade: frozenset[int] = frozenset()) -> set[str]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from siafu.kernels import Table
 from siafu.pipeline.events import Measures
-from siafu.pipeline.ids import IntervalId, LaneName, PhaseId, ServerId
+from siafu.pipeline.ids import IntervalId, LaneName, PhaseId, ServerId, StageId
 from siafu.pipeline.schedule import Schedule, Stage
 from siafu.pipeline.task import Task
 from siafu.server.copying import copy_rows, place_rows, taken_rows
@@ -19,6 +19,8 @@ from siafu.server.remote import TaskInputs, TaskSettings
 from siafu.server.schedules import Groups, running_names
 from siafu.server.stages.draws import Draws
 from siafu.server.stages.registry import stages_of
+
+_NOWHERE = np.iinfo(np.int64).max  # where rows begin of which none came
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +79,7 @@ class GraphWorker:
             name: [stages_of(stage.kind).local(lane, stage, draws) for stage in schedules[name].stages]
             for name, lane in lanes.items()
         }
+        self._first_ghosts: dict[tuple[LaneName, StageId, IntervalId], int] = {}
         self.begin_anew()
 
     @property
@@ -109,6 +112,24 @@ class GraphWorker:
         interval = task.interval - self._first_interval
         stage = self._stages[task.lane][task.stage.id]
         return self._result(task, stage.run(interval, weights, task.epoch))
+
+    def can_begin(self, task: Task) -> bool:
+        """Whether a gather can begin with some of its rows."""
+        return self._stages[task.lane][task.stage.id].begins
+
+    def begin(self, task: Task, missing: Sequence[IntervalId]) -> None:
+        """Begin a gather, or go on with it; missing: its sources whose rows are not there, own ones first."""
+        sent = task.lane, task.stage.reads[0]
+        until = min(self._first_row(sent, each) for each in missing)
+        stage = self._stages[task.lane][task.stage.id]
+        stage.begin(task.interval - self._first_interval, task.epoch, until)
+
+    def _first_row(self, sent: tuple[LaneName, StageId], interval: IntervalId) -> int:
+        """Where an interval's rows of a stage begin in the tables that edges read; of ghosts it is known once some came."""
+        own = interval - self._first_interval
+        if 0 <= own < len(self._bounds):
+            return self._bounds[own][0]
+        return self._first_ghosts.get((*sent, interval), self._bounds[-1][1])
 
     def task_inputs(self, task: Task, settings: TaskSettings) -> TaskInputs:
         """What to compute elsewhere for a task of a remote kind."""
@@ -150,13 +171,18 @@ class GraphWorker:
         found = self._sent(to, lane, stage, interval)
         return [Piece(span.start, _bytes(taken_rows(source, rows[span]))) for source, rows, span in found]
 
-    def keep_rows(self, sender: ServerId, lane: LaneName, stage: Stage, pieces: Sequence[Piece]) -> None:
-        """Put rows of another server, as it packed them, among the ghosts."""
+    def keep_rows(
+        self, sender: ServerId, lane: LaneName, stage: Stage, interval: IntervalId, pieces: Sequence[Piece]
+    ) -> None:
+        """Put rows of another server's interval, as it packed them, among the ghosts."""
+        first_ghosts = []
         for piece, (target, slots) in zip(pieces, self._received(sender, lane, stage), strict=True):
             rows = _rows_of(piece.rows, target)
             if not 0 <= piece.first <= len(slots) - len(rows):
                 raise ValueError(f"{len(rows)} rows at {piece.first} for {len(slots)} ghosts")
             place_rows(rows, target, slots[piece.first : piece.first + len(rows)])
+            first_ghosts += slots[piece.first : piece.first + len(rows)][:1].tolist()
+        self._first_ghosts[lane, stage.id, interval] = min(first_ghosts, default=_NOWHERE)
 
     def _sent(
         self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId

@@ -5,12 +5,13 @@ Parameters go by name and each by itself, so any subset of a model's can live on
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from siafu.base.errors import BadInput
+from siafu.weights.groups import GroupRates
 
 Weights = Mapping[str, Tensor]
 """Parameters by name. The tensors belong to a version, and versions do not change."""
@@ -50,6 +51,8 @@ class Settings:
     weight_decay: of each parameter by name; those that are not in it have none
     betas, eps:   Adam's, and of no effect for sgd
     running:      buffers that follow statistics, by name: no optimizer's, but made with every version
+    groups:       number of each parameter's group, by name, where the run decides every update's rates
+    clip:         bound of the norm of all parameters' gradients together; None: there is none
     """
 
     optimizer: str
@@ -58,10 +61,19 @@ class Settings:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     running: Mapping[str, Follows] = field(default_factory=dict)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         if self.optimizer not in RULES:
             raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(RULES)}")
+
+    def of(self, name: str, rates: tuple[float, ...]) -> tuple["Settings", float]:
+        """Settings for a parameter, and its weight decay; rates: of all groups, as `GroupRates` has them."""
+        if not rates:
+            return self, self.weight_decay.get(name, 0.0)
+        found = GroupRates.of(rates, self.groups[name])
+        return replace(self, lr=found.lr, betas=(found.beta1, found.beta2)), found.weight_decay
 
 
 def check_state(state: State, weights: Weights, settings: Settings, *, updated: bool) -> None:
@@ -94,9 +106,12 @@ def _check_slot(key: str, found: Tensor, weight: Tensor, slot: str) -> None:
 
 @torch.no_grad()
 def step(
-    weights: Weights, gradients: Weights, state: State, settings: Settings
+    weights: Weights, gradients: Weights, state: State, settings: Settings, rates: tuple[float, ...] = ()
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The next weights and state. A parameter without a gradient keeps its tensor and its state as they are."""
+    """The next weights and state. A parameter without a gradient keeps its tensor and its state as they are.
+
+    rates: of this step, for each group of parameters (`GroupRates`); (): those of the settings
+    """
     rule = RULES[settings.optimizer]
     next_weights, next_state = dict(weights), dict(state)
     for name, gradient in gradients.items():
@@ -105,8 +120,8 @@ def step(
             next_weights[name] = settings.running[name].next(name, gradients, weights)
             continue
         slots = {slot: state[f"{name}.{slot}"] for slot in rule.slots if f"{name}.{slot}" in state}
-        decay = settings.weight_decay.get(name, 0.0)
-        next_weights[name], remembered = rule.update(weight, gradient, slots, decay, settings)
+        how, decay = settings.of(name, rates)
+        next_weights[name], remembered = rule.update(weight, gradient, slots, decay, how)
         next_state |= {f"{name}.{slot}": tensor for slot, tensor in remembered.items()}
     return next_weights, next_state
 

@@ -106,7 +106,7 @@ def _read_reduce(form: dict[str, Any]) -> ReduceStep:
 
 
 def _site_form(site: GatherSite, layers: dict[nn.Module, str]) -> list[Any]:
-    if site.apply_edge is not None or site.layer not in layers:
+    if site.apply_edge is not None or site.weights or site.layer not in layers:
         raise NoForm  # a function on edges is code
     kind = type(site.gather)
     if getattr(gather, kind.__name__, None) is not kind:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from siafu.base.threads import thread_count
-from siafu.nn.gather import Softmax
+from siafu.nn.pair_softmax import PairSoftmax
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Stage, fused_gathers
 from siafu.pipeline.stage_kind import FUSED
@@ -81,7 +81,12 @@ class LaneRows:
             return
         needs = [
             buffer_bytes(
-                cut, each.bytes(rows) // each.row_bytes, each.columns, each.itemsize, self.extent.itemsize
+                cut,
+                each.bytes(rows) // each.row_bytes,
+                each.columns,
+                each.itemsize,
+                self.extent.itemsize,
+                each.grouped,
             )
             for each in tables
             if each.forward is not None
@@ -134,11 +139,11 @@ class LaneRows:
         for depth, group in enumerate(program.gathers):
             for step in group if depth not in passing else ():
                 gather, width = step.site.gather, step.site.width
-                if not isinstance(gather, Softmax) or gather.heads == 1:
+                heads = behaviour_of(gather).heads(gather)
+                if heads <= 1 or behaviour_of(gather).columns(gather, width) == width:
                     continue
-                if behaviour_of(gather).columns(gather, width) == width:
-                    continue
-                copies = 2 if self.extent.training else 1
+                back = gather.rows_sent if isinstance(gather, PairSoftmax) else 1
+                copies = 1 + back if self.extent.training else 1
                 found = copies * self.part.vertices * width * self.extent.itemsize
                 name = f"{_ENDS[self.lane]}: {step.out} without gaps"
                 yield Allocation(name, found, Lifetime.EPOCHS, "heads side by side, forth and back")
@@ -210,7 +215,7 @@ class LaneRows:
     def _chunk(self, depth: int, step: GatherStep) -> int:
         """Rows that a thread gathers at a time."""
         own = max(1, self.part.vertices)
-        if step.edge is not None:
+        if step.edge is not None or step.learnt:
             return -(-own // max(1, min(self.plan.interval_counts)))
         return min(own, max(ROWS_AT_ONCE, self._block(depth), self._block(depth + 1)))
 
