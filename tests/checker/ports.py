@@ -8,7 +8,7 @@ from typing import Any
 from siafu.pipeline.events import Measures, RowsArrived, WeightsAsked
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import Address, ServerId, Version
-from siafu.pipeline.instructions import Accumulate, KeepRows, RunTask
+from siafu.pipeline.instructions import Accumulate, BeginTask, KeepRows, RunTask
 from siafu.pipeline.task import Task
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.executor import Weights
@@ -71,6 +71,7 @@ class SymbolExecutor:
             scenario.lambdas,
             self._began,
             self._finished,
+            self._checker.early_reads,
         )
 
     def run(
@@ -78,6 +79,10 @@ class SymbolExecutor:
     ) -> None:
         self._done[id(what)] = done
         self.workers.add(what)
+
+    def begin(self, what: BeginTask) -> None:
+        self._checker.may_begin(self._machine.incarnation, what)
+        self.workers.begin_early(what)
 
     def _began(self, incarnation: int, run: RunTask) -> list[RowsKey]:
         self._checker.begins(incarnation, run)

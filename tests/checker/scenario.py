@@ -28,7 +28,7 @@ from siafu.pipeline.events import (
 from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, Version
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.run_options import RunOptions
-from siafu.pipeline.schedule import evaluation_schedule, training_schedule
+from siafu.pipeline.schedule import Schedule, evaluation_schedule, numbered, reducing, training_schedule
 from siafu.pipeline.setup import Setup
 from siafu.weights.policy import POLICIES
 from tests.checker.durations import Durations, RandomDurations
@@ -86,7 +86,7 @@ class Scenario:
 def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = None) -> Scenario:
     """A small run of any shape, with any faults. The same seed gives the same run."""
     source = random.Random(seed)
-    setup = _random_setup(source, mode, policy)
+    setup = _with_statistics(_random_setup(source, mode, policy), random.Random(seed + 2))
     epochs = source.randint(1, 4)
     start = Epoch(source.choice([0, 0, 0, 3]))
     return Scenario(
@@ -147,7 +147,24 @@ def _random_setup(source: random.Random, mode: str | None, policy: str | None) -
         staleness=source.randint(0, 2),
         update_every=source.choice([None, None, source.randint(1, layout.num_intervals + 2)]),
         alternate=chosen != "async" and source.random() < 0.2,
+        gather_parts=(0, 2, 8)[layout.num_intervals % 3] if chosen == "pipe" else 0,
     )
+
+
+def _with_statistics(setup: Setup, source: random.Random) -> Setup:
+    """In some runs, statistics over all vertices between phases, beside a gather or in its place, forth alone or forth and back."""
+    if source.random() < 0.6:
+        return setup
+    numbers = {stage.phase for stage in setup.evaluation.stages}
+    places = sorted(numbers)[1:]
+    reduces = {phase for phase in places if source.random() < 0.6}
+    gathers = {phase for phase in places if phase not in reduces or source.random() < 0.5}
+    moved = {phase for phase in reduces if source.random() < 0.8}
+
+    def reduced(schedule: Schedule) -> Schedule:
+        return numbered(reducing(schedule.stages, reduces, gathers, moved))
+
+    return replace(setup, training=reduced(setup.training), evaluation=reduced(setup.evaluation))
 
 
 def _random_layout(source: random.Random, intervals: tuple[int, ...]) -> Layout:

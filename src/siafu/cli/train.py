@@ -12,6 +12,7 @@ from signal import SIGINT
 from typing import TYPE_CHECKING, Any
 
 from siafu.base.errors import BadInput, Interrupted
+from siafu.base.loading import loading
 from siafu.base.option import argument, option, options_of
 from siafu.cli.common import refuse_unknown_dataset, say
 from siafu.cli.outcome import refuse_other_summary, report_many, report_one, scores
@@ -100,10 +101,11 @@ def train(asked: Train) -> None:
     if asked.resume and asked.overwrite:
         raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
     refuse_unknown_dataset(asked.dataset)
-    asked.check()
+    with loading():
+        asked.check()
 
-    import siafu
-    from siafu.objective.registry import objective_named
+        import siafu.training.train
+        from siafu.objective.registry import objective_named
 
     if isinstance(asked.objective, str):
         objective_named(asked.objective)

@@ -111,7 +111,7 @@ class ClusterRuntime:
         self._bounds = [shares[address].bounds for address in graph]
         reads = [self._surely(address, lambda server: server.reads(self._bounds)) for address in graph]
         together = Reads(*(np.concatenate([each[way] for each in reads]) for way in range(2)))
-        self._setup = self._plan.setup(layout_of(together, self._bounds))
+        self._setup = self._plan.setup(layout_of(together, self._bounds), rows_travel=True)
         self._run = RunHost(
             self._make_machine(self._setup),
             self._post,

@@ -49,6 +49,18 @@ class RunTask(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class BeginTask(Instruction):
+    """A gather that waits may be begun, where nothing else is to do: rows of its sources before `until` are there.
+
+    Sources are added in the order of `Layout.sources`, each once. `RunTask`, which always follows, ends the gather, and may
+    come before it was begun; it reads what was not added until then.
+    """
+
+    task: Task
+    until: IntervalId
+
+
+@dataclass(frozen=True, slots=True)
 class KeepResult(Instruction):
     """The result of a task that just finished counts: its rows may be stored now. Any other is thrown away."""
 

@@ -1,13 +1,13 @@
 """RunHost: drives the run's machine: it records epochs, collects checkpoints, and says how the run ended."""
 
 import json
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from siafu.base.activity import SPANS_KEPT, Activity, add_seconds
+from siafu.base.compiling import working_clock
 from siafu.pipeline.events import (
     Begin,
     BestKept,
@@ -131,7 +131,7 @@ class RunHost(Host):
 
     def begin(self) -> None:
         """Set the run going."""
-        self._marked = time.perf_counter()
+        self._marked = working_clock()
         with self.lock:
             for instruction in self._run.begin():
                 self._watch(RUN, instruction)
@@ -212,7 +212,7 @@ class RunHost(Host):
         self.send(to, message, beside)
 
     def _record(self, what: RecordEpoch) -> None:
-        now = time.perf_counter()
+        now = working_clock()
         self.recorded = Epoch(what.epoch + 1)
         self._recovery.recorded()
         activity = self._activity.take(what.epoch)
@@ -250,7 +250,7 @@ class RunHost(Host):
 
     def mark(self) -> None:
         """The next epoch's time counts from now."""
-        self._marked = time.perf_counter()
+        self._marked = working_clock()
 
     def _own_waiting(self) -> list[str]:
         wanted = self._collection

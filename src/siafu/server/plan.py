@@ -1,7 +1,7 @@
 """ServerPlan: what a graph, a model, options and a partition come to, before any row is held: the same on every machine."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -14,7 +14,7 @@ from siafu.base.errors import BadInput
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
-from siafu.graph.partition import Partition, auto_interval_count
+from siafu.graph.partition import Partition, auto_interval_count, gather_parts
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.outputs_only import OutputsOnly
 from siafu.objective.registry import objective_asked, objective_for
@@ -27,6 +27,7 @@ from siafu.program.cache.program_cache import compiled
 from siafu.program.density import sampled_density
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
+from siafu.program.record.statistics import CUMULATIVE
 from siafu.server.assembly import Blueprint
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
@@ -34,7 +35,7 @@ from siafu.server.feature_rows import FeatureRows, normalized
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.weights.groups import ParameterGroup, parameter_groups
-from siafu.weights.optimizer import Settings
+from siafu.weights.optimizer import Follows, Settings
 from siafu.weights.policy import policy
 from siafu.weights.store import WeightStore
 
@@ -93,7 +94,8 @@ class ServerPlan:
         )
         training, groups = schedule_training(programs["train"])
         weights = {name: tensor.detach().clone() for name, tensor in state_of(model).items()}
-        rate_groups = _rate_groups(model, options, groups, weights)
+        running = _followed(programs["train"])
+        rate_groups = _rate_groups(model, options, groups, [name for name in weights if name not in running])
         return cls(
             graph,
             partition,
@@ -108,6 +110,7 @@ class ServerPlan:
                 options.optimizer,
                 options.lr,
                 _weight_decay(model, options),
+                running=running,
                 groups={name: place for place, each in enumerate(rate_groups) for name in each.names},
                 clip=options.clip,
             ),
@@ -215,8 +218,12 @@ class ServerPlan:
         """The features of some vertices, in the type to compute in."""
         return self.features.of(vertices)
 
-    def setup(self, layout: Layout) -> Setup:
-        """What all machines agree on."""
+    def setup(self, layout: Layout, *, rows_travel: bool) -> Setup:
+        """What all machines agree on.
+
+        rows_travel: to Lambdas, or between processes: gathers begin with the rows that are there. Else threads are
+                     busy until the last rows are made, and a gather that one begins then is late for nothing
+        """
         options = self.options
         return Setup(
             self.training,
@@ -230,7 +237,15 @@ class ServerPlan:
             self.savings.shared,
             self.paced,
             options.clip is not None,
+            self.gather_parts if rows_travel else 0,
         )
+
+    @property
+    def gather_parts(self) -> int:
+        """Into how many parts a gather may be cut that begins with some of its rows, where they travel; 0: it waits for all."""
+        if self.options.mode != "pipe" or self.savings.disk is not None:
+            return 0
+        return gather_parts(self.graph.num_edges // sum(self.interval_counts))
 
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
         """The tensors of one weight server."""
@@ -317,12 +332,24 @@ def _interval_counts(graph: Graph, partition: Partition, options: Options) -> li
     return [auto_interval_count(*share, threads, numbers=numbers)] * partition.parts
 
 
+def _followed(program: Program) -> dict[str, Follows]:
+    """How the buffers that follow statistics do."""
+    found: dict[str, Follows] = {}
+    for step in (step for group in program.reduces for step in group if step.running is not None):
+        assert step.running is not None
+        count = step.running.count
+        momentum = None if step.running.momentum == CUMULATIVE else step.running.momentum
+        found |= {name: Follows(momentum, count) for name in step.running.names if name != count}
+        found |= {} if count is None else {count: Follows()}
+    return found
+
+
 def _rate_groups(
-    model: nn.Module, options: Options, groups: Groups, weights: Mapping[str, Tensor]
+    model: nn.Module, options: Options, groups: Groups, parameters: Iterable[str]
 ) -> tuple[ParameterGroup, ...]:
     """Parameters that are learnt, by the rates that they are updated with."""
     learnt = {name for names in groups.values() for name in names}
-    names = [name for name in weights if name in learnt]
+    names = [name for name in parameters if name in learnt]
     if options.groups is not None:
         return parameter_groups(names, options.groups, options.lr, options.weight_decay)
     decays = _weight_decay(model, options)

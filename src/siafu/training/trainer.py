@@ -33,7 +33,6 @@ from siafu.report.files.metrics import EpochMetrics, best_epoch
 from siafu.report.lambda_metrics import lambda_metrics
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Rewound, Snapshot
-from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Entry
@@ -43,13 +42,14 @@ from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.plan import ServerPlan
-from siafu.serverless.platforms.platform import LocalPlatform, Platform
 from siafu.tables import DiskTraffic, ScratchDirectory
 from siafu.training.pace import Callback, Pace
 from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
     from siafu.cluster.runtime import ClusterRuntime
+    from siafu.runtime.lambdas import Lambdas
+    from siafu.serverless.platforms.platform import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Trainer:
         options: Options,
         partition: Partition,
         programs: dict[LaneName, Program] | None = None,
-        lambdas: Lambdas | None = None,
+        lambdas: "Lambdas | None" = None,
         cluster: str | None = None,
         traced: bool = False,
         memory: str | None = None,
@@ -108,6 +108,7 @@ class Trainer:
         self._cluster, self._traced, self._memory = cluster, traced, memory
         self._lambdas = lambdas or _lambdas(options)
         self._traffic: DiskTraffic | None = None
+        self._moved_before = self._disk_counts()
         self._scratch = None if scratch is None else ScratchDirectory(scratch)
 
     def _paced(self, callbacks: Sequence[Callback]) -> Pace | None:
@@ -178,7 +179,8 @@ class Trainer:
                             yield self._checkpoint(replace(event.last, counters=counters))
 
     def _metrics(self, record: EpochRecord) -> EpochMetrics:
-        found = _metrics(record, self.objective)
+        read, written = self._moved()
+        found = replace(_metrics(record, self.objective), bytes_read=read, bytes_written=written)
         return found if self._pace is None else replace(found, lr=self._pace.lr(record.epoch))
 
     def _close_epoch(self, runtime: "LocalRuntime | ClusterRuntime", record: EpochRecord) -> None:
@@ -306,7 +308,7 @@ class Trainer:
             blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
             assembly = assemble(blueprint, plan.features, plan.weights)
         self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
-        setup = plan.setup(assembly.layout)
+        setup = plan.setup(assembly.layout, rows_travel=self._lambdas is not None)
         self._runtime = LocalRuntime(
             setup,
             self._run_machine(setup),
@@ -356,6 +358,14 @@ class Trainer:
         counters = {**snapshot.counters, **self._disk_counts()}
         return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
 
+    def _moved(self) -> tuple[int, int] | tuple[None, None]:
+        """Bytes that scratch files read and wrote since the epoch before; nothing where no table is on disk."""
+        if self._traffic is None:
+            return None, None
+        now, before = self._disk_counts(), self._moved_before
+        self._moved_before = now
+        return now["bytes_read"] - before["bytes_read"], now["bytes_written"] - before["bytes_written"]
+
     def _disk_counts(self) -> dict[str, int]:
         """Bytes that this session moved from and to scratch files."""
         traffic = self._traffic or DiskTraffic()
@@ -369,14 +379,19 @@ class Trainer:
             )
 
 
-def _lambdas(options: Options) -> Lambdas | None:
+def _lambdas(options: Options) -> "Lambdas | None":
     if options.lambdas == "off":
         return None
+
+    from siafu.serverless.platforms.platform import LocalPlatform
+
     return lambdas_on(LocalPlatform(), options.lambda_count)
 
 
-def lambdas_on(platform: Platform, count: int | str | None) -> Lambdas:
+def lambdas_on(platform: "Platform", count: int | str | None) -> "Lambdas":
     """As many as wanted: a number, "auto", or None, what is usual there: where they cost nothing, one a core."""
+    from siafu.runtime.lambdas import Lambdas
+
     one_a_core = count is None and not platform.paid
     if count is None:
         count = "auto" if platform.paid else thread_count()
@@ -408,7 +423,7 @@ def _placed(listed: MemoryList, partition: Partition, counts: Sequence[int]) -> 
 
 def _metrics(record: EpochRecord, objective: Objective) -> EpochMetrics:
     tallies = {} if record.evaluation is None else decode(record.evaluation)
-    accuracies = {
+    accuracies: dict[str, Any] = {
         f"{split}_accuracy": objective.measured(tallies[split]) if split in tallies else None
         for split in SPLITS
     }

@@ -21,6 +21,28 @@ State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
+class Follows:
+    """How a buffer follows the statistics of the epochs, as torch's norms keep it.
+
+    momentum: share of an epoch's in the next value; None: the buffer is the mean of all, or a count
+    count:    name of the buffer that counts epochs; None: this is it
+    """
+
+    momentum: float | None = None
+    count: str | None = None
+
+    def next(self, name: str, came: Weights, weights: Weights) -> Tensor:
+        """The next value of the buffer; came: an epoch's statistics, by the buffers' names."""
+        buffer, found = weights[name], came[name]
+        if self.momentum is not None:
+            return found * self.momentum + buffer * (1 - self.momentum)
+        if self.count is None:
+            return buffer + found
+        share = 1.0 / float(weights[self.count] + came[self.count])
+        return found * share + buffer * (1 - share)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of an optimizer.
 
@@ -28,6 +50,7 @@ class Settings:
     lr:           learning rate
     weight_decay: of each parameter by name; those that are not in it have none
     betas, eps:   Adam's, and of no effect for sgd
+    running:      buffers that follow statistics, by name: no optimizer's, but made with every version
     groups:       number of each parameter's group, by name, where the run decides every update's rates
     clip:         bound of the norm of all parameters' gradients together; None: there is none
     """
@@ -37,6 +60,7 @@ class Settings:
     weight_decay: Mapping[str, float] = field(default_factory=dict)
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
+    running: Mapping[str, Follows] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
     clip: float | None = None
 
@@ -58,7 +82,8 @@ def check_state(state: State, weights: Weights, settings: Settings, *, updated: 
     updated: each of the weights has been updated; else some may have no state yet
     """
     slots = RULES[settings.optimizer].slots
-    known = {f"{name}.{slot}": (weight, slot) for name, weight in weights.items() for slot in slots}
+    learnt = {name: weight for name, weight in weights.items() if name not in settings.running}
+    known = {f"{name}.{slot}": (weight, slot) for name, weight in learnt.items() for slot in slots}
     if unknown := sorted(state.keys() - known.keys()):
         rule = settings.optimizer
         raise ValueError(f"the optimizer's state has {unknown[0]!r}, which {rule} does not know")
@@ -91,6 +116,9 @@ def step(
     next_weights, next_state = dict(weights), dict(state)
     for name, gradient in gradients.items():
         weight = _weight_of(name, gradient, weights)
+        if name in settings.running:
+            next_weights[name] = settings.running[name].next(name, gradients, weights)
+            continue
         slots = {slot: state[f"{name}.{slot}"] for slot in rule.slots if f"{name}.{slot}" in state}
         how, decay = settings.of(name, rates)
         next_weights[name], remembered = rule.update(weight, gradient, slots, decay, how)

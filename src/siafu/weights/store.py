@@ -83,7 +83,7 @@ class WeightStore:
 
     def norms(self, version: Version) -> Norms:
         """Norms of the gradients that `version` will be made of here, by the parameters' places in the model."""
-        return norms_of(self._sums.get(version, {}), self._places)
+        return norms_of(self._learnt(self._sums.get(version, {})), self._places)
 
     def update(self, version: Version, rates: tuple[float, ...] = (), norms: Norms = ()) -> None:
         """Make this server's part of `version` from the version before and the sum of the gradients.
@@ -93,10 +93,14 @@ class WeightStore:
         """
         gradients = self._sums.pop(version, {})
         if self._settings.clip is not None:
-            gradients = clipped(gradients, norms, self._settings.clip)
+            gradients = gradients | clipped(self._learnt(gradients), norms, self._settings.clip)
         made, self._state = step(self.part(version - 1), gradients, self._state, self._settings, rates)
         self.gradients_applied += self._counts.pop(version, 0)
         self.keep(version, made)
+
+    def _learnt(self, gradients: Weights) -> dict[str, Tensor]:
+        """Gradients of parameters; statistics that buffers follow are none."""
+        return {name: each for name, each in gradients.items() if name not in self._settings.running}
 
     def state(self) -> dict[str, Tensor]:
         """The optimizer's state of the parameters that are at home here, as a checkpoint holds it."""
