@@ -35,6 +35,7 @@ class EpochMetrics:
     bytes_scattered:  rows sent to other servers since the one before
     lambdas:          what Lambdas did since the one before; None: there are none
     usd:              dollars from the run's start to here; None: it has no price
+    lr:               learning rate of its update, of the first group of parameters; None: the run has one for all epochs
     bytes_read, bytes_written: moved from and to scratch files since the one before; None: no table is on disk
     """
 
@@ -52,6 +53,7 @@ class EpochMetrics:
     bytes_scattered: int | None = None
     lambdas: dict[str, Any] | None = None
     usd: float | None = None
+    lr: float | None = None
     bytes_read: int | None = None
     bytes_written: int | None = None
 
@@ -185,7 +187,7 @@ def _line(metrics: EpochMetrics) -> bytes:
     return json.dumps(as_line(metrics), allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
-_COUNTED = ("time", "bytes_scattered", "usd", "bytes_read", "bytes_written")
+_COUNTED = ("time", "bytes_scattered", "usd", "lr", "bytes_read", "bytes_written")
 
 
 def _parse(line: bytes) -> EpochMetrics | None:
