@@ -54,6 +54,8 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "arma": lambda f, c: Stack(pyg.ARMAConv(f, WIDTH), pyg.ARMAConv(WIDTH, c)),
     "gat v2": lambda f, c: Stack(pyg.GATv2Conv(f, 8, heads=8), pyg.GATv2Conv(WIDTH, c)),
     "transformer": lambda f, c: Stack(pyg.TransformerConv(f, 8, heads=8), pyg.TransformerConv(WIDTH, c)),
+    "gat v2 128": lambda f, c: Stack(pyg.GATv2Conv(f, 16, heads=8), pyg.GATv2Conv(128, c)),
+    "transformer 128": lambda f, c: Stack(pyg.TransformerConv(f, 16, heads=8), pyg.TransformerConv(128, c)),
     "res gated": lambda f, c: Stack(pyg.ResGatedGraphConv(f, WIDTH), pyg.ResGatedGraphConv(WIDTH, c)),
 }
 
@@ -62,14 +64,14 @@ def main() -> None:
     repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 2
     graph = read(Path(sys.argv[1]) if len(sys.argv) > 1 else default_graph())
     print(graph)
-    print(f"{'model':12} {'PyG, s':>8} {'Siafu, s':>9} {'ratio':>6}")
+    print(f"{'model':15} {'PyG, s':>8} {'Siafu, s':>9} {'ratio':>6}")
     for name in sys.argv[3:] or MODELS:
         theirs, ours = [], []
         for _ in range(repeats):
             theirs.append(pyg_epoch(graph, model_of(graph, name), EPOCHS))
             history = siafu.train(graph, model_of(graph, name), epochs=EPOCHS).history[2:]
             ours.append(min(each.seconds for each in history))
-        print(f"{name:12} {min(theirs):8.3f} {min(ours):9.3f} {min(theirs) / min(ours):6.1f}", flush=True)
+        print(f"{name:15} {min(theirs):8.3f} {min(ours):9.3f} {min(theirs) / min(ours):6.1f}", flush=True)
 
 
 def model_of(graph: siafu.Graph, name: str) -> nn.Module:

@@ -24,12 +24,20 @@ API = {
     "Layers": [
         "siafu.nn.GCNConv",
         "siafu.nn.GATConv",
+        "siafu.nn.GATv2Conv",
         "siafu.nn.SAGEConv",
         "siafu.nn.GINConv",
         "siafu.nn.Layer",
         "siafu.nn.features",
     ],
-    "Gathers": ["siafu.nn.Sum", "siafu.nn.Mean", "siafu.nn.Max", "siafu.nn.GcnSum", "siafu.nn.Softmax"],
+    "Gathers": [
+        "siafu.nn.Sum",
+        "siafu.nn.Mean",
+        "siafu.nn.Max",
+        "siafu.nn.GcnSum",
+        "siafu.nn.Softmax",
+        "siafu.nn.PairSoftmax",
+    ],
     "Objectives": [
         "siafu.objective.objective.Objective",
         "siafu.objective.metric.Metric",
@@ -44,6 +52,7 @@ API = {
         "siafu.report.files.metrics.EpochMetrics",
         "siafu.report.progress.Progress",
     ],
+    "After training": ["siafu.correct_and_smooth", "siafu.label_propagation"],
     "Embeddings": ["siafu.embed", "siafu.EmbeddingRun", "siafu.Triples"],
     "Partitions": [
         "siafu.graph.partition.make_partition",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from siafu.base.mapped import mapped_file, read_soon
+from siafu.base.mapped import mapped_array, mapped_file, read_soon
 
 
 def test_views_of_a_mapped_file_are_known_and_arrays_in_memory_are_not(tmp_path: Path) -> None:
@@ -22,3 +22,12 @@ def test_reading_soon_changes_nothing(tmp_path: Path) -> None:
         read_soon(rows[first:last])
     read_soon(np.zeros(4))
     assert (rows.reshape(-1) == np.arange(30_000.0)).all()
+
+
+def test_an_array_in_a_scratch_file_leaves_no_name_behind(tmp_path: Path) -> None:
+    found = mapped_array(tmp_path, 5000, np.int32)
+    found[:] = np.arange(5000)
+    assert mapped_file(found) is not None
+    assert list(tmp_path.iterdir()) == []
+    assert (found == np.arange(5000)).all()
+    assert len(mapped_array(tmp_path, 0, np.int32)) == 0

@@ -42,8 +42,16 @@ def test_a_pyg_edge_attr_of_one_number_is_the_weight(shape: tuple[int, ...]) -> 
     assert graph.edge_weight.tolist() == [1, 3, 2, 4]
 
 
-def test_a_wider_pyg_edge_attr_is_left_out() -> None:
-    assert Graph.from_pyg(toy(edge_attr=torch.ones(4, 3))).edge_weight is None
+def test_a_wider_pyg_edge_attr_stays_with_its_edges() -> None:
+    graph = Graph.from_pyg(
+        toy(edge_attr=torch.arange(8.0).reshape(4, 2), edge_type=torch.tensor([0, 1, 2, 1]))
+    )
+    assert graph.edge_weight is None
+    assert graph.edge_attr is not None
+    assert graph.edge_type is not None
+    assert graph.edge_attr.tolist() == [[0, 1], [4, 5], [2, 3], [6, 7]]
+    assert graph.edge_type.tolist() == [0, 2, 1, 1]
+    assert graph.num_relations == 3
 
 
 def test_isolated_pyg_vertices_are_kept() -> None:

@@ -120,8 +120,8 @@ def _edit(saved: Path, **changes: object) -> None:
 
 
 def test_a_newer_version_is_refused_with_the_way_out(saved: Path) -> None:
-    _edit(saved, version=2)
-    with pytest.raises(StoreError, match=r"version 2, this siafu reads up to 1: upgrade"):
+    _edit(saved, version=3)
+    with pytest.raises(StoreError, match=r"version 3, this siafu reads up to 2: upgrade"):
         read_store(saved)
 
 

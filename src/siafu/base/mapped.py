@@ -1,11 +1,27 @@
-"""Mapped arrays: whether an array is a file's pages, and reading them before they are used."""
+"""Mapped arrays: made in scratch files, known by their pages, read before they are used."""
 
 import mmap
+import os
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
+
+from siafu.base.files import disk_errors, scratch_file
+
+
+def mapped_array(directory: Path, size: int, dtype: DTypeLike) -> NDArray[Any]:
+    """Zeros in a file without a name on the directory's disk, whose space is taken now.
+
+    Its pages count as a file's: the system writes them back and drops them when memory is short.
+    """
+    if size == 0:
+        return np.zeros(0, dtype)
+    with disk_errors(directory), scratch_file(directory) as file:
+        os.posix_fallocate(file.fileno(), 0, size * np.dtype(dtype).itemsize)
+        return np.memmap(file, dtype, mode="r+", shape=(size,)).view(np.ndarray)
 
 
 def mapped_file(array: NDArray[Any] | None) -> np.memmap[Any, Any] | None:

@@ -34,6 +34,7 @@ class Train(Session, Options, Recipe):
 
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
     out: Path | None = option(None, "The run's directory.", unset="runs/DATASET-MODEL-DATE")
+    start: Path | None = option(None, "Begin with the weights of the run in this directory.")
     runs: int = option(1, "Train with so many seeds; mean and deviation.", least=1)
     lambda_function: str = option("siafu", "The function's name or ARN (aws).", panel=LAMBDAS)
     lambda_qualifier: str | None = option(None, "Its version or alias (aws).", panel=LAMBDAS)
@@ -74,6 +75,7 @@ class Train(Session, Options, Recipe):
         del shared["seed"], shared["out"], shared["resume"]
         return shared | {
             "lambdas": self._platform(),
+            "start": self.start,
             "dataset": str(Path(self.dataset).resolve()) if is_path else self.dataset,
         }
 
@@ -136,9 +138,9 @@ def _interrupted(directory: Path) -> Interrupted:
 
 def _train_once(graph: "Graph", asked: Train, directory: Path, seed: int, *, resume: bool) -> "Run":
     import siafu
-    from siafu.objective.registry import objective_for
+    from siafu.objective.registry import objective_asked
 
-    objective = objective_for(graph, asked.objective)
+    objective = objective_asked(graph, asked)
     model = asked.build(graph, objective, seed=seed)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     asked.say(

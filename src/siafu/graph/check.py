@@ -165,12 +165,7 @@ def features(values: Any, num_vertices: int) -> NDArray[Any] | None:
     """Rows of float32, or of a bfloat16 tensor's bits in uint16; every value finite."""
     if values is None:
         return None
-    if _is_bfloat16(values):
-        import torch
-
-        rows: NDArray[Any] = values.detach().cpu().contiguous().view(torch.uint16).numpy()
-    else:
-        rows = float32(array(values, "x"))
+    rows = stored_rows(values, "x")
     if rows.ndim != 2 or len(rows) != num_vertices:
         raise BadInput(
             f"x has shape {rows.shape}: give one row of features for each of the {num_vertices} vertices"
@@ -179,7 +174,20 @@ def features(values: Any, num_vertices: int) -> NDArray[Any] | None:
     return rows
 
 
-def finite_rows(rows: NDArray[Any], first: int) -> None:
+def stored_rows(values: Any, what: str) -> NDArray[Any]:
+    """Numbers as float32, those of a bfloat16 tensor as their bits in uint16."""
+    if not _is_bfloat16(values):
+        return float32(array(values, what))
+    import torch
+
+    bits: NDArray[Any] = values.detach().cpu().contiguous().view(torch.uint16).numpy()
+    return bits
+
+
+_FEATURE = "feature {column} of vertex {row} is NaN or infinite: replace it with a number"
+
+
+def finite_rows(rows: NDArray[Any], first: int, words: str = _FEATURE) -> None:
     """Refuse NaN and infinity; `first` is the vertex of rows[0]."""
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         block = rows[start : start + _ROWS_AT_ONCE]
@@ -187,9 +195,7 @@ def finite_rows(rows: NDArray[Any], first: int) -> None:
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             vertex = first + start + row
-            raise BadInput(
-                f"feature {column} of vertex {vertex} is NaN or infinite: replace it with a number"
-            )
+            raise BadInput(words.format(column=column, row=vertex))
 
 
 def labels(values: Any, num_vertices: int, num_classes: int | None) -> tuple[NDArray[Any] | None, int]:

@@ -16,6 +16,7 @@ from siafu.base.errors import BadInput, StoreError
 from siafu.base.threads import run_all, thread_count
 from siafu.graph import check
 from siafu.graph.csr import first_bad_row
+from siafu.graph.edge_data import MAX_RELATIONS
 from siafu.graph.graph import Graph
 
 SPLITS = ("train", "val", "test")
@@ -47,6 +48,8 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "indptr": (_form(np.int64, rows="pointers"),),
     "indices": (_form(np.int32, np.int64, rows="edges"),),
     "edge_weight": (_form(np.float32, rows="edges"),),
+    "edge_attr": (_form(np.float32, np.uint16, ndim=2, rows="edges"),),
+    "edge_type": (_form(np.int32, rows="edges"),),
     "x": (_form(np.float32, np.uint16, ndim=2, rows="vertices"),),
     "y": (_form(np.int64, rows="vertices"), _form(np.uint8, ndim=2, rows="vertices")),
     **{name: (_form(np.int64, rows="any"),) for name in SPLITS},
@@ -89,6 +92,7 @@ def _is_one_of(dtype: Any, allowed: tuple[str, ...]) -> bool:
 def check_values(graph: Graph) -> None:
     """Read edges, labels and splits once, on all threads, and refuse an invalid value."""
     _check_edges(graph)
+    _check_types(graph)
     _check_labels(graph)
     for name in SPLITS:
         _check_split(name, getattr(graph, name), graph.num_vertices)
@@ -113,6 +117,14 @@ def _check_edges(graph: Graph) -> None:
         raise StoreError(
             f"the in-edges of vertex {vertex} are not ascending ids from 0 to {graph.num_vertices - 1}: {_AGAIN}"
         )
+
+
+def _check_types(graph: Graph) -> None:
+    if graph.edge_type is None or graph.edge_type.size == 0:
+        return
+    low, high = _bounds(graph.edge_type)
+    if low < 0 or high >= MAX_RELATIONS:
+        raise StoreError(f"types of edges go from {low} to {high}, which no graph has: {_AGAIN}")
 
 
 def _check_labels(graph: Graph) -> None:

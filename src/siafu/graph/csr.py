@@ -1,5 +1,6 @@
 """Building and turning CSR arrays. Rows are destinations, columns are sources, ascending within a row."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,9 @@ IntArray = NDArray[Any]  # int32 or int64
 EdgeWeights = NDArray[np.float32] | None
 
 MAX_INT32_VERTICES = 2**31 - 1
+
+Allocate = Callable[[int, Any], NDArray[Any]]
+"""Makes an array of so many items of a type."""
 
 
 class Csr(NamedTuple):
@@ -36,7 +40,7 @@ def from_coo(src: IntArray, dst: IntArray, weights: EdgeWeights, num_vertices: i
     indptr = np.zeros(num_vertices + 1, np.int64)
     _count(dst, indptr)
     indices = np.empty(len(src), id_dtype(num_vertices))
-    sorted_weights = None if weights is None else np.empty(len(src), np.float32)
+    sorted_weights = None if weights is None else np.empty(len(src), weights.dtype)
     _fill(src, dst, weights, indptr.copy(), indices, sorted_weights)
     return sorted_rows(Csr(indptr, indices, sorted_weights))
 
@@ -51,14 +55,24 @@ def sorted_rows(csr: Csr) -> Csr:
     return Csr(csr.indptr, indices, weights)
 
 
-def transpose(csr: Csr) -> Csr:
-    """Edges by their other end: row j lists the rows that had j, ascending."""
+def transpose(csr: Csr, allocate: Allocate = np.empty) -> Csr:
+    """Edges by their other end: row j lists the rows that had j, ascending.
+
+    allocate: makes the arrays that have a number for each edge
+    """
     indptr = np.zeros_like(csr.indptr)
     _count(csr.indices, indptr)
-    indices = np.empty_like(csr.indices)
-    weights = None if csr.weights is None else np.empty_like(csr.weights)
+    indices = allocate(len(csr.indices), csr.indices.dtype)
+    weights = None if csr.weights is None else allocate(len(csr.weights), csr.weights.dtype)
     _turn(*csr, indptr.copy(), indices, weights)
     return Csr(indptr, indices, weights)
+
+
+def transposed_numbers(csr: Csr) -> IntArray:
+    """[E] for each edge of the transpose, its place in `csr`."""
+    numbers = np.arange(len(csr.indices), dtype=id_dtype(len(csr.indices)))
+    turned: Any = transpose(Csr(csr.indptr, csr.indices, numbers)).weights  # type: ignore[arg-type]
+    return turned  # type: ignore[no-any-return]
 
 
 def is_symmetric(csr: Csr) -> bool:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from siafu.graph.graph import Graph
 from siafu.graph.manifest import block_checksums
 
-_CONTENTS = ("indptr", "indices", "edge_weight", "x", "y", "train", "val", "test")
+_CONTENTS = ("indptr", "indices", "edge_weight", "x", "y", "train", "val", "test", "edge_attr", "edge_type")
 _BLOCK = 16 << 20
 
 

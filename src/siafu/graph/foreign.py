@@ -33,6 +33,8 @@ def from_pyg(data: Any) -> Graph:
         dst,
         num_vertices=int(data.num_nodes),
         edge_weight=weight,
+        edge_attr=getattr(data, "edge_attr", None),
+        edge_type=getattr(data, "edge_type", None),
         x=getattr(data, "x", None),
         y=getattr(data, "y", None),
         **{name: _mask(getattr(data, f"{name}_mask", None), name) for name in ("train", "val", "test")},
@@ -49,6 +51,8 @@ def from_dgl(graph: Any) -> Graph:
         dst,
         num_vertices=int(graph.num_nodes()),
         edge_weight=_first(edge_rows, "w", "weight", "edge_weight"),
+        edge_attr=_first(edge_rows, "feat", "edge_attr"),
+        edge_type=_first(edge_rows, "edge_type", "rel_type", "etype"),
         x=_first(rows, "feat", "x"),
         y=_first(rows, "label", "y"),
         **{name: _mask(_first(rows, f"{name}_mask"), name) for name in ("train", "val", "test")},
@@ -60,7 +64,7 @@ def _first(table: Any, *names: str) -> Any:
 
 
 def _one_number_per_edge(attributes: Any) -> Any:
-    """`edge_attr` is a weight only where it is one number an edge; wider ones have no place in a gather."""
+    """`edge_attr` is a weight besides where it is one number an edge."""
     if attributes is None:
         return None
     values = check.array(attributes, "edge_attr")

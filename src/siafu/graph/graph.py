@@ -1,7 +1,7 @@
 """Graph: a whole graph with its features, labels and splits."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from siafu.base.card import card
 from siafu.base.errors import BadInput
-from siafu.graph import check, csr
+from siafu.base.mapped import mapped_array
+from siafu.graph import check, csr, edge_data
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.classes import named_classes
 from siafu.graph.csr import Csr, IntArray
@@ -38,6 +39,8 @@ class Graph:
     indptr:      [V + 1] int64; vertex i's in-edges are indptr[i] up to indptr[i + 1]
     indices:     [E] int32 (int64 where V >= 2**31); the source of each edge, ascending within a vertex
     edge_weight: [E] float32; None: every edge weighs 1
+    edge_attr:   [E, D] features of edges, float32, or uint16 that holds bfloat16 bits; may be memory-mapped; None: none
+    edge_type:   [E] int32, the relation that each edge is of, from 0 up; None: all are of one
     x:           [V, F] features, float32, or uint16 that holds bfloat16 bits; may be memory-mapped; None: none
     y:           [V] int64, the class of each vertex, -1 where unknown; or [V, C] uint8 of zeros and ones where
                  a vertex has any number of labels; None: none
@@ -59,6 +62,8 @@ class Graph:
     indptr: NDArray[np.int64]
     indices: IntArray
     edge_weight: NDArray[np.float32] | None = None
+    edge_attr: NDArray[Any] | None = None
+    edge_type: NDArray[np.int32] | None = None
     x: NDArray[Any] | None = None
     y: NDArray[Any] | None = None
     train: NDArray[np.int64] | None = None
@@ -79,6 +84,8 @@ class Graph:
         indices: Any,
         *,
         edge_weight: Any = None,
+        edge_attr: Any = None,
+        edge_type: Any = None,
         x: Any = None,
         y: Any = None,
         train: Any = None,
@@ -90,8 +97,9 @@ class Graph:
     ) -> "Graph":
         """From in-edges by destination. Arrays are NumPy's or PyTorch's, and are not copied if they fit.
 
-        Features of a `torch.bfloat16` tensor stay so; all others become float32. Labels that are words are classes in
-        alphabetical order, whose names `class_names` has; None, NaN and "" are unknown.
+        Features of a `torch.bfloat16` tensor stay so; all others become float32. `edge_attr` with one number for an edge may
+        be a list. Labels that are words are classes in alphabetical order, whose names `class_names` has; None, NaN and ""
+        are unknown.
 
         `train`, `val`, `test` are vertex ids or masks of V booleans; rows that are not ascending are sorted.
         """
@@ -100,13 +108,43 @@ class Graph:
         sources = check.vertex_ids(check.array(indices, "indices"), num_vertices, "indices")
         if len(sources) != pointers[-1]:
             raise BadInput(f"indptr ends at {pointers[-1]}, but indices has {len(sources)} entries")
-        weights = check.edge_weight(edge_weight, len(sources))
-        edges = csr.sorted_rows(Csr(pointers, sources, weights))
+        on_edges = edge_data.checked(len(sources), edge_weight, edge_attr, edge_type)
+        return cls._of(
+            *edge_data.sorted_rows(pointers, sources, on_edges),
+            x=x,
+            y=y,
+            train=train,
+            val=val,
+            test=test,
+            ids=ids,
+            num_classes=num_classes,
+            name=name,
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        edges: Csr,
+        on_edges: edge_data.EdgeData,
+        *,
+        x: Any = None,
+        y: Any = None,
+        train: Any = None,
+        val: Any = None,
+        test: Any = None,
+        ids: Any = None,
+        num_classes: int | None = None,
+        name: str = "graph",
+    ) -> "Graph":
+        """Of edges in order, and what they have, both checked."""
+        num_vertices = len(edges.indptr) - 1
         features = check.features(x, num_vertices)
         numbers, names = named_classes(y)
         labels, classes = check.labels(numbers, num_vertices, num_classes)
         return cls(
             *edges,
+            edge_attr=on_edges.attr,
+            edge_type=on_edges.type,
             x=features,
             y=labels,
             **check.splits(num_vertices, labels, train=train, val=val, test=test),
@@ -124,14 +162,16 @@ class Graph:
         *,
         num_vertices: int | None = None,
         edge_weight: Any = None,
+        edge_attr: Any = None,
+        edge_type: Any = None,
         undirected: bool = False,
         merge_parallel: bool = False,
         **data: Any,
     ) -> "Graph":
         """From a list of edges, `src[e]` to `dst[e]`; `data` is what `from_csr` takes besides the edges.
 
-        undirected:     add each edge's reverse (a self-loop is its own)
-        merge_parallel: keep one edge for each (source, destination), its weight the sum
+        undirected:     add each edge's reverse (a self-loop is its own), with the same weight, features and type
+        merge_parallel: keep one edge for each (source, destination), its weight the sum; not with edge_attr or edge_type
         """
         sources, targets = check.array(src, "src"), check.array(dst, "dst")
         if sources.shape != targets.shape or sources.ndim != 1:
@@ -141,18 +181,22 @@ class Graph:
         num_vertices = check.num_vertices(num_vertices, sources, targets)
         sources = check.vertex_ids(sources, num_vertices, "src")
         targets = check.vertex_ids(targets, num_vertices, "dst")
-        weights = check.edge_weight(edge_weight, len(sources))
+        on_edges = edge_data.checked(len(sources), edge_weight, edge_attr, edge_type)
+        if merge_parallel and on_edges.has_rows:
+            raise BadInput(
+                "merge_parallel adds up weights: parallel edges with edge_attr or edge_type stay apart"
+            )
         if undirected:
             forth = sources != targets
             sources, targets = (
                 np.concatenate([sources, targets[forth]]),
                 np.concatenate([targets, sources[forth]]),
             )
-            weights = None if weights is None else np.concatenate([weights, weights[forth]])
-        edges = csr.from_coo(sources, targets, weights, num_vertices)
+            on_edges = on_edges.both_ways(forth)
+        edges, on_edges = edge_data.from_coo(sources, targets, on_edges, num_vertices)
         if merge_parallel:
             edges = csr.merge_parallel(edges)
-        return cls.from_csr(edges.indptr, edges.indices, edge_weight=edges.weights, **data)
+        return cls._of(edges, on_edges, **data)
 
     @classmethod
     def from_pyg(cls, data: Any) -> "Graph":
@@ -173,6 +217,20 @@ class Graph:
         from siafu.graph.store import write_store
 
         write_store(self, Path(path), overwrite=overwrite)
+
+    @cached_property
+    def out_numbers(self) -> IntArray:
+        """[E] for each of `out_edges`, its place among the in-edges, by which `edge_attr` and `edge_type` go."""
+        return csr.transposed_numbers(self.in_edges)
+
+    @cached_property
+    def num_relations(self) -> int:
+        """How many types of edges there are; 0 if they have none."""
+        return 0 if self.edge_type is None else int(self.edge_type.max(initial=-1)) + 1
+
+    @property
+    def num_edge_features(self) -> int:
+        return 0 if self.edge_attr is None else int(self.edge_attr.shape[1])
 
     def with_bf16_features(self) -> "Graph":
         """The same graph with features rounded to bfloat16: half the memory."""
@@ -247,6 +305,11 @@ class Graph:
         """The destinations of each vertex's out-edges: made when first asked for, shared if symmetric."""
         return self.in_edges if self.is_symmetric else csr.transpose(self.in_edges)
 
+    def map_out_edges(self, directory: Path) -> None:
+        """Make the out-edges, where they are not there yet, in a scratch file in `directory` instead of memory."""
+        if "out_edges" not in self.__dict__ and not self.is_symmetric:
+            self.__dict__["out_edges"] = csr.transpose(self.in_edges, partial(mapped_array, directory))
+
     @cached_property
     def is_symmetric(self) -> bool:
         """Whether every edge stands both ways, as often and with the same weight."""
@@ -261,6 +324,10 @@ class Graph:
             ("vertices", f"{self.num_vertices:,}"),
             ("edges", f"{self.num_edges:,}" + (", weighted" if self.edge_weight is not None else "")),
         ]
+        if self.edge_attr is not None:
+            rows.append(("features of edges", f"{self.num_edge_features:,}"))
+        if self.edge_type is not None:
+            rows.append(("types of edges", f"{self.num_relations:,}"))
         if self.x is not None:
             rows.append(
                 ("features", f"{self.num_features:,} ({'bf16' if self.x.dtype == np.uint16 else 'fp32'})")
@@ -278,6 +345,10 @@ class Graph:
         if self.x is not None:
             kind = "bf16" if self.x.dtype == np.uint16 else "fp32"
             parts.append(f"{self.num_features} features ({kind})")
+        if self.edge_attr is not None:
+            parts.append(f"{self.num_edge_features} features of edges")
+        if self.edge_type is not None:
+            parts.append(f"{self.num_relations} types of edges")
         if self.y is not None:
             parts.append(f"{self.num_classes} {'labels' if self.multi_label else 'classes'}")
         if self.train is not None:

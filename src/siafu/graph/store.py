@@ -28,12 +28,13 @@ from siafu.graph import check, content
 from siafu.graph.graph import Graph
 from siafu.graph.manifest import ManifestForm, block_checksums, reading, regular_size, sealed
 
-VERSION = 1
+VERSION = 2  # 2: edges have features or types; a store without is of version 1
 MANIFEST = STORE_MANIFEST
 TRIPLES_MANIFEST = "triples.json"
 """The manifest of the other kind of store: see `siafu.graph.triples`."""
 REQUIRED = ("indptr", "indices")
-OPTIONAL = ("edge_weight", "x", "y", "train", "val", "test", "ids")
+ON_EDGES = ("edge_attr", "edge_type")
+OPTIONAL = ("edge_weight", *ON_EDGES, "x", "y", "train", "val", "test", "ids")
 LAYOUT = "layout"
 ORDER = "order"  # the array that only a layout has
 
@@ -156,7 +157,7 @@ class StoreWriter:
         arrays = {key: {"file": f"{key}.npy", **writer.close()} for key, writer in self._arrays.items()}
         manifest = {
             "format": _FORMAT,
-            "version": VERSION,
+            "version": VERSION if any(each in self._arrays for each in ON_EDGES) else 1,
             "name": name,
             "num_vertices": self._arrays["indptr"].rows - 1,
             "num_edges": self._arrays["indices"].rows,

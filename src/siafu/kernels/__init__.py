@@ -48,6 +48,13 @@ from siafu.kernels.messages import (
     rows_within,
     share_out,
 )
+from siafu.kernels.pairs import (
+    EdgeTerms,
+    pair_range,
+    pair_sources_range,
+    pair_stats_range,
+    pair_targets_range,
+)
 from siafu.kernels.rows import (
     Table,
     copy_range,
@@ -72,6 +79,7 @@ __all__ = [
     "Attention",
     "AttentionState",
     "Blocks",
+    "EdgeTerms",
     "Table",
     "add_bucket",
     "add_messages",
@@ -108,6 +116,10 @@ __all__ = [
     "pack_heads_range",
     "pack_range",
     "padded",
+    "pair_range",
+    "pair_sources_range",
+    "pair_stats_range",
+    "pair_targets_range",
     "pick_bucket",
     "row_at",
     "rows_within",

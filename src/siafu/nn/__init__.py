@@ -5,10 +5,12 @@ from typing import Any
 from siafu.base.errors import BadInput
 from siafu.nn.gat import GAT, GATConv
 from siafu.nn.gather import Gather, GcnSum, Max, Mean, Softmax, Sum
+from siafu.nn.gatv2 import GATv2, GATv2Conv
 from siafu.nn.gcn import GCN, GCNConv
 from siafu.nn.gin import GIN, MLP, GINConv
 from siafu.nn.layer import Layer
 from siafu.nn.model import GNN
+from siafu.nn.pair_softmax import PairSoftmax
 from siafu.nn.pyg.model import PygModel, from_pyg
 from siafu.nn.sage import GraphSAGE, SAGEConv
 from siafu.nn.tensors import Precision, features
@@ -31,6 +33,8 @@ __all__ = [
     "MLP",
     "MODELS",
     "GATConv",
+    "GATv2",
+    "GATv2Conv",
     "GCNConv",
     "GINConv",
     "Gather",
@@ -39,6 +43,7 @@ __all__ = [
     "Layer",
     "Max",
     "Mean",
+    "PairSoftmax",
     "Precision",
     "PygModel",
     "SAGEConv",

@@ -1,6 +1,7 @@
 """Gathers of messages that a user's function makes for each edge, some edges at a time."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,23 +17,57 @@ from siafu.nn.tensors import check_rows
 
 _EDGES_AT_ONCE = 1 << 18
 
-EdgeFunction = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+EdgeFunction = Callable[..., torch.Tensor]
+"""Rows of some edges' sources and targets, and the edges' features if it wants them → messages."""
 
 
 def gather_messages(
-    graph: Graph, x: torch.Tensor, apply_edge: EdgeFunction, parameters: list[torch.Tensor], gather: Gather
+    graph: Graph,
+    x: torch.Tensor,
+    apply_edge: EdgeFunction,
+    parameters: list[torch.Tensor],
+    gather: Gather,
+    *,
+    features: int = 0,
 ) -> torch.Tensor:
     """Sum, Mean or Max of apply_edge(x[source], x[target]) over each vertex's in-edges.
 
     The backward pass runs `apply_edge` again, a block of edges at a time, instead of keeping what it made.
+
+    features: columns of the graph's edge_attr, of which it gets the edges' rows besides; 0: it gets none
     """
     if not gather.reduces_messages:
         raise refused_messages(gather)
     who = recorder()
     if who is not None:
-        return who.gather_messages(gather, x, apply_edge, parameters)
+        return who.gather_messages(gather, x, apply_edge, parameters, features)
     check_rows("x", x, graph)
-    return call(_EdgeFunction, graph, apply_edge, gather, x, *parameters)
+    return call(_EdgeFunction, graph, _On(apply_edge, features > 0), gather, x, *parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _On:
+    """An edge function on a range of vertices' in-edges."""
+
+    apply_edge: EdgeFunction
+    takes_features: bool
+
+    def __call__(
+        self, graph: Graph, first: int, last: int, source: torch.Tensor, target: torch.Tensor
+    ) -> torch.Tensor:
+        if not self.takes_features:
+            return self.apply_edge(source, target)
+        return self.apply_edge(
+            source, target, edge_rows(graph, slice(*graph.indptr[[first, last]]), source.dtype)
+        )
+
+
+def edge_rows(graph: Graph, which: Any, dtype: torch.dtype) -> torch.Tensor:
+    """[k, D] features of some edges."""
+    assert graph.edge_attr is not None
+    rows = np.ascontiguousarray(graph.edge_attr[which])
+    bits = rows.dtype == np.uint16
+    return (torch.from_numpy(rows).view(torch.bfloat16) if bits else torch.from_numpy(rows)).to(dtype)
 
 
 class _EdgeFunction(torch.autograd.Function):
@@ -40,7 +75,7 @@ class _EdgeFunction(torch.autograd.Function):
     def forward(
         ctx: Any,
         graph: Graph,
-        apply_edge: EdgeFunction,
+        apply_edge: _On,
         gather: Gather,
         x: torch.Tensor,
         *parameters: torch.Tensor,
@@ -50,7 +85,9 @@ class _EdgeFunction(torch.autograd.Function):
         ctx.save_for_backward(x, *parameters)
         with on_edges():
             parts = [
-                gather.reduce(graph, first, last, apply_edge(*_ends(graph, x, first, last)))
+                gather.reduce(
+                    graph, first, last, apply_edge(graph, first, last, *_ends(graph, x, first, last))
+                )
                 for first, last in _blocks(graph)
             ]
         return torch.cat(parts) if parts else x.new_zeros((0, x.shape[1]))
@@ -64,9 +101,7 @@ class _EdgeFunction(torch.autograd.Function):
             return _EdgeFunction._backward(ctx, graph, apply_edge, gather, gradients[0])
 
     @staticmethod
-    def _backward(
-        ctx: Any, graph: Graph, apply_edge: EdgeFunction, gather: Gather, gradient: torch.Tensor
-    ) -> Any:
+    def _backward(ctx: Any, graph: Graph, apply_edge: _On, gather: Gather, gradient: torch.Tensor) -> Any:
         x, *parameters = ctx.saved_tensors
         of_x = torch.zeros_like(x)
         learnt = [parameter for parameter in parameters if parameter.requires_grad]
@@ -77,7 +112,7 @@ class _EdgeFunction(torch.autograd.Function):
                 continue
             with torch.enable_grad():
                 source, target = (rows.detach().requires_grad_() for rows in _ends(graph, x, first, last))
-                out = gather.reduce(graph, first, last, apply_edge(source, target))
+                out = gather.reduce(graph, first, last, apply_edge(graph, first, last, source, target))
             found = torch.autograd.grad(
                 out, [source, target, *learnt], gradient[first:last], allow_unused=True
             )

@@ -1,6 +1,7 @@
 """Graph attention."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -75,18 +76,20 @@ class GATConv(Layer):
         return gathered if self.bias is None else gathered + self.bias
 
 
-class GAT(GNN):
-    """Layers of `GATConv`, as PyG's `GAT`: `hidden_channels` is the width of all heads together.
+class AttentionModel(GNN):
+    """Layers with heads: `hidden_channels` is the width of all heads together.
 
     heads:     of every layer but the last, side by side
     out_heads: of the last layer, of which the mean is taken; as many as `heads` if not given
     """
 
+    conv: ClassVar[Callable[..., Layer]]
+
     def make_layer(self, in_channels: int, out_channels: int, is_last: bool, **options: Any) -> Layer:
         heads = options.pop("heads", 1)
         out_heads = options.pop("out_heads", None) or heads
         if is_last and self.out_channels is not None:
-            return GATConv(
+            return type(self).conv(
                 in_channels,
                 out_channels,
                 out_heads,
@@ -99,7 +102,7 @@ class GAT(GNN):
             raise BadInput(
                 f"hidden_channels is {out_channels} and heads {heads}: the width of all heads must divide evenly"
             )
-        return GATConv(
+        return type(self).conv(
             in_channels,
             out_channels // heads,
             heads,
@@ -107,3 +110,9 @@ class GAT(GNN):
             precision=self.precision,
             **options,
         )
+
+
+class GAT(AttentionModel):
+    """Layers of `GATConv`, as PyG's `GAT`; heads and out_heads as in `AttentionModel`."""
+
+    conv = GATConv

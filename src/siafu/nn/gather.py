@@ -42,14 +42,23 @@ class Gather:
         if self.precision not in ("fp32", "bf16"):
             raise BadInput(f"precision is {self.precision!r}: choose fp32 or bf16")
 
-    def __call__(self, graph: Graph, *sent: torch.Tensor, dropout: float = 0.0) -> torch.Tensor:
-        """Run it over `graph`'s in-edges on what `transform` gave."""
+    def __call__(
+        self,
+        graph: Graph,
+        *sent: torch.Tensor,
+        dropout: float = 0.0,
+        parameters: tuple[torch.Tensor, ...] = (),
+    ) -> torch.Tensor:
+        """Run it over `graph`'s in-edges on what `transform` gave; parameters: of the model, if it takes any."""
         who = recorder()
         if who is not None:
-            return who.gather(self, sent, dropout)
-        if dropout == 0:
-            return self.run(graph, *sent)
-        return self.run(graph, *sent, dropout=dropout)
+            return who.gather(self, sent, dropout, parameters)
+        options: dict[str, Any] = {}
+        if dropout:
+            options["dropout"] = dropout
+        if parameters:
+            options["parameters"] = parameters
+        return self.run(graph, *sent, **options)
 
     def run(self, graph: Graph, *sent: Any, **options: Any) -> torch.Tensor:
         raise NotImplementedError

@@ -26,17 +26,24 @@ class Recorder(Protocol):
     def remark(self, words: str) -> None:
         """Tell people something about the model."""
 
-    def gather(self, gather: "Gather", sent: tuple[torch.Tensor, ...], dropout: float) -> torch.Tensor:
-        """Note a gather; rows that take the place of what it gives."""
+    def gather(
+        self,
+        gather: "Gather",
+        sent: tuple[torch.Tensor, ...],
+        dropout: float,
+        parameters: tuple[torch.Tensor, ...] = (),
+    ) -> torch.Tensor:
+        """Note a gather; rows that take the place of what it gives. parameters: of the model, which it reads"""
 
     def gather_messages(
         self,
         gather: "Gather",
         x: torch.Tensor,
-        apply_edge: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        apply_edge: Callable[..., torch.Tensor],
         parameters: list[torch.Tensor],
+        features: int = 0,
     ) -> torch.Tensor:
-        """The same for a gather of messages that `apply_edge` makes."""
+        """The same for a gather of messages that `apply_edge` makes; features: columns of edge_attr that it wants"""
 
 
 _current: ContextVar[Recorder | None] = ContextVar("siafu-recorder", default=None)

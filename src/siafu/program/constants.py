@@ -25,9 +25,10 @@ def constant_rows(parts: Cut, graph: Graph, x: Tensor, weights: dict[str, Tensor
         number: Any = node.args[2]
         site = parts.recording.sites[number]
         if site.apply_edge is None:
-            gathered: Tensor = site.gather.run(graph, *sent)
+            options = {"parameters": tuple(weights[name] for name in site.weights)} if site.weights else {}
+            gathered: Tensor = site.gather.run(graph, *sent, **options)
             return gathered
-        return gather_messages(graph, sent[0], site.apply_edge, [], site.gather)
+        return gather_messages(graph, sent[0], site.apply_edge, [], site.gather, features=site.features)
 
     def run(node: fx.Node, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         if is_gather(node):

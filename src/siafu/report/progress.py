@@ -168,10 +168,12 @@ class ProgressLine(Progress):
         return line
 
     def _done(self, metrics: EpochMetrics) -> list[str]:
-        """Staleness, Lambdas and dollars, where there are any."""
+        """Staleness, disk traffic, Lambdas and dollars, where there are any."""
         found = []
         if self._lead:
             found.append(f"staleness up to {self._lead}")
+        if metrics.bytes_read is not None:
+            found.append(_disk(metrics))
         if metrics.lambdas is not None:
             found.append(_lambdas(metrics.lambdas))
         if self._price is not None:
@@ -181,6 +183,14 @@ class ProgressLine(Progress):
 
 def _spent(metrics: EpochMetrics) -> float:
     return metrics.seconds + (metrics.evaluate_seconds or 0.0)
+
+
+def _disk(metrics: EpochMetrics) -> str:
+    """Traffic of scratch files, in words."""
+    read, written = (
+        count / max(_spent(metrics), 1e-9) for count in (metrics.bytes_read or 0, metrics.bytes_written or 0)
+    )
+    return f"disk {read / 1e6:,.0f} MB/s read, {written / 1e6:,.0f} MB/s written"
 
 
 def _lambdas(did: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from siafu.pipeline.events import (
 )
 from siafu.pipeline.graph_server import GraphServer, GraphServerCounts
 from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, IntervalId, PhaseId, Version
-from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, RunTask, Send
+from siafu.pipeline.instructions import Abandon, BeginTask, Instruction, KeepResult, KeepRows, RunTask, Send
 from siafu.runtime.executor import Executor
 from siafu.runtime.host import Host, Watch, unwatched
 from siafu.runtime.letter import Letter
@@ -101,6 +101,8 @@ class GraphHost(Host):
                 self._send(what)
             case RunTask():
                 self._schedule(what)
+            case BeginTask():
+                self._executor.begin(what)
             case KeepResult():
                 self._executor.keep_result(what.task)
             case KeepRows():

@@ -13,7 +13,7 @@ from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.executor import SOON, ThreadExecutor
 from siafu.runtime.graph_host import GraphHost
-from siafu.runtime.happenings import Happening, Outcome, Snapshot
+from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.pool import After, Job, Pool
 from siafu.runtime.post import LocalPost
@@ -196,6 +196,10 @@ class LocalRuntime:
         # Who reads what happened may be behind by many epochs: the flag stops the run all the same.
         self._run.stop_at_epoch()
         self._happened.put(None)
+
+    def close_epoch(self, record: EpochRecord, *, stop: bool) -> None:
+        """The record of an epoch was seen: the next may begin, or the run ends."""
+        self._run.close_epoch(record, stop)
 
     def counters(self) -> dict[str, Any]:
         """Counters of this session, as of the last checkpoint or the end."""

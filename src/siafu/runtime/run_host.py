@@ -13,6 +13,7 @@ from siafu.pipeline.events import (
     BestKept,
     CheckpointAsked,
     CheckpointSaved,
+    EpochClosed,
     Proceed,
     StopAsked,
 )
@@ -151,6 +152,10 @@ class RunHost(Host):
             self._stop_wanted = False
             self.deliver(StopAsked(self.incarnation))
 
+    def close_epoch(self, record: EpochRecord, stop: bool) -> None:
+        """The owner has seen the record of an epoch; the next may begin, or the run ends."""
+        self.deliver(EpochClosed(record.incarnation, record.epoch, stop))
+
     def forget_reports(self) -> None:
         """A server is lost: drop the reports that are being collected."""
         with self.lock:
@@ -219,7 +224,16 @@ class RunHost(Host):
         seconds = now - self._marked - evaluating
         busy = dict(self._busy)
         self._happened(
-            EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy, activity)
+            EpochRecord(
+                what.epoch,
+                what.training,
+                what.evaluation,
+                seconds,
+                evaluating,
+                busy,
+                activity,
+                self.incarnation,
+            )
         )
         self._marked = now
         if self._stop_wanted:

@@ -40,6 +40,7 @@ from siafu.server.lane import Lane
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups
 from siafu.server.sparse_constants import ConstantTable, sparse_constants
+from siafu.server.statistics import LocalStatistics
 from siafu.server.worker import GraphWorker
 from siafu.tables import NamedTables
 
@@ -81,7 +82,8 @@ class Blueprint:
 
     def edges(self, server: int) -> ServerEdges:
         """A server's part of the graph."""
-        return ServerEdges.of(self.graph, self.partition, server)
+        disk = self.savings.disk
+        return ServerEdges.of(self.graph, self.partition, server, None if disk is None else disk.directory)
 
     def bounds(self, edges: ServerEdges) -> list[tuple[int, int]]:
         """Its intervals."""
@@ -110,8 +112,13 @@ class Blueprint:
             held = streamed(disk)
         memory = _Memory(edges, self.savings, disk)
         lanes: dict[LaneName, Lane] = {}
-        for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
-            lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
+        try:
+            for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
+                lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
+        except BaseException:
+            if disk is not None:
+                disk.close()
+            raise
         server = edges.local.server
         first_interval = sum(self.interval_counts[:server])
         return GraphWorker(
@@ -162,6 +169,16 @@ class Blueprint:
             in_place=self.savings.in_place and training,
             beside=training_lane if self.savings.shared else None,
             disk=memory.rows(),
+            statistics=[
+                [
+                    LocalStatistics(
+                        step, self.interval_counts, edges.local.server, self.dtype, training=training
+                    )
+                    for step in group
+                ]
+                for group in program.reduces
+            ],
+            leads=edges.local.server == 0,
         )
 
 

@@ -1,16 +1,19 @@
 """ServerEdges: one server's edges as gathers walk them, and what all of its gathers share."""
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from siafu.base.mapped import mapped_array
 from siafu.graph import Graph
 from siafu.graph.csr import Csr
-from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, local_graph
+from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, edge_numbers, local_graph
 from siafu.kernels import Blocks, block_edges, block_size
 from siafu.server.gathers.gather_tables import GatherTables
 from siafu.server.restrict import edges_to, rows_read, rows_read_by
@@ -29,10 +32,13 @@ class Exchange:
     receive: from each server, ghost rows of the table
 
     What s sends to t, in s's order, is what t receives from s, in t's order.
+
+    by_interval: rows of the table are intervals, by their numbers among those of all servers, instead of vertices
     """
 
     send: ByServer
     receive: ByServer
+    by_interval: bool = False
 
 
 @dataclass(eq=False)
@@ -46,6 +52,8 @@ class Walk:
     drawn:    [columns] what dropout calls the table's rows: the user's numbers of the vertices; None: the rows' numbers
     picked:   the rows that are gathered for, ascending; None: all
     kept:     [columns] whether anything is gathered from there; None: from everywhere
+    numbering: the places of all edges of a direction among the graph's; None where edges have neither features nor types
+    scratch:  a directory for the copy of the edges that are kept; None: it is in memory
     """
 
     whole: Csr
@@ -55,15 +63,19 @@ class Walk:
     picked: Ids | None = None
     kept: Mask | None = None
     drawn: Ids | None = None
+    numbering: Callable[[str], NDArray[Any] | None] | None = None
+    scratch: Path | None = None
     _blocks: dict[Any, Blocks] = field(default_factory=dict)
     _weights: dict[np.dtype[Any], NDArray[Any]] = field(default_factory=dict)
+    _numbers: dict[str, NDArray[Any] | None] = field(default_factory=dict)
 
     @cached_property
     def edges(self) -> Csr:
         """The edges that are kept, row by row."""
         if self.kept is None:
             return self.whole
-        return edges_to(self.whole, self.kept, at_most=WORTH_A_COPY) or self.whole
+        allocate = np.empty if self.scratch is None else partial(mapped_array, self.scratch)
+        return edges_to(self.whole, self.kept, at_most=WORTH_A_COPY, allocate=allocate) or self.whole
 
     def blocks(self, row_bytes: int, weights: DTypeLike | None, *, self_loops: bool) -> Blocks | None:
         """The edges in the blocks that suit rows this long; None: blocks do not pay.
@@ -92,6 +104,22 @@ class Walk:
     def held(self) -> list[Blocks]:
         """The blocks that were made."""
         return list(self._blocks.values())
+
+    def numbers(self, direction: str) -> NDArray[Any] | None:
+        """[edges] place of each edge among the graph's in-edges; None: the same.
+
+        direction: of the walk, forward or backward
+        """
+        assert self.numbering is not None
+        if direction not in self._numbers:
+            found = self.numbering(direction)
+            if self.kept is not None and self.edges is not self.whole:
+                carried: Any = np.arange(len(self.whole.indices)) if found is None else found
+                some = edges_to(self.whole._replace(weights=carried), self.kept, at_most=1.0)
+                assert some is not None
+                found = some.weights
+            self._numbers[direction] = found
+        return self._numbers[direction]
 
     def weights(self, dtype: DTypeLike) -> NDArray[Any] | None:
         """The edges' weights in the type that rows are summed in; None: every edge weighs 1."""
@@ -128,16 +156,24 @@ class ServerEdges:
     graph:  the whole graph, of which scalings are taken
     local:  the part that is the server's
     tables: where the rows of a gather live that is made of it; None: in tables of its own
+    scratch: a directory for copies of edges; None: they are in memory
     """
 
-    def __init__(self, graph: Graph, partition: Partition, local: LocalGraph) -> None:
-        self.graph, self.local, self._partition = graph, local, partition
+    def __init__(
+        self, graph: Graph, partition: Partition, local: LocalGraph, scratch: Path | None = None
+    ) -> None:
+        self.graph, self.local, self._partition, self._scratch = graph, local, partition, scratch
         self._restricted: list[tuple[Mask, Walks]] = []
         self.tables: GatherTables | None = None
+        self._known_numbers: dict[str, NDArray[Any] | None] = {}
 
     @classmethod
-    def of(cls, graph: Graph, partition: Partition, server: int) -> "ServerEdges":
-        return cls(graph, partition, local_graph(graph, partition, server))
+    def of(
+        cls, graph: Graph, partition: Partition, server: int, scratch: Path | None = None
+    ) -> "ServerEdges":
+        if scratch is not None:
+            graph.map_out_edges(scratch)
+        return cls(graph, partition, local_graph(graph, partition, server), scratch)
 
     @property
     def own(self) -> int:
@@ -217,7 +253,14 @@ class ServerEdges:
         columns = self.own + len(table.ghosts)
         ids = None if self._alone else np.concatenate([self.local.vertices, table.ghosts])
         exchange = Exchange(table.send, self._shifted(table.receive))
-        return Walk(table.edges, columns, exchange, ids, drawn=self._user_numbers(ids))
+        return Walk(
+            table.edges, columns, exchange, ids, drawn=self._user_numbers(ids), numbering=self._numbering
+        )
+
+    def _numbering(self, direction: str) -> NDArray[Any] | None:
+        if direction not in self._known_numbers:
+            self._known_numbers[direction] = edge_numbers(self.graph, self.local, direction)
+        return self._known_numbers[direction]
 
     def _shifted(self, ghosts: ByServer) -> ByServer:
         return ByServer(ghosts.starts, ghosts.values + self.own)
@@ -230,20 +273,29 @@ class ServerEdges:
     def _forward(self, needed: Mask, rows: Ids) -> Walk:
         whole, ghosts = self._whole.forward, self.local.backward.ghosts
         if self._alone:
-            return replace(whole, picked=rows, _blocks={})
+            return replace(whole, picked=rows, _blocks={}, _numbers={})
         owner, parts = self._partition.owner, self._partition.parts
         read = rows_read(whole.edges, rows, whole.columns)
         readers = np.concatenate([np.full(self.own, self.local.server), owner[ghosts]])
         counts = np.concatenate([needed[self.local.vertices], needed[ghosts]])
         send = rows_read_by(self.local.backward.edges, readers, counts, self.local.server, parts)
         exchange = Exchange(send, _kept(whole.exchange.receive, read))
-        return replace(whole, exchange=exchange, picked=rows, _blocks={})
+        return replace(whole, exchange=exchange, picked=rows, _blocks={}, _numbers={})
 
     def _backward(self, needed: Mask) -> Walk:
         whole = self._whole.backward
         counts = needed if whole.ids is None else needed[whole.ids]
         exchange = Exchange(_kept(whole.exchange.send, counts), _kept(whole.exchange.receive, counts))
-        return Walk(whole.whole, whole.columns, exchange, whole.ids, kept=counts, drawn=whole.drawn)
+        return Walk(
+            whole.whole,
+            whole.columns,
+            exchange,
+            whole.ids,
+            kept=counts,
+            drawn=whole.drawn,
+            numbering=self._numbering,
+            scratch=self._scratch,
+        )
 
 
 def _kept(rows: ByServer, mask: Mask) -> ByServer:

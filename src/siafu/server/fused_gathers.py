@@ -80,7 +80,7 @@ class FusedGathers:
         """Rows to make at a time for tensor phase `phase`, forth and back; None: all of an interval."""
         steps = [*self._steps.get(phase - 1, ()), *self._steps.get(phase, ())]
         # The edges of all rows are cut in pieces from the first on, and products over edges differ with the pieces.
-        if not steps or any(gather.edge is not None for gather, _ in steps):
+        if not steps or any(gather.edge is not None or gather.learnt for gather, _ in steps):
             return None
         return ROWS_AT_ONCE
 

@@ -15,7 +15,7 @@ RowsIn = Tensor | SparseRows
 
 
 class PhaseRunner:
-    """Rows in, rows out. Everything given is read only.
+    """Rows in, rows out. Everything given is read only. Statistics over all vertices are given among the weights.
 
     keeps: forward keeps what backward would need a product for; else backward computes it again
 
@@ -35,7 +35,8 @@ class PhaseRunner:
         kept = [f"kept/{k}" for k in range(len(self.kept_shapes))]
         of_rows = [f"grad/rows/{phase.inputs.index(name)}" for name in phase.differentiated]
         of_weights = [f"grad/weight/{name}" for name in phase.learnt]
-        self._learnt = phase.learnt
+        of_weights += [f"grad/total/{name}" for name in phase.moved]
+        self._learnt = (*phase.learnt, *phase.moved)
         self._forward = _positioned(programs.forward_keeping if keeps else programs.forward, outputs, kept)
         self._backward = _positioned(backward if training else None, of_rows, of_weights)
         self._last = _positioned(programs.last, ["loss"], of_rows, of_weights)
@@ -112,7 +113,7 @@ def _place(name: str) -> tuple[str, int | str]:
     if name in _OWN:
         return "own", _OWN[name]
     kind, key = name.split("/", 1)
-    return kind, key if kind == "weight" else int(key)
+    return ("weight", key) if kind in ("weight", "total") else (kind, int(key))
 
 
 def _positioned(program: TensorProgram | None, *groups: Sequence[str]) -> _Positioned | None:

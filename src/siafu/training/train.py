@@ -39,6 +39,7 @@ from siafu.training.failure import story_of_failure
 from siafu.training.keywords import Keywords, keywords_of
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.run import NO_LAMBDAS, Run
+from siafu.training.start import start_from
 from siafu.training.trainer import Checkpoint, Trainer, lambdas_on
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     so does the dashboard's stop button (see `siafu.report.files.stop_file`).
     """
     graph = graph_of(graph, "train")
+    start_from(model, asked.start)
     path = None if asked.out is None else Path(asked.out)
     if path is None:
         _refuse_without_directory(asked)
@@ -86,6 +88,7 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         traced=asked.trace != "off" and path is not None,
         memory=asked.memory,
         scratch=None if asked.scratch is None else Path(asked.scratch),
+        callbacks=asked.callbacks,
     )
     if not asked.resume:
         trainer.refuse_more_than_budget()  # before a run that is there is overwritten

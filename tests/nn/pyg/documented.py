@@ -10,16 +10,17 @@ from torch import Tensor, nn
 
 _PAGE = Path(__file__).parents[3] / "docs" / "from-pyg.md"
 _ROW = re.compile(
-    r"^\| `(?P<call>\w+\(.*\))` \| (?P<weights>count|) ?\| (?P<becomes>[^|]+) \|$", re.MULTILINE
+    r"^\| `(?P<call>\w+\(.*\))` \| (?P<edges>weights|features|types|) ?\| (?P<becomes>[^|]+) \|$",
+    re.MULTILINE,
 )
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """call: as PyG makes it; weighted: edge weights count; becomes: names of gathers, or "edge program"."""
+    """call: as PyG makes it; edges: what they have that counts; becomes: names of gathers, or "edge program"."""
 
     call: str
-    weighted: bool
+    edges: str
     becomes: frozenset[str]
 
     def __str__(self) -> str:
@@ -46,6 +47,6 @@ class FromStart(nn.Module):
 def mapped_layers() -> list[Mapped]:
     """All rows of the table."""
     return [
-        Mapped(row["call"], row["weights"] == "count", frozenset(row["becomes"].split(", ")))
+        Mapped(row["call"], row["edges"], frozenset(row["becomes"].split(", ")))
         for row in _ROW.finditer(_PAGE.read_text())
     ]

@@ -52,14 +52,37 @@ def close(ours: Tensor, theirs: Tensor, name: str) -> None:
     )
 
 
+def wild_edges(case: Mapped, kind: torch.dtype) -> tuple[siafu.Graph, Tensor, dict[str, Tensor]]:
+    """A graph, and what PyG's layer gets of its edges besides `edge_index`."""
+    graph, edge_index, weights = wild_graph(3, weighted=case.edges == "weights")
+    if weights is not None:
+        return graph, edge_index, {"edge_weight": weights.to(kind)}
+    if not case.edges:
+        return graph, edge_index, {}
+    rng = np.random.default_rng(5)
+    if case.edges == "features" and case.call.startswith(("GATConv", "PNAConv")):
+        # A sum cannot leave out stored self-loops of which each has features of its own.
+        edge_index, _ = remove_self_loops(edge_index)
+    edges = edge_index.shape[1]
+    attr = torch.from_numpy(rng.standard_normal((edges, 3)).astype(np.float32))
+    types = torch.from_numpy(rng.integers(0, 4, edges))
+    given = {"edge_attr": attr} if case.edges == "features" else {"edge_type": types}
+    vertices = graph.num_vertices
+    graph = siafu.Graph.from_edges(*edge_index, num_vertices=vertices, **given)
+    return (
+        graph,
+        edge_index,
+        {name: each.to(kind) if each.is_floating_point() else each for name, each in given.items()},
+    )
+
+
 @pytest.mark.parametrize("case", MAPPED, ids=str)
 def test_a_mapped_layer_gives_pygs_outputs_and_gradients(case: Mapped, kind: torch.dtype) -> None:
     theirs = case.build().to(kind)
     ours = copy.deepcopy(theirs)
-    graph, edge_index, weights = wild_graph(3, weighted=case.weighted)
+    graph, edge_index, extra = wild_edges(case, kind)
     rows = torch.randn(graph.num_vertices, 8, generator=torch.Generator().manual_seed(0), dtype=kind)
     x, same_x = rows.clone().requires_grad_(), rows.clone().requires_grad_()
-    extra = {} if weights is None else {"edge_weight": weights.to(kind)}
     expected, out = theirs(x, edge_index, **extra), call_model(ours, graph, same_x)
     close(out, expected, "output")
     wanted, found = gradients(theirs, expected, x), gradients(ours, out, same_x)
@@ -69,7 +92,7 @@ def test_a_mapped_layer_gives_pygs_outputs_and_gradients(case: Mapped, kind: tor
 
 @pytest.mark.parametrize("case", MAPPED, ids=str)
 def test_a_mapped_layer_becomes_the_gathers_that_are_named(case: Mapped) -> None:
-    graph, _, _ = wild_graph(3, weighted=case.weighted)
+    graph, _, _ = wild_edges(case, torch.float32)
     graph = graph.replace(x=np.zeros((graph.num_vertices, 8), np.float32))
     sites = record(case.build(), graph, training=True).sites
     found = {
@@ -113,7 +136,7 @@ def test_pygs_models_are_the_programs_of_siafus_own(theirs: str, ours: siafu.nn.
         gathers = [[(step.site.gather.title, step.site.width) for step in group] for group in program.gathers]
         return [once, phases, gathers]
 
-    one = compile_model(Mapped(theirs, False, frozenset()).build(), graph, training=True)
+    one = compile_model(Mapped(theirs, "", frozenset()).build(), graph, training=True)
     assert stages(one) == stages(compile_model(ours, graph, training=True))
 
 

@@ -108,6 +108,14 @@ class DropsMessages(Own):
         return F.dropout(x_j, 0.5, self.training)
 
 
+class Weighs(pyg.GCNConv):
+    """Asks for the greatest number of all vertices."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = super().forward(x, edge_index)
+        return out / out.amax(0, keepdim=True)
+
+
 class NormsMessages(Own):
     def message(self, x_j: Tensor) -> Tensor:
         out: Tensor = self.norm(x_j)
@@ -158,6 +166,31 @@ class Bipartite(nn.Module):
         return out
 
 
+class OwnPropagate(pyg.GCNConv):
+    def __init__(self) -> None:
+        super().__init__(8, 3)
+
+    def propagate(self, edge_index: Tensor, **given: Any) -> Tensor:
+        out: Tensor = 2 * super().propagate(edge_index, **given)
+        return out
+
+
+class DropsShares(pyg.MessagePassing):
+    """Dropout of attention whose logits no kernel has."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add", node_dim=0)
+        self.lin = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.propagate(edge_index, x=self.lin(x))
+        return out
+
+    def message(self, x_i: Tensor, x_j: Tensor, index: Tensor) -> Tensor:
+        alpha = utils.softmax((x_i - x_j).abs().sum(-1), index)
+        return F.dropout(alpha, 0.5, self.training).unsqueeze(-1) * x_j
+
+
 REFUSED: dict[str, tuple[Any, str, str]] = {
     "dropout_edge": (DropsEdges, "DropsEdges: dropout_edge", "before training"),
     "to_undirected": (Undirected, "Undirected: to_undirected", "before training"),
@@ -173,7 +206,8 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "attention weights": (Attention, "Attention: forward gives 2 values", "return_attention_weights"),
     "edge_attr": (WantsMore, "WantsMore's forward wants 'edge_attr'", "give 'edge_attr' a default"),
     "edge_type": (Typed, "Typed's forward wants 'edge_type'", "give 'edge_type' a default"),
-    "edge_dim": (lambda: pyg.GATConv(8, 3, edge_dim=2), "GATConv: edge_dim=2", "without edge_dim"),
+    "edge_dim": (lambda: pyg.GATConv(8, 3, edge_dim=2), "GATConv: edge_dim=2", "no edge_dim"),
+    "propagate": (OwnPropagate, "OwnPropagate: an override of propagate", "override `message`"),
     "no shape yet": (lambda: pyg.GCNConv(-1, 3), "lin.weight has no shape yet", "call the model once"),
     "flow": (lambda: pyg.SAGEConv(8, 3, flow="target_to_source"), "SAGEConv: flow=", "turned round"),
     "flow of a norm": (lambda: pyg.GCNConv(8, 3, flow="target_to_source"), "GCNConv: flow=", "turned round"),
@@ -192,26 +226,15 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "numbers of vertices": (ByNumbers, "ByNumbers: mul of edge_index", "cannot be taken apart"),
     "sum over out-edges": (SumsOut, "SumsOut: aggregation 'sum' over a vertex's out-edges", "turned round"),
     "attention's dropout": (
-        lambda: pyg.GATv2Conv(8, 3, dropout=0.5),
-        "GATv2Conv: dropout of attention weights",
+        DropsShares,
+        "DropsShares: dropout of attention weights",
         "set its dropout to 0",
     ),
     "bipartite": (Bipartite, "SAGEConv: sources and targets with rows of their own", "one graph"),
-    "batch norm": (
-        lambda: pyg.GCN(8, 8, 2, 3, norm="BatchNorm"),
-        "BatchNorm: batch norm mixes",
-        'LayerNorm(mode="node")',
-    ),
-    "norm of the graph": (
-        lambda: pyg.GCN(8, 8, 2, 3, norm="LayerNorm"),
-        "LayerNorm: mean mixes",
-        'LayerNorm(mode="node")',
-    ),
-    "graph norm": (lambda: pyg.GCN(8, 8, 2, 3, norm="GraphNorm"), "GraphNorm: ", "vert"),
-    "pair norm": (
-        lambda: pyg.GCN(8, 8, 2, 3, norm="PairNorm"),
-        "PairNorm: mean mixes",
-        'LayerNorm(mode="node")',
+    "softmax over vertices": (
+        lambda: Weighs(8, 3),
+        "Weighs: amax mixes",
+        "sums, means, variances",
     ),
 }
 

@@ -28,6 +28,9 @@ GATHERS: dict[str, Gather] = {
     "max": nn.Max(),
     "max in bf16": nn.Max(precision="bf16"),
     "softmax": nn.Softmax(heads=3),
+    "additive softmax": nn.PairSoftmax(heads=3),
+    "additive softmax in bf16": nn.PairSoftmax(heads=1, precision="bf16"),
+    "product softmax": nn.PairSoftmax(form="product", heads=3, self_loops=False),
     "softmax in bf16": nn.Softmax(heads=1, precision="bf16"),
 }
 WIDTH, MESSAGE_WIDTH = 21, 5

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
-from siafu.graph.csr import Csr, EdgeWeights, IntArray
+from siafu.graph.csr import Csr, EdgeWeights, IntArray, id_dtype
 from siafu.graph.graph import Graph
 from siafu.graph.partition.partition import Owners, Partition
 
@@ -81,6 +81,29 @@ def local_graph(graph: Graph, partition: Partition, server: int) -> LocalGraph:
     return LocalGraph(server, vertices, forward, backward)
 
 
+def edge_numbers(graph: Graph, local: LocalGraph, direction: str) -> IntArray | None:
+    """[edges] the place of each of a server's edges among the graph's in-edges, by which features and types go.
+
+    direction: "forward" or "backward", of which of its tables; None: the places are the edges' own
+    """
+    forward, alone = direction == "forward", len(local.vertices) == graph.num_vertices
+    if alone:
+        return None if forward else graph.out_numbers
+    carried: Any = (
+        np.arange(graph.num_edges, dtype=id_dtype(graph.num_edges)) if forward else graph.out_numbers
+    )
+    whole = graph.in_edges if forward else graph.out_edges
+    table = local.forward if forward else local.backward
+    rows = _rows(whole._replace(weights=carried), local.vertices)
+    own = len(local.vertices)
+    column = np.empty(graph.num_vertices, np.int32)
+    column[local.vertices] = np.arange(own)
+    column[table.ghosts] = np.arange(own, own + len(table.ghosts))
+    found: Any = np.empty_like(rows.weights)
+    _renumber(*rows, column, own, np.empty(len(rows.indices), np.int32), found)
+    return found  # type: ignore[no-any-return]
+
+
 def _alone(edges: Csr) -> GhostTable:
     none = np.empty(0, np.int64)
     nobody = ByServer(np.zeros(2, np.int64), none)
@@ -92,7 +115,7 @@ def _rows(edges: Csr, vertices: Ids) -> Csr:
     indptr = np.zeros(len(vertices) + 1, np.int64)
     np.cumsum(edges.indptr[vertices + 1] - edges.indptr[vertices], out=indptr[1:])
     indices = np.empty(indptr[-1], edges.indices.dtype)
-    weights = None if edges.weights is None else np.empty(indptr[-1], np.float32)
+    weights = None if edges.weights is None else np.empty(indptr[-1], edges.weights.dtype)
     _copy_rows(*edges, vertices, indptr, indices, weights)
     return Csr(indptr, indices, weights)
 

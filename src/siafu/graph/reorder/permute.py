@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from siafu.base.jit import kernel
 from siafu.base.threads import run_all
 from siafu.graph.content import SPLITS
-from siafu.graph.csr import IntArray
+from siafu.graph.csr import IntArray, id_dtype
 from siafu.graph.graph import Graph
 
 _BLOCK_BYTES = 64 << 20  # of an array that is made at once
@@ -37,6 +37,9 @@ def permuted(graph: Graph, order: IntArray) -> Iterator[tuple[str, Iterator[_Blo
     yield "indices", (block for block, _ in _edges(graph, order, places, indptr))
     if graph.edge_weight is not None:
         yield "edge_weight", (block for _, block in _edges(graph, order, places, indptr))
+    for name in ("edge_attr", "edge_type"):
+        if (of_edges := getattr(graph, name)) is not None:
+            yield name, (of_edges[numbers] for numbers in _numbers(graph, order, places, indptr))
     for name in ("x", "y"):
         if (values := getattr(graph, name)) is not None:
             yield name, _rows(values, order)
@@ -55,23 +58,44 @@ def _edges(
     graph: Graph, order: IntArray, places: IntArray, indptr: NDArray[np.int64]
 ) -> Iterator[tuple[_Block, Any]]:
     """The sources of each row by their places, ascending, and their weights."""
+    for first, last in _spans(indptr, len(order)):
+        yield _edge_block(graph, graph.edge_weight, order, places, indptr, first, last)
+
+
+def _numbers(
+    graph: Graph, order: IntArray, places: IntArray, indptr: NDArray[np.int64]
+) -> Iterator[IntArray]:
+    """The places in the graph of the same edges."""
+    numbers = np.arange(graph.num_edges, dtype=id_dtype(graph.num_edges))
+    for first, last in _spans(indptr, len(order)):
+        yield _edge_block(graph, numbers, order, places, indptr, first, last)[1]
+
+
+def _spans(indptr: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows whose edges are made at once."""
     step = _BLOCK_BYTES // 8
     cuts = np.searchsorted(indptr, np.arange(0, int(indptr[-1]) + step, step))
-    bounds = np.unique(np.concatenate([[0], np.minimum(cuts, len(order)), [len(order)]]))
-    for first, last in itertools.pairwise(bounds.tolist()):
-        yield _edge_block(graph, order, places, indptr, first, last)
+    bounds = np.unique(np.concatenate([[0], np.minimum(cuts, rows), [rows]]))
+    yield from itertools.pairwise(bounds.tolist())
 
 
 def _edge_block(
-    graph: Graph, order: IntArray, places: IntArray, indptr: NDArray[np.int64], first: int, last: int
+    graph: Graph,
+    carried: Any,
+    order: IntArray,
+    places: IntArray,
+    indptr: NDArray[np.int64],
+    first: int,
+    last: int,
 ) -> tuple[_Block, Any]:
+    """Sources of some rows, and what their edges carry: one value each, or None."""
     count = int(indptr[last] - indptr[first])
     indices = np.empty(count, graph.indices.dtype)
-    weights = None if graph.edge_weight is None else np.empty(count, np.float32)
+    weights = None if carried is None else np.empty(count, carried.dtype)
     into = indptr, indices, weights, first
 
     def work(span: tuple[int, int]) -> None:
-        _fill(graph.indptr, graph.indices, graph.edge_weight, order, places, *into, *span)
+        _fill(graph.indptr, graph.indices, carried, order, places, *into, *span)
 
     rows = [first + (last - first) * k // _CHUNKS for k in range(_CHUNKS + 1)]
     run_all(work, list(itertools.pairwise(rows)))

@@ -3,6 +3,7 @@
 x_j                                   a kernel: Sum, Mean or Max
 weight · x_j, and sums of products    Sum or GcnSum, with factors of vertices before and after
 softmax(leaky_relu(a_j + b_i)) · x_j  the attention kernel
+other softmaxes of both ends          `pair_attention`: GATv2's and Transformer's
 anything else                         an edge program
 """
 
@@ -16,7 +17,17 @@ from torch import Tensor
 from siafu.nn.gather import Max, Mean, Softmax, Sum
 from siafu.nn.pyg.edge_program import gathered
 from siafu.nn.pyg.edge_sums import edges_sum
-from siafu.nn.pyg.expression import EdgeCall, EdgeSoftmax, End, GcnWeight, Node, StoredWeight, replaced, walk
+from siafu.nn.pyg.expression import (
+    EdgeCall,
+    EdgeSoftmax,
+    End,
+    GcnWeight,
+    Node,
+    StoredFeatures,
+    StoredWeight,
+    replaced,
+    walk,
+)
 from siafu.nn.pyg.factors import OutWeight, StoredLoops
 from siafu.nn.pyg.on_vertices import (
     aligned,
@@ -30,6 +41,7 @@ from siafu.nn.pyg.on_vertices import (
     on_vertices,
     unflat_rows,
 )
+from siafu.nn.pyg.pair_attention import pair_attention
 from siafu.nn.pyg.session import refusal, session
 from siafu.nn.pyg.terms import SHAPES, Term, pushed, sides, terms_of
 from siafu.nn.pyg.values import EdgeToken, EdgeValue, lifted
@@ -45,6 +57,8 @@ def aggregate(node: Node, how: str, token: EdgeToken) -> Tensor:
         return _stacked_sum(node, how)
     if token.end == "source":
         return _by_source(node, how, token)
+    if isinstance(node, StoredFeatures) and how in ("sum", "mean") and not token.added:
+        return session().features_of_edges("mean" if how == "mean" else "sum", removed=token.removed)
     if how == "min":
         return -aggregate(EdgeCall(node.meta, torch.neg, (node,), {}), "max", token)
     if how == "mean":
@@ -73,6 +87,7 @@ def count(token: EdgeToken) -> Tensor:
 
 def _sum(node: Node, token: EdgeToken) -> Tensor:
     attended = _attention(node, token)
+    attended = _pair_attention(node, token) if attended is None else attended
     if attended is not None:
         return attended
     if any(isinstance(each, EdgeSoftmax) for each in walk(node)):
@@ -210,6 +225,16 @@ def _attention(node: Node, token: EdgeToken) -> Tensor | None:
             gather, flat_rows(value), flat_rows(source), flat_rows(target), dropout=found.dropout
         )
         return unflat_rows(out, value)
+    return None
+
+
+def _pair_attention(node: Node, token: EdgeToken) -> Tensor | None:
+    """Softmax of what both ends say together, as one gather; None: `node` is something else."""
+    for weight, rows in _factor_pairs(node):
+        found = _softmax_in(weight)
+        attended = None if found is None else pair_attention(found, weight, rows, node, token)
+        if attended is not None:
+            return attended
     return None
 
 

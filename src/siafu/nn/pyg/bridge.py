@@ -18,7 +18,8 @@ from siafu.graph import Graph
 from siafu.nn.calling import RunModel
 from siafu.nn.pyg import functions, layers
 from siafu.nn.pyg.aggregate import softmax
-from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredWeight, leaves
+from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredFeatures, StoredWeight, leaves
+from siafu.nn.pyg.norms import one_graph
 from siafu.nn.pyg.session import PygCall, entered, is_entered, refusal
 from siafu.nn.pyg.values import EdgeToken, EdgeValue, filled_with, without_memory
 from siafu.nn.recording import recorder
@@ -26,7 +27,7 @@ from siafu.nn.recording import recorder
 
 def call_pyg(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
     """Result of `run` for the model's arguments: x, and stand-ins for its edges."""
-    _check_model(model)
+    _check_model(model, graph)
     call = PygCall(graph, x, [model])
     with ExitStack() as stack:
         stack.enter_context(entered(call))
@@ -57,10 +58,11 @@ def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
     token, weight = EdgeToken(), None
     if graph.edge_weight is not None:
         weight = EdgeValue(StoredWeight(without_memory(MANY, dtype=x.dtype)))
+    features = _features(graph, x)
     known = {"x": x, "edge_index": token, "num_nodes": x.shape[0]}
     if "edge_index" not in wanted:
         data = types.SimpleNamespace(
-            **known, edge_weight=weight, edge_attr=None, batch=None, num_features=x.shape[1]
+            **known, edge_weight=weight, edge_attr=features, batch=None, num_features=x.shape[1]
         )
         return {next(iter(wanted)): data}
     given = {key: value for key, value in known.items() if key in wanted}
@@ -74,6 +76,21 @@ def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
         )
     elif weight is not None:
         _remark(f"{name}'s forward takes no edge_weight: the weights of the graph do not count")
+    if "edge_attr" in wanted:
+        if features is not None:
+            given["edge_attr"] = features
+        elif wanted["edge_attr"].default is inspect.Parameter.empty:
+            raise BadInput(
+                f"{name}'s forward wants 'edge_attr', which the graph has not: give data.edge_attr, or give 'edge_attr' a default"
+            )
+        told = (
+            "None, the graph has none"
+            if features is None
+            else f"those of the graph, {graph.num_edge_features} columns"
+        )
+        _remark(f"{name}'s edge_attr: {told}")
+    elif features is not None:
+        _remark(f"{name}'s forward takes no edge_attr: the features of edges do not count")
     for key, parameter in wanted.items():
         missing = parameter.default is inspect.Parameter.empty and key not in given
         if missing and parameter.kind in (
@@ -81,7 +98,7 @@ def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
             inspect.Parameter.KEYWORD_ONLY,
         ):
             raise BadInput(
-                f"{name}'s forward wants {key!r}, which Siafu has not: it gives x, edge_index, edge_weight and num_nodes; "
+                f"{name}'s forward wants {key!r}, which Siafu has not: it gives x, edge_index, edge_weight, edge_attr and num_nodes; "
                 f"give {key!r} a default"
             )
     return given
@@ -93,11 +110,24 @@ def _remark(words: str) -> None:
         who.remark(words)
 
 
-def _check_model(model: nn.Module) -> None:
+def _features(graph: Graph, x: Tensor) -> EdgeValue | None:
+    if graph.edge_attr is None:
+        return None
+    return EdgeValue(StoredFeatures(without_memory(MANY, graph.num_edge_features, dtype=x.dtype)))
+
+
+def _check_model(model: nn.Module, graph: Graph) -> None:
     for each in model.modules():
-        if getattr(each, "edge_dim", None) is not None:
+        wanted = getattr(each, "edge_dim", None)
+        if wanted is not None and wanted != graph.num_edge_features:
+            there = (
+                f"edge_attr has {graph.num_edge_features} columns"
+                if graph.num_edge_features
+                else "the graph has no edge_attr"
+            )
+            build = f"edge_dim={graph.num_edge_features}" if graph.num_edge_features else "no edge_dim"
             raise BadInput(
-                f"{type(each).__name__}: edge_dim={each.edge_dim}: features of edges are not there yet: build it without edge_dim"
+                f"{type(each).__name__}: edge_dim={wanted}, but {there}: build it with {build}, or give data.edge_attr"
             )
 
 
@@ -158,8 +188,11 @@ def _stand_ins(model: nn.Module) -> Iterator[None]:
                     space[name] = new
         for each in model.modules():
             if isinstance(each, MessagePassing):
+                layers.refuse_overrides(each)
                 each.__dict__["propagate"] = types.MethodType(layers.propagate, each)
                 each.__dict__["edge_updater"] = types.MethodType(layers.edge_updater, each)
+        if recorder() is not None:
+            one_graph(model)
         called = Aggregation.__call__
         Aggregation.__call__ = layers.aggregation_call(called, MultiAggregation)
         try:
@@ -239,19 +272,12 @@ class _EdgeFunctions(TorchFunctionMode):
                 return _extreme(args[0], dim, greatest=func in (torch.max, Tensor.max))
         if recorder() is None:
             return func(*args, **kwargs)
-        if func is F.batch_norm and _has_rows(args[0]) and _is_training(*args, **kwargs):
-            raise _mixing("batch norm")
         out = func(*args, **kwargs)
         if _is_plain(out) and not _has_rows(out) and any(map(_has_rows, leaves((args, kwargs)))):
             name = str(getattr(func, "__name__", func))
-            if not name.startswith("new_"):
+            if not name.startswith("new_") and name not in _OF_ALL:
                 raise _mixing(name)
         return out
-
-
-def _is_training(*args: Any, **kwargs: Any) -> bool:
-    """Whether a batch norm takes the statistics of its rows, and not those that it has kept."""
-    return bool(inspect.signature(F.batch_norm).bind(*args, **kwargs).arguments.get("training", False))
 
 
 def _is_plain(value: Any) -> bool:
@@ -267,11 +293,13 @@ def _has_rows(value: Any) -> bool:
 def _mixing(operation: str) -> BadInput:
     return refusal(
         f"{operation} mixes the rows of different vertices",
-        'outside of an aggregation each vertex is computed alone: use LayerNorm(mode="node") for a norm',
+        "outside of an aggregation each vertex is computed alone, but for sums, means, variances and what norms make of them",
     )
 
 
 _MADE = {torch.ones: 1.0, torch.zeros: 0.0, Tensor.new_ones: 1.0, Tensor.new_zeros: 0.0}
+_OF_ALL = frozenset({"sum", "mean", "var", "std", "var_mean"})
+"""Functions over all vertices that a recorded model may use."""
 _EXTREMES = (torch.max, Tensor.max, torch.min, Tensor.min)
 
 

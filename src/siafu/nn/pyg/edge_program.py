@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from siafu.nn.edgewise import gather_messages
 from siafu.nn.gather import Gather
 from siafu.nn.layer import Layer
-from siafu.nn.pyg.expression import EdgeCall, End, Node, NodeValues, Number, walk
+from siafu.nn.pyg.expression import EdgeCall, End, Node, NodeValues, Number, StoredFeatures, walk
 from siafu.nn.pyg.session import refusal, session
 from siafu.nn.recording import recorder
 
@@ -35,7 +35,9 @@ def gathered(node: Node, gather: Gather) -> Tensor:
             )
     if not packed.spans:
         packed.add(session().x, session().x.new_zeros((session().rows, 1)))
-    layer = EdgeExpression(node, packed.spans, parameters, session().layer_name)
+    features = any(isinstance(each, StoredFeatures) for each in walk(node))
+    columns = session().graph.num_edge_features if features else 0
+    layer = EdgeExpression(node, packed.spans, parameters, session().layer_name, columns)
     out = layer.run(packed.rows(), gather, [tensor for tensor, _ in parameters])
     return out if len(node.shape) == 1 else out.reshape(-1, *node.shape)
 
@@ -84,7 +86,7 @@ class _Packing:
         return self._parts[0] if len(self._parts) == 1 else torch.cat(self._parts, 1)
 
 
-_COMPUTED = (EdgeCall, End, Number)
+_COMPUTED = (EdgeCall, End, Number, StoredFeatures)
 
 
 class EdgeExpression(Layer):
@@ -93,6 +95,7 @@ class EdgeExpression(Layer):
     spans:      where each tensor's rows are in what an edge reads
     parameters: as the expression has them, and as the user's module does
     title:      the user's layer, for people
+    features:   columns of the edges' features that it reads; 0: none
     """
 
     def __init__(
@@ -101,9 +104,10 @@ class EdgeExpression(Layer):
         spans: dict[int, tuple[int, int, tuple[int, ...], bool]],
         parameters: list[tuple[Tensor, nn.Parameter]],
         title: str,
+        features: int = 0,
     ) -> None:
         super().__init__()
-        self._node, self._spans, self.title = node, spans, title
+        self._node, self._spans, self.title, self._features = node, spans, title, features
         self._places = {id(given): f"parameter{k}" for k, (given, _) in enumerate(parameters)}
         for k, (_, parameter) in enumerate(parameters):
             self.register_parameter(f"parameter{k}", parameter)
@@ -113,15 +117,19 @@ class EdgeExpression(Layer):
         """Gather the values; while a model is recorded, its parameters are those that the recorder gave it."""
         who = recorder()
         if who is None:
-            return gather_messages(session().graph, rows, self.apply_edge, list(self.parameters()), gather)
+            return self._gathered(rows, gather, list(self.parameters()))
         who.entered(self)
         self._given = {id(each): each for each in parameters}
         try:
-            return gather_messages(session().graph, rows, self.apply_edge, parameters, gather)
+            return self._gathered(rows, gather, parameters)
         finally:
             self._given = None
 
-    def apply_edge(self, source: Tensor, target: Tensor) -> Tensor:
+    def _gathered(self, rows: Tensor, gather: Gather, parameters: list[Tensor]) -> Tensor:
+        graph = session().graph
+        return gather_messages(graph, rows, self.apply_edge, parameters, gather, features=self._features)
+
+    def apply_edge(self, source: Tensor, target: Tensor, features: Tensor | None = None) -> Tensor:
         def columns(tensor: Tensor, rows: Tensor) -> Tensor:
             first, last, shape, _ = self._spans[id(tensor)]
             found = rows[:, first:last]
@@ -130,6 +138,9 @@ class EdgeExpression(Layer):
         def leaf(node: Node) -> Tensor:
             if isinstance(node, Number):
                 return source.new_full((source.shape[0],), node.value)
+            if isinstance(node, StoredFeatures):
+                assert features is not None
+                return features
             assert isinstance(node, End)
             return columns(node.rows, source if node.side == "source" else target)
 

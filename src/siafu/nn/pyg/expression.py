@@ -47,6 +47,11 @@ class StoredWeight(Node):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class StoredFeatures(Node):
+    """The graph's own `edge_attr`."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class GcnWeight(Node):
     """PyG's `gcn_norm`. weighted: of stored weights; loops: weight of the self-loop a vertex gets, None: none is added"""
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from siafu.nn.pyg import aggregate as aggregation
-from siafu.nn.pyg.expression import MANY, Filled, GcnWeight, Number, StoredWeight
+from siafu.nn.pyg.expression import MANY, Filled, GcnWeight, Number, StoredFeatures, StoredWeight
 from siafu.nn.pyg.session import refusal, session
 from siafu.nn.pyg.values import EdgeToken, EdgeValue, node_of, without_memory
 
@@ -58,6 +58,8 @@ def add_self_loops(
     else:
         value = 1.0 if fill_value is None else float(fill_value)
         loops = session().x.new_full((session().rows, *node.shape), value)
+    if isinstance(node, StoredFeatures) and not isinstance(fill_value, Tensor):
+        session().loop_features[id(loops)] = loops
     return token, EdgeValue(Filled(node.meta, node, loops))
 
 

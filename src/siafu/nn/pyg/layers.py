@@ -26,6 +26,19 @@ def edge_updater(layer: Any, edge_index: Any, size: Any = None, **given: Any) ->
     return layer.edge_update(**layer.inspector.collect_param_data("edge_update", known))
 
 
+def refuse_overrides(layer: Any) -> None:
+    """Refuse a layer with a `propagate` or `edge_updater` of its own: Siafu's take their place, and would ignore it.
+
+    PyG puts generated functions in the place of its own methods; those of a class body are named after the class.
+    """
+    for name in ("propagate", "edge_updater"):
+        for made in (getattr(type(layer), name, None), getattr(type(layer), f"_orig_{name}", None)):
+            if made is not None and made.__qualname__ not in (name, f"MessagePassing.{name}"):
+                raise BadInput(
+                    f"{type(layer).__name__}: an override of {name}: override `message`, `aggregate` or `update` instead"
+                )
+
+
 def _check(layer: Any, edge_index: Any) -> None:
     if not isinstance(edge_index, EdgeToken):
         raise refusal(

@@ -14,6 +14,7 @@ from siafu.nn.pyg.expression import (
     Node,
     NodeValues,
     Number,
+    StoredFeatures,
     StoredWeight,
     replaced,
 )
@@ -32,6 +33,11 @@ def at_loops(node: Node) -> Tensor:
             return session().x.new_full((session().rows,), each.value, dtype=each.meta.dtype)
         if isinstance(each, Filled):
             return each.loops
+        if isinstance(each, StoredFeatures):
+            raise refusal(
+                "edge_attr of stored self-loops that forward removes, or of added ones without a fill_value",
+                "remove self-loops from data.edge_index before, and give fill_value to add_self_loops",
+            )
         raise refusal(
             f"{type(each).__name__} on self-loops that forward adds",
             "give fill_value to add_self_loops, or add them to data before",

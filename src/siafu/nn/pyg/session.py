@@ -4,23 +4,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.gather import Gather
+from siafu.nn.pyg.factors import EdgeFeatures
 from siafu.nn.recording import recorder
 
 
 @dataclass(eq=False)
 class PygCall:
-    """graph: whose edges the model sees; x: the rows that came in; modules: those whose `forward` runs, innermost last"""
+    """graph: whose edges the model sees; x: the rows that came in; modules: those whose `forward` runs, innermost last;
+    loop_features: features of self-loops, which depend on the graph alone, by their ids"""
 
     graph: Graph
     x: Tensor
     modules: list[nn.Module] = field(default_factory=list)
+    loop_features: dict[int, Tensor] = field(default_factory=dict)
     _constants: dict[Gather, Tensor] = field(default_factory=dict)
 
     @property
@@ -34,11 +37,21 @@ class PygCall:
             self._constants[gather] = self.gather(gather, self.x.new_ones((self.rows, 1)))[:, 0]
         return self._constants[gather]
 
-    def gather(self, gather: Gather, *sent: Tensor, dropout: float = 0.0) -> Tensor:
+    def features_of_edges(self, how: Literal["sum", "mean"], *, removed: bool) -> Tensor:
+        """[rows, D]: the features of each vertex's in-edges, reduced; removed: without stored self-loops."""
+        gather = EdgeFeatures(how=how, removed=removed)
+        if gather not in self._constants:
+            ones = self.x.new_ones((self.rows, self.graph.num_edge_features))
+            self._constants[gather] = self.gather(gather, ones)
+        return self._constants[gather]
+
+    def gather(
+        self, gather: Gather, *sent: Tensor, dropout: float = 0.0, parameters: tuple[Tensor, ...] = ()
+    ) -> Tensor:
         who = recorder()
         if who is not None:
             who.entered(self.layer)
-        return gather(self.graph, *sent, dropout=dropout)
+        return gather(self.graph, *sent, dropout=dropout, parameters=parameters)
 
     @property
     def layer(self) -> nn.Module:

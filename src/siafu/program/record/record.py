@@ -16,8 +16,9 @@ from siafu.nn.calling import call_with
 from siafu.nn.dropout import CountedDropout, on_edges
 from siafu.nn.gather import Gather
 from siafu.nn.recording import recording
+from siafu.program.record.statistics import NormsRecorded, RunningStatistics
 
-EdgeFunction = Callable[[Tensor, Tensor], Tensor]
+EdgeFunction = Callable[..., Tensor]
 _SOME_ROWS = 11  # a size to trace with; it ends up symbolic, but must differ from the sizes 0 and 1
 
 _library = torch.library.Library("siafu", "FRAGMENT")
@@ -39,7 +40,8 @@ class GatherSite:
     dropout:      share of the attention weights put to zero
     dropout_site: which of the model's dropouts that is
     apply_edge:   what makes messages out of an edge's ends; None: rows are gathered as they are
-    weights:      names of the weights that `apply_edge` may read
+    weights:      names of the weights that `apply_edge` may read, or that the gather itself does, in its order
+    features:     columns of the edges' features that `apply_edge` gets besides; 0: none
     """
 
     gather: Gather
@@ -49,6 +51,7 @@ class GatherSite:
     dropout_site: int = 0
     apply_edge: EdgeFunction | None = None
     weights: tuple[str, ...] = ()
+    features: int = 0
 
     @property
     def layer_name(self) -> str:
@@ -66,6 +69,8 @@ class Recording:
     output:   the rows that come out, as a node
     sites:    the gathers, in the order in which they were called
     remarks:  what there is to say about it, for people
+    running:  buffers that follow statistics of the whole graph, by the site of `siafu.moments`
+    moving:   names of buffers that change from epoch to epoch
     """
 
     graph: fx.Graph
@@ -76,6 +81,8 @@ class Recording:
     output: fx.Node
     sites: list[GatherSite]
     remarks: list[str] = field(default_factory=list)
+    running: dict[int, RunningStatistics] = field(default_factory=dict)
+    moving: set[str] = field(default_factory=set)
 
 
 def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
@@ -85,16 +92,22 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
 
     weights = state_of(model)
     note = _Note(weights, dict(model.named_parameters()))
+    running: dict[int, RunningStatistics] = {}
+    moving: set[str] = set()
 
     def forward(weights_given: list[Tensor], x: Tensor, vertices: Tensor, key: Tensor) -> Tensor:
         note.begin(weights_given, x)
-        with recording(note), CountedDropout(key, vertices) as note.counting:
+        norms = NormsRecorded(note.name_of)
+        with recording(note), norms, CountedDropout(key, vertices) as note.counting:
             named = dict(zip(weights, weights_given, strict=True))
 
             def run(given: tuple[Any, ...], options: dict[str, Any]) -> Any:
                 return torch.func.functional_call(model, named, given, options, tie_weights=False)
 
             out = call_with(model, graph, x, run)
+        running.clear()
+        running.update(norms.running)
+        moving.update(norms.moving)
         if not isinstance(out, Tensor):
             raise BadInput(
                 f"the model gives a {type(out).__name__}: it must give one tensor, a row for each vertex"
@@ -129,6 +142,8 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
         output,
         note.sites,
         note.remarks,
+        running,
+        moving,
     )
 
 
@@ -195,9 +210,11 @@ class _Note:
         self.sites.clear()
         self.remarks.clear()
 
+    def name_of(self, tensor: Any) -> str | None:
+        return next((name for name, each in self.given.items() if each is tensor), None)
+
     def parameter(self, tensor: Tensor) -> nn.Parameter | None:
-        names = (name for name, each in self.given.items() if each is tensor)
-        return self.parameters.get(next(names, ""))
+        return self.parameters.get(self.name_of(tensor) or "")
 
     def remark(self, words: str) -> None:
         if words not in self.remarks:
@@ -209,24 +226,49 @@ class _Note:
     def entered(self, layer: nn.Module) -> None:
         self.layer = cast(Layer, layer)
 
-    def gather(self, gather: Gather, sent: tuple[Tensor, ...], dropout: float) -> Tensor:
+    def gather(
+        self, gather: Gather, sent: tuple[Tensor, ...], dropout: float, parameters: tuple[Tensor, ...] = ()
+    ) -> Tensor:
         assert self.counting is not None
         number = self.counting.next_site() if dropout > 0 else 0
         width = int(sent[0].shape[1])
-        return self._note(GatherSite(gather, self.layer, width, dropout, number), list(sent), [])
+        names = tuple(self._name(each) for each in parameters)
+        site = GatherSite(gather, self.layer, width, dropout, number, weights=names)
+        return self._note(site, list(sent), [self.given[name] for name in names])
+
+    def _name(self, parameter: Tensor) -> str:
+        found = next((name for name, each in self.given.items() if each is parameter), None)
+        if found is None:
+            raise BadInput(
+                f"{type(self.layer).__name__}: a gather reads a tensor that is made of parameters: give it a parameter itself"
+            )
+        return found
 
     def gather_messages(
-        self, gather: Gather, x: Tensor, apply_edge: EdgeFunction, parameters: list[Tensor]
+        self,
+        gather: Gather,
+        x: Tensor,
+        apply_edge: EdgeFunction,
+        parameters: list[Tensor],
+        features: int = 0,
     ) -> Tensor:
         # What this computes is never used, but its width is.
+        more = [x.new_empty((x.shape[0], features))] if features else []
         with on_edges():
-            messages = apply_edge(x, x)
+            messages = apply_edge(x, x, *more)
         if messages.ndim != 2:
             raise BadInput(f"apply_edge gives {messages.ndim} dimensions: it must give one row for an edge")
         names = tuple(
             name for name, tensor in self.given.items() if any(tensor is each for each in parameters)
         )
-        site = GatherSite(gather, self.layer, int(messages.shape[1]), apply_edge=apply_edge, weights=names)
+        site = GatherSite(
+            gather,
+            self.layer,
+            int(messages.shape[1]),
+            apply_edge=apply_edge,
+            weights=names,
+            features=features,
+        )
         return self._note(site, [x], [self.given[name] for name in names])
 
     def _note(self, site: GatherSite, sent: list[Tensor], weights: list[Tensor]) -> Tensor:

@@ -83,6 +83,7 @@ class DiskSumGather(LocalGather):
         return GatherGradients((view(self._backward.take(first, last), 0, last - first, self._width),), {})
 
     def begin_anew(self) -> None:
+        super().begin_anew()
         self._disk.writer.flush()
         self._forward.begin_anew()
         if hasattr(self, "_gradients"):

@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from siafu.kernels import Table, add_to_rows, copy_range, edge_ends, pack_range, rows_within
+from siafu.nn.edgewise import edge_rows
 from siafu.nn.tensors import as_rows
 from siafu.server.costs.held_array import HeldArray
-from siafu.server.edges import ServerEdges, Walk
+from siafu.server.edges import ServerEdges
 from siafu.server.gathers.gather_tables import ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
@@ -30,11 +31,22 @@ EDGES_AT_ONCE = 1 << 16  # what is made for an edge is held for so many at a tim
 class EdgeProgram(Protocol):
     """An edge function and its adjoint, on rows of some edges' ends."""
 
-    def messages(self, source: torch.Tensor, target: torch.Tensor, weights: Weights) -> torch.Tensor:
-        """[k, C] rows of both ends → [k, D] messages."""
+    def messages(
+        self,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        weights: Weights,
+        features: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """[k, C] rows of both ends, and [k, D] features of the edges where they count → [k, M] messages."""
 
     def gradients(
-        self, source: torch.Tensor, target: torch.Tensor, weights: Weights, of_messages: torch.Tensor
+        self,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        weights: Weights,
+        of_messages: torch.Tensor,
+        features: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
         """The gradients of both ends' rows [k, C], and of each parameter over all k edges, which may be none."""
 
@@ -45,6 +57,7 @@ class _Edges(NamedTuple):
     inner:  own rows, one for each edge
     outer:  rows of the gathered table, one for each edge
     weight: of each edge, or None where they count 1
+    number: place of each among the graph's edges; None where these have no features that count
     """
 
     first: int
@@ -52,6 +65,7 @@ class _Edges(NamedTuple):
     inner: NDArray[np.int64]
     outer: NDArray[np.int64]
     weight: NDArray[Any] | None
+    number: NDArray[Any] | None
 
 
 class EdgeGather(LocalGather):
@@ -75,9 +89,16 @@ class EdgeGather(LocalGather):
         *,
         needed: Mask | None = None,
         training: bool = True,
+        features: bool = False,
     ) -> None:
         super().__init__(server, needed)
         self._program, self._reduction = program, reduction
+        self._dtype = dtype
+        self._numbers: dict[str, NDArray[Any]] = {}
+        if features:
+            for walk, direction in ((self._walks.forward, "forward"), (self._walks.backward, "backward")):
+                numbers = walk.numbers(direction)
+                self._numbers[direction] = np.arange(len(walk.edges.indices)) if numbers is None else numbers
         self._width, self._message_width = width, message_width
         self.resends = bool(reduction.results)
         kind, tables = np.dtype(sum_type(dtype)), self._tables
@@ -105,7 +126,7 @@ class EdgeGather(LocalGather):
         indptr, picked = self._walks.forward.edges.indptr, self.needed
         out = self._out.begin(first, last)
         self._reduction.begin(first, last)
-        for edges in self._pieces(self._walks.forward, picked, *self._walks.span(first, last)):
+        for edges in self._pieces("forward", picked, *self._walks.span(first, last)):
             made = self._messages(edges, weights or {})
             self._reduction.reduce(indptr, picked, edges.first, edges.last, made, edges.weight, out)
         return view(out, first, last, self._message_width)
@@ -129,13 +150,13 @@ class EdgeGather(LocalGather):
 
     def _add_as_sources(self, of_rows: Table, first: int, last: int, weights: Weights) -> None:
         (rows,), targets = self.forward_tables, self.backward_tables[0]
-        for edges in self._pieces(self._walks.backward, None, first, last):
+        for edges in self._pieces("backward", None, first, last):
             if len(edges.inner):
                 ends = (
                     picked_rows(rows, edges.inner, self._width),
                     picked_rows(targets, edges.outer, self._width),
                 )
-                of_source, _, _ = self._gradients(*ends, weights, edges.outer, edges.weight)
+                of_source, _, _ = self._gradients(*ends, weights, edges.outer, edges)
                 add_to_rows(as_rows(of_source), edges.inner, of_rows)
 
     def _add_as_targets(
@@ -143,9 +164,9 @@ class EdgeGather(LocalGather):
     ) -> dict[str, torch.Tensor]:
         """What the parameters get is returned: zeros where there is no edge."""
         of_weights: dict[str, torch.Tensor] = {}
-        for edges in self._pieces(self._walks.forward, self.needed, *self._walks.span(first, last)):
+        for edges in self._pieces("forward", self.needed, *self._walks.span(first, last)):
             if len(edges.inner) or not of_weights:
-                _, of_target, found = self._gradients(*self._ends(edges), weights, edges.inner, edges.weight)
+                _, of_target, found = self._gradients(*self._ends(edges), weights, edges.inner, edges)
                 add_to_rows(as_rows(of_target), edges.inner, of_rows)
                 for name, part in found.items():
                     of_weights[name] = of_weights[name] + part if name in of_weights else part
@@ -154,7 +175,7 @@ class EdgeGather(LocalGather):
     def _messages(self, edges: _Edges, weights: Weights) -> NDArray[Any]:
         if len(edges.inner) == 0:
             return np.empty((0, self._message_width), self._kind)
-        return as_rows(self._program.messages(*self._ends(edges), weights))
+        return as_rows(self._program.messages(*self._ends(edges), weights, self._features(edges)))
 
     def _gradients(
         self,
@@ -162,17 +183,22 @@ class EdgeGather(LocalGather):
         target: torch.Tensor,
         weights: Weights,
         ends: NDArray[np.int64],
-        edge_weight: NDArray[Any] | None,
+        edges: _Edges,
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
         """The program's gradients; `ends` are the targets as the backward tables number them."""
 
+        features = self._features(edges)
+
         def messages() -> NDArray[Any]:
-            return as_rows(self._program.messages(source, target, weights))
+            return as_rows(self._program.messages(source, target, weights, features))
 
         of_messages = self._reduction.of_messages(
-            ends, self.backward_tables[1:], edge_weight, self._message_width, messages
+            ends, self.backward_tables[1:], edges.weight, self._message_width, messages
         )
-        return self._program.gradients(source, target, weights, of_messages)
+        return self._program.gradients(source, target, weights, of_messages, features)
+
+    def _features(self, edges: _Edges) -> torch.Tensor | None:
+        return None if edges.number is None else edge_rows(self.server.graph, edges.number, self._dtype)
 
     def _ends(self, edges: _Edges) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows of in-edges' sources and targets."""
@@ -180,15 +206,20 @@ class EdgeGather(LocalGather):
         return picked_rows(rows, edges.outer, self._width), picked_rows(rows, edges.inner, self._width)
 
     def _pieces(
-        self, walk: Walk, picked: NDArray[np.int64] | None, first: int, last: int
+        self, direction: str, picked: NDArray[np.int64] | None, first: int, last: int
     ) -> Iterator[_Edges]:
         """The edges of a range of rows, some rows at a time; one piece at least, which may have none."""
+        walk = self._walks.forward if direction == "forward" else self._walks.backward
+        numbers = self._numbers.get(direction)
         indptr, indices, _ = walk.edges
         weights = walk.weights(self._kind) if self._reduction.weighted else None
         while True:
             end = rows_within(indptr, picked, first, last, EDGES_AT_ONCE)
             outer, inner, weight = edge_ends(indptr, indices, weights, picked, first, end)
-            yield _Edges(first, end, inner, outer, weight)
+            number = None
+            if numbers is not None:
+                _, _, number = edge_ends(indptr, indices, numbers, picked, first, end)
+            yield _Edges(first, end, inner, outer, weight, number)
             if end == last:
                 return
             first = end

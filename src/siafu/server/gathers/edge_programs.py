@@ -17,19 +17,30 @@ class TracedEdge:
         self._messages = NamedExecutor(step.edge.forward)
         self._gradients = None if step.edge.backward is None else NamedExecutor(step.edge.backward)
 
-    def messages(self, source: Tensor, target: Tensor, weights: Weights) -> Tensor:
-        return self._messages(self._inputs(source, target, weights))["output/0"]
+    def messages(
+        self, source: Tensor, target: Tensor, weights: Weights, features: Tensor | None = None
+    ) -> Tensor:
+        return self._messages(self._inputs(source, target, weights, features))["output/0"]
 
     def gradients(
-        self, source: Tensor, target: Tensor, weights: Weights, of_messages: Tensor
+        self,
+        source: Tensor,
+        target: Tensor,
+        weights: Weights,
+        of_messages: Tensor,
+        features: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         assert self._gradients is not None
-        found = self._gradients(self._inputs(source, target, weights) | {"gradient/0": of_messages})
+        found = self._gradients(self._inputs(source, target, weights, features) | {"gradient/0": of_messages})
         of_weights = {name: found[f"grad/weight/{name}"] for name in self._learnt}
         return found["grad/rows/0"], found["grad/rows/1"], of_weights
 
-    def _inputs(self, source: Tensor, target: Tensor, weights: Weights) -> dict[str, Tensor]:
+    def _inputs(
+        self, source: Tensor, target: Tensor, weights: Weights, features: Tensor | None
+    ) -> dict[str, Tensor]:
         inputs = {f"weight/{name}": weights[name] for name in self._weights}
+        if features is not None:
+            inputs["rows/2"] = features
         return inputs | {"rows/0": source, "rows/1": target, "vertices": _NONE, "key": _NONE}
 
 

@@ -15,10 +15,11 @@ from siafu.server.gathers.edge_gather import EdgeGather, EdgeProgram, held_on_ed
 from siafu.server.gathers.edge_programs import TracedEdge
 from siafu.server.gathers.local_gather import LocalGather, Mask
 from siafu.server.gathers.max_gather import MaxBehaviour
+from siafu.server.gathers.pair_gather import PairBehaviour
 from siafu.server.gathers.sum_gather import SumBehaviour
 
 GATHERS: dict[type[Gather], GatherBehaviour[Any]] = {
-    each.gather: each for each in (SumBehaviour(), MaxBehaviour(), SoftmaxBehaviour())
+    each.gather: each for each in (SumBehaviour(), MaxBehaviour(), SoftmaxBehaviour(), PairBehaviour())
 }
 
 
@@ -28,7 +29,7 @@ def behaviour_of(gather: Gather) -> GatherBehaviour[Any]:
         if each in GATHERS:
             return GATHERS[each]
     raise BadInput(
-        f"no server can run a gather of type {type(gather).__name__}: use Sum, Mean, GcnSum, Max or Softmax"
+        f"no server can run a gather of type {type(gather).__name__}: use Sum, Mean, GcnSum, Max, Softmax or PairSoftmax"
     )
 
 
@@ -61,13 +62,22 @@ def local_messages(
     *,
     needed: Mask | None = None,
     training: bool = True,
+    features: bool = False,
 ) -> LocalGather:
-    """The same of the messages that an edge function makes of rows `width` wide."""
+    """The same of the messages that an edge function makes of rows `width` wide; features: it gets the edges' besides."""
     if not gather.reduces_messages:
         raise refused_messages(gather)
     reduction = behaviour_of(gather).reduction(gather, server, message_width, dtype)
     return EdgeGather(
-        reduction, program, server, width, message_width, dtype, needed=needed, training=training
+        reduction,
+        program,
+        server,
+        width,
+        message_width,
+        dtype,
+        needed=needed,
+        training=training,
+        features=features,
     )
 
 
@@ -83,9 +93,19 @@ def local_step(
     """One gather of a program on one server."""
     gather, made = step.site.gather, step.site.width
     if step.edge is None:
-        return local_gather(gather, server, width, dtype, needed=needed, training=training)
+        found = local_gather(gather, server, width, dtype, needed=needed, training=training)
+        found.weight_names, found.learnt = step.site.weights, step.learnt
+        return found
     return local_messages(
-        gather, TracedEdge(step), server, width, made, dtype, needed=needed, training=training
+        gather,
+        TracedEdge(step),
+        server,
+        width,
+        made,
+        dtype,
+        needed=needed,
+        training=training,
+        features=step.site.features > 0,
     )
 
 

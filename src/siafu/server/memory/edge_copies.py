@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.mapped import mapped_file
 from siafu.graph import Graph
+from siafu.graph.csr import id_dtype
 from siafu.kernels import MAX_TILE, block_size, padded
 from siafu.nn.gather import Sum
 from siafu.pipeline.ids import LaneName
@@ -32,14 +34,21 @@ def is_mapped(array: NDArray[Any] | None) -> bool:
     return mapped_file(array) is not None
 
 
-def graph_edges(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocation]:
-    """The graph's own edges, those of its transpose, and each server's part where there are several."""
+def graph_edges(graph: Graph, parts: Sequence[ServerPart], *, on_disk: bool = False) -> Iterator[Allocation]:
+    """The graph's own edges, those of its transpose, and each server's part where there are several.
+
+    on_disk: copies of edges are in mapped scratch files
+    """
     arrays = [each for each in graph.in_edges if each is not None]
     mapped, size = is_mapped(graph.indices), sum(each.nbytes for each in arrays)
     yield Allocation("in-edges", size, Lifetime.RUN, "the graph as it is given", mapped=mapped)
+    yield from _edge_rows(graph, parts)
     symmetric = graph.is_symmetric
     if not symmetric:
-        yield Allocation("out-edges", size, Lifetime.RUN, "gathers of gradients walk them")
+        pointers = graph.indptr.nbytes if on_disk else 0
+        edges, purpose = size - pointers, "gathers of gradients walk them"
+        yield Allocation("out-edges", edges, Lifetime.RUN, purpose, mapped=on_disk)
+        yield Allocation("out-edges, by vertex", pointers, Lifetime.RUN, "where they begin")
     for part in parts:
         if part.alone:
             continue
@@ -49,6 +58,23 @@ def graph_edges(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocatio
         back = 0 if symmetric else _POINTER * (part.vertices + 1) + edge * part.out_edges
         yield Allocation("servers' edges", own + back, Lifetime.RUN, "each server's part, with its ghosts")
         yield Allocation("ghosts' ids", 3 * _POINTER * ghosts, Lifetime.RUN, "which rows servers exchange")
+
+
+def _edge_rows(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocation]:
+    """Features and types of edges, and by which numbers gathers find them."""
+    found = [each for each in (graph.edge_attr, graph.edge_type) if each is not None]
+    if not found:
+        return
+    size, mapped = sum(each.nbytes for each in found), all(is_mapped(each) for each in found)
+    yield Allocation("edges' features and types", size, Lifetime.RUN, "as they are given", mapped=mapped)
+    several = sum(part.edges + part.out_edges for part in parts if not part.alone)
+    number = np.dtype(id_dtype(graph.num_edges)).itemsize
+    yield Allocation(
+        "edges' numbers",
+        number * (graph.num_edges + several),
+        Lifetime.RUN,
+        "by which features and types are found",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,12 +95,14 @@ class EdgeCopies:
     """The copies of edges that one server's gathers make; those that two gathers share are listed once.
 
     on_disk: gathers of a lane, by place, that read their rows from disk: they go by buckets, and walk edges as they are
+    mapped:  the copies of some of the edges are in mapped scratch files
     """
 
     graph: Graph
     part: ServerPart
     itemsize: int
     on_disk: Mapping[LaneName, frozenset[int]]
+    mapped: bool = False
 
     def of(
         self, programs: Mapping[LaneName, Program], needs: Mapping[LaneName, NeededRows]
@@ -132,8 +160,9 @@ class EdgeCopies:
         if plain and walk.copied and (walk.key, "plain") not in known:
             known.add((walk.key, "plain"))
             edge = self.graph.indices.itemsize + (0 if self.graph.edge_weight is None else 4)
-            found = _POINTER * (walk.rows + 1) + edge * walk.edges
-            yield Allocation(_RESTRICTED, found, Lifetime.EPOCHS, "the last gather's gradients go along them")
+            pointers, purpose = _POINTER * (walk.rows + 1), "the last gather's gradients go along them"
+            yield Allocation(_RESTRICTED, edge * walk.edges, Lifetime.EPOCHS, purpose, mapped=self.mapped)
+            yield Allocation(f"{_RESTRICTED}, by vertex", pointers, Lifetime.EPOCHS, purpose)
 
 
 def blocks_bytes(rows: int, sources: int, edges: int, size: int, weight: int = 0) -> int:

@@ -21,7 +21,7 @@ class Fit:
     choice:  the measures that were taken, and the arrays then
     budget:  bytes that the process may take; None: any amount
     scratch: bytes of its tables on disk
-    least:   memory and disk with which a plan would do that has no scratch directory yet; None: no table of it can be on disk
+    least:   memory and disk with which a plan would do that has no scratch directory yet; None: a disk would not help
     """
 
     plan: ServerPlan
@@ -75,7 +75,9 @@ def fit(listing: RunListing, budget: int | None, scratch: ScratchDirectory | Non
         return found
     reason = _not_on_disk(listing)
     if scratch is None:
-        return found if reason else Fit(saved, choice, budget, least=_least_on_disk(listing))
+        least = None if reason else _least_on_disk(listing)
+        helps = least is not None and least[0] < choice.listed.peak
+        return Fit(saved, choice, budget, least=least if helps else None)
     if reason:
         raise BadInput(f"{reason}: choose that, or give more memory")
     plan = on_disk(listing.plan, scratch.path, budget, lambda each: listing.saving(each.savings))

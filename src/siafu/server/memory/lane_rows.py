@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from siafu.base.threads import thread_count
-from siafu.nn.gather import Softmax
+from siafu.nn.pair_softmax import PairSoftmax
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Stage, fused_gathers
 from siafu.pipeline.stage_kind import FUSED
@@ -14,6 +14,7 @@ from siafu.program.tensor_program import TensorProgram
 from siafu.server.blocks import block_rows
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
+from siafu.server.costs.reduce_cost import sum_bytes
 from siafu.server.disk_share import buffer_bytes
 from siafu.server.fused_gathers import ROWS_AT_ONCE
 from siafu.server.fusion import frees_rows
@@ -53,6 +54,7 @@ class LaneRows:
         yield from self._joined_heads()
         yield from self._added_gradients()
         yield from self._labels()
+        yield from self._statistics()
 
     def on_disk(self) -> Iterator[tuple[str, HeldArray]]:
         """Tables that are on disk, and the stages whose they are."""
@@ -79,7 +81,12 @@ class LaneRows:
             return
         needs = [
             buffer_bytes(
-                cut, each.bytes(rows) // each.row_bytes, each.columns, each.itemsize, self.extent.itemsize
+                cut,
+                each.bytes(rows) // each.row_bytes,
+                each.columns,
+                each.itemsize,
+                self.extent.itemsize,
+                each.grouped,
             )
             for each in tables
             if each.forward is not None
@@ -132,11 +139,11 @@ class LaneRows:
         for depth, group in enumerate(program.gathers):
             for step in group if depth not in passing else ():
                 gather, width = step.site.gather, step.site.width
-                if not isinstance(gather, Softmax) or gather.heads == 1:
+                heads = behaviour_of(gather).heads(gather)
+                if heads <= 1 or behaviour_of(gather).columns(gather, width) == width:
                     continue
-                if behaviour_of(gather).columns(gather, width) == width:
-                    continue
-                copies = 2 if self.extent.training else 1
+                back = gather.rows_sent if isinstance(gather, PairSoftmax) else 1
+                copies = 1 + back if self.extent.training else 1
                 found = copies * self.part.vertices * width * self.extent.itemsize
                 name = f"{_ENDS[self.lane]}: {step.out} without gaps"
                 yield Allocation(name, found, Lifetime.EPOCHS, "heads side by side, forth and back")
@@ -167,6 +174,22 @@ class LaneRows:
         found = rows * (numbers + _ID + len(self.plan.splits))
         yield Allocation(f"{_ENDS[self.lane]}: labels", found, Lifetime.SERVERS, "what rows should be")
 
+    def _statistics(self) -> Iterator[Allocation]:
+        """Sums of all intervals, which every server has; and of each own interval what its tasks read of them."""
+        steps = [step for group in self.extent.program.reduces for step in group]
+        if not steps:
+            return
+        every = sum(self.plan.interval_counts)
+        own = max(self.plan.interval_counts)
+        found = sum(
+            every * sum_bytes(step)
+            + (every * sum_bytes(step, back=True) if self.extent.training and step.differentiated else 0)
+            + 2 * own * 2 * step.width * self.extent.itemsize
+            for step in steps
+        )
+        name = f"{_ENDS[self.lane]}: statistics over all vertices"
+        yield Allocation(name, found, Lifetime.SERVERS, "sums of every interval, forth and back")
+
     def _passing(self) -> Iterator[Allocation]:
         """The threads' buffers for rows that are gathered and have no table; gathers of equal width share them, and lanes."""
         if self._is_guest:
@@ -192,7 +215,7 @@ class LaneRows:
     def _chunk(self, depth: int, step: GatherStep) -> int:
         """Rows that a thread gathers at a time."""
         own = max(1, self.part.vertices)
-        if step.edge is not None:
+        if step.edge is not None or step.learnt:
             return -(-own // max(1, min(self.plan.interval_counts)))
         return min(own, max(ROWS_AT_ONCE, self._block(depth), self._block(depth + 1)))
 
@@ -200,12 +223,18 @@ class LaneRows:
         """The most that a task holds for a block of rows: every value of its phase's program at once."""
         return max(
             (
-                self.extent.row_bytes(program.specs, self._block(number))
+                self.extent.row_bytes(program.specs, self._block(number)) + self._adjoint_bytes(number)
                 for number, phase in enumerate(self.extent.program.phases)
                 for program in self._programs(number)
             ),
             default=0,
         )
+
+    def _adjoint_bytes(self, number: int) -> int:
+        """Gradients of a block's rows that come of statistics over all vertices, and their sum with others."""
+        reduces = self.extent.program.reduces
+        steps = reduces[number] if self.extent.training and number < len(reduces) else ()
+        return sum(2 * self._block(number) * step.width * self.extent.itemsize for step in steps)
 
     def _block(self, number: int) -> int:
         phase = self.extent.program.phases[number]
