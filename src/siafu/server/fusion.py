@@ -15,7 +15,7 @@ def fusable(program: Program, depths: Collection[int]) -> frozenset[int]:
 
 def _is_used_up(program: Program, depth: int) -> bool:
     phases, gathers = program.phases, program.gathers
-    if not gathers[depth]:
+    if depth >= len(gathers) or not gathers[depth]:  # an evaluation may have fewer than the training
         return False
     own = {step.out for step in gathers[depth]}
     if own & {reduce.sent for group in program.reduces for reduce in group}:
@@ -25,6 +25,18 @@ def _is_used_up(program: Program, depth: int) -> bool:
     made = {*phases[depth].outputs, *(step.out for step in (gathers[depth - 1] if depth else ()))}
     sent = {name for step in gathers[depth] for name in step.differentiated}
     return not own & later and sent <= made
+
+
+def alike(one: Program, other: Program) -> bool:
+    """Whether two programs of a model have the same gathers in the same places, so that one can use the other's tables.
+
+    They have not where a training takes statistics over all vertices and an evaluation uses the running ones.
+    """
+    places = [
+        [[(step.site.gather, step.site.width) for step in group] for group in each.gathers]
+        for each in (one, other)
+    ]
+    return places[0] == places[1]
 
 
 def gathers_again(program: Program, savings: Savings) -> frozenset[int]:

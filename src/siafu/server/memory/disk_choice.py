@@ -6,6 +6,7 @@ from pathlib import Path
 
 from siafu.server.constants_on_disk import can_be_on_disk
 from siafu.server.disk_share import DiskCut
+from siafu.server.fusion import alike
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.plan import ServerPlan
 from siafu.server.savings import Savings
@@ -37,7 +38,10 @@ def on_disk(
 
 
 def _ways(plan: ServerPlan, directory: Path) -> Iterator[Savings]:
-    """Ways to lay a run out, the cheapest first."""
+    """Ways to lay a run out, the cheapest first; none where an evaluation cannot use the training's tables."""
+    programs = list(plan.programs.values())
+    if not all(alike(programs[0], each) for each in programs):
+        return
     gathers = frozenset(range(max(len(each.gathers) for each in plan.programs.values())))
     phases = frozenset(range(max(len(each.phases) for each in plan.programs.values())))
     streamed = all(can_be_on_disk(each, plan.graph) for each in plan.programs.values())

@@ -11,7 +11,7 @@ from siafu.pipeline.schedule import Stage
 from siafu.pipeline.stage_kind import GATHER
 from siafu.program.program import Program
 from siafu.server.costs.stage_cost import StageCost
-from siafu.server.fusion import fusable, gathers_again
+from siafu.server.fusion import alike, fusable, gathers_again
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.plan import ServerPlan
@@ -154,7 +154,8 @@ def _measures(plan: ServerPlan, *, on_lambdas: bool) -> Iterator[tuple[str, Savi
     exact = plan.options.mode != "async"
     if exact:
         yield "gradients in the place of rows", Savings(in_place=True)
-        yield "evaluation in the training's tables", Savings(shared=True)
+        if alike(plan.programs["train"], plan.programs["evaluate"]):
+            yield "evaluation in the training's tables", Savings(shared=True)
     if on_lambdas:
         return
     for depth in sorted(fusable(program, range(len(program.gathers)))):
