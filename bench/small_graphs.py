@@ -14,14 +14,17 @@ from torch_geometric.nn import models
 
 import siafu
 
-CASES = (("cora", "GCN", 64), ("pubmed", "GCN", 64), ("pubmed", "GCN", 16), ("cora", "GAT", 64))
+CASES = (
+    *(("cora", "GCN", 64), ("pubmed", "GCN", 64), ("pubmed", "GCN", 16)),
+    *(("cora", "GAT", 64), ("pubmed", "GAT", 64), ("cora", "GraphSAGE", 64), ("pubmed", "GraphSAGE", 64)),
+)
 EPOCHS = 60
 
 
 def main() -> None:
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     print(
-        f"{'graph':8} {'model':8} {'PyG, ms':>8} {'Siafu, ms':>10} {'ratio':>6} {'with evaluation, ms':>20}"
+        f"{'graph':8} {'model':12} {'PyG, ms':>8} {'Siafu, ms':>10} {'ratio':>6} {'with evaluation, ms':>20}"
     )
     for name, kind, width in CASES:
         graph = siafu.load(name)
@@ -33,7 +36,7 @@ def main() -> None:
             evaluated.append(min(each.seconds + (each.evaluate_seconds or 0.0) for each in history))
         ratio = min(theirs) / min(own)
         times = f"{min(theirs) * 1e3:8.2f} {min(own) * 1e3:10.2f} {ratio:6.1f} {min(evaluated) * 1e3:20.2f}"
-        print(f"{name:8} {kind}-{width:<4} {times}", flush=True)
+        print(f"{name:8} {f'{kind}-{width}':12} {times}", flush=True)
 
 
 def model_of(module: object, graph: siafu.Graph, kind: str, width: int) -> torch.nn.Module:

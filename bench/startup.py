@@ -22,10 +22,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         run = str(Path(directory) / "run")
         train = ["train", dataset, "--epochs", "2", "--out", run, "--overwrite"]
+        demo = ["train", "demo", "--out", f"{directory}/demo", "--overwrite"]
         _to_line(train, "epoch 1/")
+        _to_end(demo)
         rows = {
             f"train {dataset}, to the first epoch's end": lambda: _to_line(train, "epoch 1/"),
             f"train {dataset} of 2 epochs, to its end": lambda: _to_end(train),
+            "train demo, to its end": lambda: _to_end(demo),
             "predict": lambda: _to_end(["predict", run]),
             "--help": lambda: _to_end(["--help"]),
             "train with an option out of range": lambda: _to_end(["train", dataset, "--lr", "-1"]),

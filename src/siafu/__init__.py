@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from siafu.graph.triples import Triples as Triples
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
+    from siafu.training.links import train_links as train_links
     from siafu.training.run import Run as Run
     from siafu.training.smoothing import correct_and_smooth as correct_and_smooth
     from siafu.training.smoothing import label_propagation as label_propagation
@@ -42,6 +43,7 @@ __all__ = [
     "plan",
     "read_metrics",
     "train",
+    "train_links",
 ]
 
 _HOMES = {
@@ -58,6 +60,7 @@ _HOMES = {
     "plan": "siafu.planning.plan",
     "read_metrics": "siafu.report.frames",
     "train": "siafu.training.train",
+    "train_links": "siafu.training.links",
 }
 
 

@@ -14,6 +14,7 @@ from siafu.graph.partition import Partition
 from siafu.pipeline.ids import Address, ServerId
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.happenings import Rewound
+from siafu.server.savings import Savings
 from siafu.training.placement import choose_partition
 from siafu.training.trainer import Checkpoint, Trainer
 from tests.cluster.cases import SETTINGS, case
@@ -85,6 +86,7 @@ def trainer_on_crew(
     partition: str | Partition = "hash",
     lost_after: float = 20.0,
     crew: Mapping[str, Any] | None = None,
+    savings: Savings | None = None,
     **changes: Any,
 ) -> CrewTrainer:
     """Ready to be prepared. Close its crew's processes with `crew.end_all`."""
@@ -95,6 +97,7 @@ def trainer_on_crew(
         partition if isinstance(partition, Partition) else choose_partition(given.graph, servers, partition)
     )
     trainer = CrewTrainer(given.graph, given.model, settings, placed, given.programs, cluster="processes")
+    trainer.plan = trainer.plan.saving(savings or Savings())
     trainer.set_crew(ForkCrew(name, trainer.plan, **(crew or {})), lost_after)
     return trainer
 

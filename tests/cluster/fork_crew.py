@@ -23,6 +23,7 @@ from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.lambdas import Lambdas
 from siafu.server.plan import ServerPlan, WeightPlan
+from siafu.server.savings import Savings
 from tests.cluster.cases import case
 from tests.cluster.dooms import FATE, Doom, DoomedGraphStation, DoomedWeightStation
 from tests.cluster.networks import Place
@@ -47,6 +48,7 @@ class Part:
     place: Place | None = None
     lambdas: Lambdas | None = None
     threads: int = 1
+    savings: Savings = Savings()
 
 
 class ForkServer:
@@ -196,6 +198,7 @@ class ForkCrew:
             place,
             self.lambdas,
             self.threads,
+            plan.savings,
         )
 
     def _machine_of(self, address: Address, life: int) -> str:
@@ -260,7 +263,7 @@ def _host_of(part: Part) -> Any:
         part.partition,
         programs=given.programs,
         interval_counts=part.counts,
-    )
+    ).saving(part.savings)
     options = {"alone_after": part.alone_after}
     if part.address.role == "graph":
         return DoomedGraphStation(

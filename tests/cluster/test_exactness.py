@@ -2,6 +2,7 @@
 
 import pytest
 
+from siafu.server.savings import Savings
 from tests.cluster.cases import MODELS, case, truth
 from tests.cluster.cluster_runs import assert_exact, train_on_crew
 from tests.training_runs import train_in_pipeline
@@ -15,6 +16,15 @@ EPOCHS = 6
 def test_sync_and_pipe_are_the_oracles(name: str) -> None:
     for mode, servers in (("sync", 2), ("pipe", 3)):
         assert_exact(train_on_crew(name, epochs=EPOCHS, mode=mode, servers=servers), truth(name, EPOCHS))
+
+
+def test_servers_that_spare_memory_have_the_bits_of_those_that_do_not() -> None:
+    every = Savings(frozenset({0}), frozenset({0}), in_place=True, shared=True)
+    for name, mode in (("sage", "pipe"), ("gcn", "sync")):
+        plain = train_on_crew(name, epochs=3, mode=mode)
+        spared = train_on_crew(name, epochs=3, mode=mode, savings=every)
+        assert spared.losses == plain.losses
+        assert [each.val_loss for each in spared.history] == [each.val_loss for each in plain.history]
 
 
 def test_machines_with_addresses_of_their_own_are_exact_too() -> None:

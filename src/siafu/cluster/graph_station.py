@@ -80,10 +80,15 @@ class GraphStation(Station):
         plan: ServerPlan,
         threads: int,
         lambdas: Lambdas | None = None,
+        memory: str | None = None,
         **options: float,
     ) -> None:
+        """Ready to say what its part is.
+
+        memory: a size that its process may take; None: what is free on its machine
+        """
         super().__init__(address, life, machine, **options)
-        self._plan, self._threads = plan, threads
+        self._plan, self._threads, self._memory = plan, threads, memory
         use_one_thread()
         _load_compiler()
         self._program_bytes = own_bytes()
@@ -111,6 +116,7 @@ class GraphStation(Station):
             peak,
             f"{self.address} on {self.post.member.machine}",
             "ask for more servers, or for machines with more memory",
+            memory=self._memory,
             taken=min(peak, own_bytes()),
         )
         tables = [local.forward] if local.backward is local.forward else [local.forward, local.backward]
@@ -136,6 +142,7 @@ class GraphStation(Station):
             len(local.forward.ghosts),
             len(local.backward.ghosts),
             alone=self._plan.partition.parts == 1,
+            aligned=self._edges.aligned,
         )
         on_lambdas = self._lambdas is not None
         listed = server_memory_list(self._plan, part, self._program_bytes, on_lambdas=on_lambdas)

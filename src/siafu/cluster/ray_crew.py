@@ -98,6 +98,7 @@ class RayCrew:
     address: of the cluster; "auto": the one that runs on this machine
     lambdas: of all graph servers together; None: they compute tensor tasks themselves
     threads: of each graph server; None: its share of its node's cores
+    memory:  a size that each graph server's process may take; None: what is free there
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class RayCrew:
         lambdas: Lambdas | None = None,
         *,
         threads: int | None = None,
+        memory: str | None = None,
     ) -> None:
         if not import_ray().is_initialized():
             connect(address)
@@ -119,6 +121,7 @@ class RayCrew:
         self._group: Any = None
         self._lock = threading.Lock()
         self._closed = False
+        self._memory = memory
         self._made = ray.remote(_Actor)
         self._common: Any = None
 
@@ -130,7 +133,17 @@ class RayCrew:
         layout = plan.graph.renumbered is not None
         counts = list(plan.interval_counts)
         self._common = ray.put(
-            (source, layout, plan.partition, self._model, plan.options, counts, self._lambdas)
+            (
+                source,
+                layout,
+                plan.partition,
+                self._model,
+                plan.options,
+                counts,
+                self._lambdas,
+                plan.savings,
+                self._memory,
+            )
         )
         graph = [address for address, _ in wanted if address.role == "graph"]
         self._group = ray.util.placement_group([{"CPU": 1}] * len(graph), strategy="SPREAD")
@@ -232,7 +245,7 @@ class _Actor:
         context = ray.get_runtime_context()
         self._node = context.get_node_id()
         machine = ray.util.get_node_ip_address()
-        source, layout, partition, model, options, counts, lambdas = common
+        source, layout, partition, model, options, counts, lambdas, savings, memory = common
         if address.role == "graph":
             from siafu.cluster.graph_station import GraphStation
             from siafu.graph.remote import open_store
@@ -242,8 +255,8 @@ class _Actor:
             graph = open_store(source)
             if layout and graph.layout is not None:
                 graph = graph.layout
-            plan = ServerPlan.of(graph, model, options, partition, interval_counts=counts)
-            self._station: Any = GraphStation(address, life, machine, plan, threads, lambdas)
+            plan = ServerPlan.of(graph, model, options, partition, interval_counts=counts).saving(savings)
+            self._station: Any = GraphStation(address, life, machine, plan, threads, lambdas, memory)
         else:
             from siafu.cluster.station import WeightStation
 

@@ -1,5 +1,6 @@
 """Graph: a whole graph with its features, labels and splits."""
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -305,10 +306,13 @@ class Graph:
         """The destinations of each vertex's out-edges: made when first asked for, shared if symmetric."""
         return self.in_edges if self.is_symmetric else csr.transpose(self.in_edges)
 
-    def map_out_edges(self, directory: Path) -> None:
-        """Make the out-edges, where they are not there yet, in a scratch file in `directory` instead of memory."""
-        if "out_edges" not in self.__dict__ and not self.is_symmetric:
-            self.__dict__["out_edges"] = csr.transpose(self.in_edges, partial(mapped_array, directory))
+    def with_mapped_out_edges(self, directory: Path) -> "Graph":
+        """The same graph, whose out-edges, if they are not there yet, are in a scratch file in `directory` as long as it lives."""
+        if "out_edges" in self.__dict__ or self.is_symmetric:
+            return self
+        mapped = copy(self)
+        mapped.__dict__["out_edges"] = csr.transpose(self.in_edges, partial(mapped_array, directory))
+        return mapped
 
     @cached_property
     def is_symmetric(self) -> bool:

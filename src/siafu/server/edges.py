@@ -172,7 +172,7 @@ class ServerEdges:
         cls, graph: Graph, partition: Partition, server: int, scratch: Path | None = None
     ) -> "ServerEdges":
         if scratch is not None:
-            graph.map_out_edges(scratch)
+            graph = graph.with_mapped_out_edges(scratch)
         return cls(graph, partition, local_graph(graph, partition, server), scratch)
 
     @property

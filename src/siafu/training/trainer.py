@@ -37,10 +37,11 @@ from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Entry
 from siafu.server.assembly import assemble
-from siafu.server.memory.fitting import Fit, fit
+from siafu.server.memory.fitting import Fit, fit, fit_apart
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice
 from siafu.server.memory.memory_list import MemoryList
+from siafu.server.memory.server_part import parts_of
 from siafu.server.plan import ServerPlan
 from siafu.tables import DiskTraffic, ScratchDirectory
 from siafu.training.pace import Callback, Pace
@@ -254,7 +255,8 @@ class Trainer:
         from siafu.cluster.runtime import ClusterRuntime
 
         assert self._cluster is not None
-        crew = RayCrew(self._cluster, self.plan, self.model, self._lambdas)
+        chosen = self._fit_servers()
+        crew = RayCrew(self._cluster, self.plan, self.model, self._lambdas, memory=self._memory)
         runtime = ClusterRuntime(
             self.plan,
             crew,
@@ -264,9 +266,17 @@ class Trainer:
             checkpoint_due=due,
             traced=self._traced,
         )
-        lines = runtime.prepare()
+        lines = [*runtime.prepare(), *chosen]
         self._runtime = runtime
         return lines if self._lambdas is None else [*lines, self._lambdas.among_servers()]
+
+    def _fit_servers(self) -> list[str]:
+        """Have each server of a cluster spare what it must to be within `memory`; the choice, in words."""
+        if self._memory is None:
+            return []
+        parts = parts_of(self.plan.graph, self.plan.partition)
+        self.plan, told = fit_apart(self.plan, parts, self._memory, on_lambdas=self._lambdas is not None)
+        return told
 
     @cached_property
     def fit(self) -> Fit:

@@ -8,8 +8,12 @@ import torch
 from torch import nn
 
 import siafu
+from siafu.errors import BadInput
+from siafu.server.memory import listing as listings
+from siafu.server.memory.fitting import fit_apart
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice, choose, choose_if_needed
+from siafu.server.memory.server_part import ServerPart, parts_of
 from siafu.server.plan import ServerPlan
 from siafu.server.savings import Savings
 from siafu.training.placement import choose_partition
@@ -155,6 +159,27 @@ def test_several_servers_spare_memory_and_losses_stay_the_same_to_the_bit(
         assert losses(trainer(), savings) == plain
     listing = listing_of(trainer().plan)
     assert listing.saving(every).peak < listing.saving(Savings()).peak
+
+
+def test_servers_that_are_processes_of_their_own_each_fit_and_the_worst_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listings, "own_bytes", lambda: 0)
+    partition = choose_partition(GRAPH, 2, "contiguous")
+    plan = Trainer(GRAPH, MODELS["sage"](), options(servers=2, intervals=2), partition).plan
+    parts = parts_of(GRAPH, partition)
+
+    def peak(each: ServerPlan, part: ServerPart) -> int:
+        return RunListing.of(each, [part]).listed.peak
+
+    budget = max(peak(plan, part) for part in parts) - 1
+    fitted, lines = fit_apart(plan, parts, str(budget), on_lambdas=False)
+    assert lines[0].startswith("to fit into")
+    assert all(peak(fitted, part) <= budget for part in parts)
+    with pytest.raises(
+        BadInput, match=r"graph server 0 needs .+ of memory, and memory is 1MB: give each at least"
+    ):
+        fit_apart(plan, parts, "1MB", on_lambdas=False)
 
 
 def test_a_training_says_what_it_chose(monkeypatch: pytest.MonkeyPatch) -> None:

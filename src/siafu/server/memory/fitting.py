@@ -1,14 +1,16 @@
 """Fitting: a run made to fit its budget, by measures and by tables on disk, before any array is allocated."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import refuse_more_than_budget, rounded_up
+from siafu.base.memory import parse_size, refuse_more_than_budget, rounded_up
 from siafu.server.disk_share import DiskCut
 from siafu.server.memory.disk_choice import on_disk
 from siafu.server.memory.listing import RunListing, disk_bytes
 from siafu.server.memory.measures import Choice, choose, choose_if_needed
+from siafu.server.memory.server_part import ServerPart
 from siafu.server.plan import ServerPlan
 from siafu.tables import ScratchDirectory
 
@@ -84,6 +86,33 @@ def fit(listing: RunListing, budget: int | None, scratch: ScratchDirectory | Non
     size = disk_bytes(plan)
     scratch.refuse_more_than_free(size)
     return Fit(plan, choose(listing.again(plan), budget), budget, size)
+
+
+def fit_apart(
+    plan: ServerPlan, parts: Sequence[ServerPart], memory: str, *, on_lambdas: bool
+) -> tuple[ServerPlan, list[str]]:
+    """The plan of servers that are processes of their own, each within `memory`, and the choice in words.
+
+    All servers go through the same stages: they spare the same. The least is told of a server that cannot be within it. A
+    server's process is taken to hold what this one does; each looks again when it knows.
+    """
+    budget = parse_size(memory)
+    listings = [RunListing.of(plan, [part], on_lambdas=on_lambdas) for part in parts]
+    choices = [choose_if_needed(each, budget) for each in listings]
+    names = dict.fromkeys(each.name for choice in choices for each in choice.measures)
+    savings = plan.savings
+    for choice in choices:
+        savings = savings | choice.savings
+    for server, listing in enumerate(listings):
+        needed = listing.saving(savings).peak
+        if needed > budget:
+            raise BadInput(
+                f"graph server {server} needs {rounded_up(needed)} of memory, and memory is {memory}: give each at least that, "
+                "ask for more servers, or choose narrower layers (hidden)"
+            )
+    seconds = max(choice.seconds for choice in choices)
+    told = f"to fit into {rounded_up(budget)} each: {'; '.join(names)} (about {seconds:,.1f} s more an epoch)"
+    return plan.saving(savings), [told] if names else []
 
 
 def _not_on_disk(listing: RunListing) -> str:
