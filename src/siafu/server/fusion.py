@@ -30,8 +30,10 @@ def _is_used_up(program: Program, depth: int) -> bool:
 def alike(one: Program, other: Program) -> bool:
     """Whether two programs of a model have the same gathers in the same places, so that one can use the other's tables.
 
-    They have not where a training takes statistics over all vertices and an evaluation uses the running ones.
+    They may not where a training takes statistics over all vertices and an evaluation uses the running ones.
     """
+    if not any(group for each in (one, other) for group in each.reduces):
+        return True
     places = [
         [[(step.site.gather, step.site.width) for step in group] for group in each.gathers]
         for each in (one, other)
