@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
     from siafu.training.run import Run as Run
+    from siafu.training.smoothing import correct_and_smooth as correct_and_smooth
+    from siafu.training.smoothing import label_propagation as label_propagation
     from siafu.training.train import train as train
 
 # PyTorch's threads spin while they wait for each other, on cores that our kernels or other processes could use:
@@ -32,7 +34,9 @@ __all__ = [
     "Run",
     "SiafuError",
     "Triples",
+    "correct_and_smooth",
     "embed",
+    "label_propagation",
     "load",
     "nn",
     "plan",
@@ -46,7 +50,9 @@ _HOMES = {
     "Run": "siafu.training.run",
     "SiafuError": "siafu.base.errors",
     "Triples": "siafu.graph.triples",
+    "correct_and_smooth": "siafu.training.smoothing",
     "embed": "siafu.embedding.embed",
+    "label_propagation": "siafu.training.smoothing",
     "load": "siafu.graph.datasets",
     "nn": "siafu.nn",
     "plan": "siafu.planning.plan",

@@ -1,6 +1,7 @@
 """Options: how a run trains, and Session: where one session of it runs. Each option is one field here."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from siafu.base.errors import BadInput
 from siafu.base.option import check, option
+from siafu.weights.groups import groups_text, read_groups
 from siafu.weights.policy import POLICIES
 
 if TYPE_CHECKING:
@@ -18,6 +20,12 @@ LAYOUT = "How the work is laid out"
 LAMBDAS = "Lambdas: serverless threads for tensor tasks"
 COST = "What it costs"
 _layout, _lambdas, _cost = (partial(option, panel=panel) for panel in (LAYOUT, LAMBDAS, COST))
+
+
+class SchedulerMaker(Protocol):
+    """A function that makes a scheduler of torch.optim.lr_scheduler for an optimizer."""
+
+    def __call__(self, optimizer: Any, /) -> Any: ...
 
 
 class Named(Protocol):
@@ -54,6 +62,26 @@ class Options:
         choices=("adam", "adamw", "sgd"),
         noun="optimizer",
     )
+    scheduler: "str | SchedulerMaker | None" = option(
+        None,
+        "Learning rates over the epochs, by a class of torch.optim.lr_scheduler: 'StepLR(step_size=50, gamma=0.5)'.",
+        more="Or a function that makes a scheduler of torch's for an optimizer. See docs/loop.md.",
+        unset="lr, always",
+        metavar="NAME(ARGUMENTS)",
+    )
+    groups: "str | dict[str, dict[str, float]] | None" = option(
+        None,
+        "Learning rates and weight decays of some parameters: 'convs.0: lr=0.1 weight_decay=0; *.bias: weight_decay=0'.",
+        more='Or {"convs.0": {"lr": 0.1}, …}. See docs/loop.md.',
+        unset="lr and weight_decay are for all",
+        metavar="PATTERN: SETTINGS; …",
+    )
+    clip: float | None = option(
+        None,
+        "Scale the gradient so that its norm is at most this.",
+        more="The norm of all parameters' gradients together, over the whole graph.",
+        valid=(lambda most: 0 < most < math.inf, "give a norm above 0"),
+    )
     seed: int = option(
         0,
         "Seed of the first weights and of dropout.",
@@ -74,10 +102,22 @@ class Options:
     )
     objective: "str | Objective | None" = option(
         None,
-        "What is learnt: classes (one a vertex) or labels (any number a vertex).",
-        more="Or a `siafu.objective.objective.Objective` of your own: see docs/how-to-add.md.",
+        "What is learnt: classes (one a vertex), labels (any number a vertex) or regression (a quantity).",
+        more="Or an objective of your own: see docs/objectives.md.",
         unset="what the graph has",
         metavar="NAME",
+    )
+    class_weights: "str | Sequence[float] | None" = option(
+        None,
+        "How much the loss of each class counts: a number for each, with commas between them, or balanced.",
+        more='Or a list of numbers. "balanced": the rarer a class is among the training rows, the more.',
+        unset="all count alike",
+        metavar="balanced|W,W,…",
+    )
+    label_smoothing: float = option(
+        0.0,
+        "Share of the loss that all classes have together, whatever the label (label smoothing).",
+        valid=(lambda share: 0 <= share < 1, "give a share from 0 up to, not at, 1"),
     )
     mode: str = _layout(
         "pipe",
@@ -148,11 +188,25 @@ class Options:
             raise BadInput(
                 "lambda_count says how many Lambdas there are, and lambdas is off: choose local or aws"
             )
+        self._check_rates()
         for name, unset in (("staleness", 0), ("update_every", None), ("exact_above", None)):
             if self.mode != "async" and getattr(self, name) != unset:
                 raise BadInput(
                     f"{name} is for mode async, and mode is {self.mode}: leave it out, or choose async"
                 )
+
+    def _check_rates(self) -> None:
+        if self.groups is not None:
+            read_groups(self.groups)
+            if self.decay != "all":
+                raise BadInput(
+                    f"decay is {self.decay}, and groups say which weight decay falls on what: leave one out"
+                )
+        if self.update_every is not None and (self.scheduler is not None or self.groups is not None):
+            name = "scheduler" if self.scheduler is not None else "groups"
+            raise BadInput(
+                f"{name} is for updates that are an epoch's, and update_every makes others: leave one out"
+            )
 
     def as_json(self) -> dict[str, Any]:
         """As `config.json` keeps them; what only Python can give, by its name."""
@@ -160,6 +214,12 @@ class Options:
         found["partition"] = getattr(self.partition, "method", self.partition)
         found["lambdas"] = getattr(self.lambdas, "name", self.lambdas)
         found["objective"] = getattr(self.objective, "name", self.objective)
+        if self.class_weights is not None and not isinstance(self.class_weights, str):
+            found["class_weights"] = ",".join(map(repr, map(float, self.class_weights)))
+        if callable(self.scheduler):
+            found["scheduler"] = getattr(self.scheduler, "__qualname__", type(self.scheduler).__qualname__)
+        if self.groups is not None:
+            found["groups"] = groups_text(self.groups)
         return found
 
 

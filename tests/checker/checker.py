@@ -9,7 +9,15 @@ from collections.abc import Callable
 from siafu.objective.score import Score
 from siafu.pipeline.events import Begin, Event, Measures, Settle, WeightsGranted, WeightsReleased
 from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, ServerId, Version
-from siafu.pipeline.instructions import Accumulate, KeepBest, RecordEpoch, RunTask, SaveCheckpoint, Stop
+from siafu.pipeline.instructions import (
+    Accumulate,
+    BeginTask,
+    KeepBest,
+    RecordEpoch,
+    RunTask,
+    SaveCheckpoint,
+    Stop,
+)
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task
@@ -55,6 +63,10 @@ class Checker:
         """The rows that a task must read."""
         return self._rows.reads(task)
 
+    def early_reads(self, what: BeginTask) -> list[RowsKey]:
+        """The rows that a gather may begin with."""
+        return self._rows.early_reads(what)
+
     def sent(self, sender: Address, to: Address, message: Event) -> None:
         if isinstance(message, Begin):
             self._begun(message)
@@ -84,6 +96,9 @@ class Checker:
 
     def issued(self, incarnation: Incarnation, run: RunTask) -> None:
         self._rows.issued(self._truths[incarnation], run)
+
+    def may_begin(self, incarnation: Incarnation, what: BeginTask) -> None:
+        self._rows.may_begin(self._truths[incarnation], what)
 
     def kept(self, incarnation: Incarnation, result: Result | None) -> None:
         require(result is not None, "only a result that just came is kept")

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from siafu.pipeline.events import WeightsReleased
+from siafu.pipeline.front import Front
 from siafu.pipeline.graph_server import GraphServer
-from siafu.pipeline.instructions import KeepRows, RunTask, Send
+from siafu.pipeline.instructions import BeginTask, KeepRows, RunTask, Send
+from siafu.pipeline.track import Track
 from tests.checker.planted_faults import fault
 
 
@@ -196,3 +198,136 @@ class AnEvaluationMeasuresAreForgottenForOneInterval(GraphServer):
         if lane == "evaluate":
             self._measures.get((lane, epoch), {}).pop(self.intervals[0], None)
         super()._count_finished(lane, epoch, out)
+
+
+class _HastyTrack(Track):
+    __slots__ = ()
+
+    def _await_totals(self, reader, source):
+        """Wait for nobody."""
+
+
+class _BehindTrack(Track):
+    __slots__ = ()
+
+    def _await_totals(self, reader, source):
+        before = self.oldest_read
+        self.oldest_read = lambda epoch: before(epoch) - 1
+        super()._await_totals(reader, source)
+        self.oldest_read = before
+
+
+@fault("pipe")
+class StatisticsAreUsedBeforeAllAreIn(GraphServer):
+    """statistics are used before all are in"""
+
+    def _reset(self, start, exact):
+        super()._reset(start, exact)
+        self._train.__class__ = _HastyTrack
+
+
+@fault("pipe")
+class StatisticsOfTheEpochBefore(GraphServer):
+    """statistics of the epoch before"""
+
+    def _reset(self, start, exact):
+        super()._reset(start, exact)
+        self._train.__class__ = _BehindTrack
+
+
+@fault()
+class AnIntervalsStatisticsCountTwice(GraphServer):
+    """an interval's statistics count twice, and another's not at all"""
+
+    def _rows_arrived(self, event, out):
+        super()._rows_arrived(event, out)
+        schedule = self.setup.training if event.lane == "train" else self.setup.evaluation
+        if schedule[event.stage].sums:
+            first = self.setup.layout.owned(self.setup.layout.owner[event.interval])[0]
+            out[:] = [replace(each, interval=first) if isinstance(each, KeepRows) else each for each in out]
+
+
+@fault()
+class StatisticsGoOnlyWhereRowsGo(GraphServer):
+    """statistics go only where rows go"""
+
+    def _send_rows(self, lane, epoch, stage, interval, out):
+        found = []
+        super()._send_rows(lane, epoch, stage, interval, found)
+        schedule = self.setup.training if lane == "train" else self.setup.evaluation
+        near = self.setup.layout.receivers[schedule[stage].direction][interval]
+        out.extend(each for each in found if each.to.index in near)
+
+
+def _faulty_fronts(server, front):
+    for track in (server._train, server._evaluate):
+        for each in track._fronts.values():
+            each.__class__ = front
+
+
+class _OneTooFar(Front):
+    def missing(self, epoch):
+        until = super().missing(epoch)
+        after = self._order[self._told + 1 :]
+        return until if until is None or not after else after[0]
+
+
+@fault("pipe")
+class AGatherBeginsWithRowsThatAreNotThere(GraphServer):
+    """a gather begins with rows that are not there"""
+
+    def _reset(self, start, exact):
+        super()._reset(start, exact)
+        _faulty_fronts(self, _OneTooFar)
+
+
+class _AsManyAsCame(Front):
+    def advance(self, rows, epoch):
+        told = super().advance(rows, epoch)
+        came = sum(rows[each] >= epoch for each in self._order)
+        self._there = self._told = max(self._told, came)
+        return told or came < len(self._order)
+
+
+@fault("pipe")
+class AGatherAddsRowsInTheOrderInWhichTheyCome(GraphServer):
+    """a gather adds rows in the order in which they come"""
+
+    def _reset(self, start, exact):
+        super()._reset(start, exact)
+        _faulty_fronts(self, _AsManyAsCame)
+
+
+class _NeverNew(Front):
+    def advance(self, rows, epoch):
+        epoch = max(self._epoch, min(epoch, 1))
+        return super().advance(rows, epoch)
+
+    def missing(self, epoch):
+        return super().missing(self._epoch)
+
+
+@fault("pipe")
+class AGatherBeginsWithRowsOfTheEpochBefore(GraphServer):
+    """a gather begins with rows of the epoch before"""
+
+    def _reset(self, start, exact):
+        super()._reset(start, exact)
+        _faulty_fronts(self, _NeverNew)
+
+
+@fault("pipe")
+class RowsAreAddedOnceMoreToAGatherThatRuns(GraphServer):
+    """rows are added once more to a gather that runs"""
+
+    def handle(self, event):
+        out = super().handle(event)
+        begun = [each for each in out if isinstance(each, BeginTask)]
+        if begun:
+            self.__dict__.setdefault("_last_begun", begun[-1])
+        last = self.__dict__.get("_last_begun")
+        ran = any(isinstance(each, RunTask) and last is not None and each.task == last.task for each in out)
+        if ran:
+            del self.__dict__["_last_begun"]
+            out.append(last)
+        return out

@@ -8,7 +8,7 @@ from typing import Any
 from siafu.pipeline.events import Measures, RowsArrived, WeightsAsked
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import Address, ServerId, Version
-from siafu.pipeline.instructions import Accumulate, KeepRows, RunTask
+from siafu.pipeline.instructions import Accumulate, BeginTask, KeepRows, RunTask
 from siafu.pipeline.task import Task
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.executor import Weights
@@ -19,6 +19,7 @@ from tests.checker.checker import Checker
 from tests.checker.network import Network
 from tests.checker.scenario import Scenario
 from tests.checker.symbols import Gradient, Part, Result, Rows, RowsKey, Shelf, Tables
+from tests.checker.truth import require
 from tests.checker.workers import Workers
 
 ROWS, GRADIENT, PART = "rows", "gradient", "part/"
@@ -70,6 +71,7 @@ class SymbolExecutor:
             scenario.lambdas,
             self._began,
             self._finished,
+            self._checker.early_reads,
         )
 
     def run(
@@ -77,6 +79,10 @@ class SymbolExecutor:
     ) -> None:
         self._done[id(what)] = done
         self.workers.add(what)
+
+    def begin(self, what: BeginTask) -> None:
+        self._checker.may_begin(self._machine.incarnation, what)
+        self.workers.begin_early(what)
 
     def _began(self, incarnation: int, run: RunTask) -> list[RowsKey]:
         self._checker.begins(incarnation, run)
@@ -142,6 +148,7 @@ class SymbolStore:
     def __init__(self, scenario: Scenario, machine: WeightServer, shelf: Shelf, checker: Checker) -> None:
         self.adding: Accumulate | None = None
         self._setup, self._machine, self._shelf, self._checker = scenario.setup, machine, shelf, checker
+        self._start = scenario.start
 
     @property
     def versions(self) -> dict[Version, dict[ServerId, Part]]:
@@ -168,7 +175,18 @@ class SymbolStore:
         self._checker.accumulated(self._machine.incarnation, self.adding, gradient)
         self._shelf.sums.setdefault((self.adding.phase, version), []).append(gradient)
 
-    def update(self, version: Version) -> None:
+    def norms(self, version: Version) -> tuple[tuple[int, float], ...]:
+        return ((int(self._machine.server), float(version)),)
+
+    def update(
+        self, version: Version, rates: tuple[float, ...], norms: tuple[tuple[int, float], ...]
+    ) -> None:
+        setup, start = self._setup, self._start
+        epoch = start.epoch + version - start.version - 1
+        wanted = (float(epoch),) if setup.paced else ()
+        require(rates == wanted, "an update has the rates of its epoch", version, rates)
+        homes = tuple((int(each), float(version)) for each in sorted(setup.parts)) if setup.clipped else ()
+        require(norms == homes, "an update has the norms of all homes' gradients", version, norms)
         home, shelf = self._machine.server, self._shelf
         phases = [phase for phase, where in self._setup.homes.items() if where == home]
         gradients = [each for phase in phases for each in shelf.sums.pop((phase, version), [])]

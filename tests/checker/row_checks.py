@@ -1,7 +1,7 @@
 """Checks of tasks and rows: in which order tasks run, with which weights, and which rows they read."""
 
-from siafu.pipeline.ids import IntervalId, StageId
-from siafu.pipeline.instructions import RunTask
+from siafu.pipeline.ids import Direction, IntervalId, StageId
+from siafu.pipeline.instructions import BeginTask, RunTask
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task
 from tests.checker.symbols import Read, Result, Rows, RowsKey
@@ -15,15 +15,41 @@ class RowChecks:
         self._setup = setup
 
     def reads(self, task: Task) -> list[RowsKey]:
-        """The rows that a task must read: its own of the stage before, or those that its edges lead to."""
+        """The rows that a task must read: its own of the stage before, or those that its edges lead to; and sums of all."""
+        sums = [
+            (task.lane, source, IntervalId(interval))
+            for source in task.stage.totals
+            for interval in range(self._setup.layout.num_intervals)
+        ]
         if task.stage.kind.remote:
-            return [(task.lane, StageId(task.stage.id - 1), task.interval)] if task.stage.id else []
+            own = [_own_key(task)] if task.stage.id else []
+            return own + [key for key in sums if key not in own]
         schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
         return [
             (task.lane, source, interval)
             for source in task.stage.reads
-            for interval in self._setup.layout.reads[schedule[source].direction][task.interval]
+            for interval in self._in_order(task, schedule[source].direction)
         ]
+
+    def early_reads(self, what: BeginTask) -> list[RowsKey]:
+        """Those that a gather may begin with: of the sources before the one that it is told of."""
+        owner = self._setup.layout.owner
+        me = owner[what.task.interval]
+        end = owner[what.until] != me, what.until
+        return [key for key in self.reads(what.task) if (owner[key[2]] != me, key[2]) < end]
+
+    def _in_order(self, task: Task, direction: Direction) -> list[IntervalId]:
+        """The intervals that a gather reads, in the order in which it adds them: its server's own first."""
+        layout = self._setup.layout
+        read, me = layout.reads[direction][task.interval], layout.owner[task.interval]
+        return [each for own in (True, False) for each in sorted(read) if (layout.owner[each] == me) == own]
+
+    def may_begin(self, truth: Truth, what: BeginTask) -> None:
+        """A graph server lets a gather begin with the rows that are there."""
+        lane, here = (what.task.lane, what.task.interval), (what.task.epoch, what.task.stage.id)
+        require(truth.positions[lane] == here, "a gather begins when the stage before is done", what)
+        require(lane not in truth.running, "no row is added to a gather that runs, or has run", what)
+        require(truth.is_exact(what.task.lane, what.task.epoch), "only exact gathers begin early", what)
 
     def issued(self, truth: Truth, run: RunTask) -> None:
         """A graph server wants a task to be run."""
@@ -90,6 +116,8 @@ class RowChecks:
         require(here == (task.epoch, task.stage.id), "a result counts once", task, here)
         require(lane in truth.running, "a result counts once", task)
         truth.running.remove(lane)
+        keys = [read.key for read in result.reads]
+        require(keys == self.reads(task), "a gather adds each of its sources once, in order", task, keys)
         for read in result.reads:
             self._check_read(truth, task, read)
         schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
@@ -114,7 +142,8 @@ class RowChecks:
         require(
             rows.incarnation == truth.incarnation, "no task reads rows of another incarnation", task, read
         )
-        own = task.stage.kind.remote
+        require(rows.interval == read.key[2], "each interval counts once", task, read)
+        own = task.stage.kind.remote and read.key == _own_key(task)
         if own or truth.is_exact(task.lane, task.epoch):
             version = truth.versions[task.lane, task.interval, task.epoch]
             require(rows.epoch == task.epoch, "a task reads rows of its own epoch", task, read)
@@ -124,3 +153,7 @@ class RowChecks:
         staleness = self._setup.staleness
         oldest = max(truth.start.epoch, task.epoch - staleness - 1)
         require(oldest <= rows.epoch <= task.epoch + staleness, "rows are of an epoch nearby", task, read)
+
+
+def _own_key(task: Task) -> RowsKey:
+    return task.lane, StageId(task.stage.id - 1), task.interval

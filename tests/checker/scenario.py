@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from siafu.objective.score import Score
 from siafu.pipeline.events import (
@@ -12,7 +12,9 @@ from siafu.pipeline.events import (
     GradientArrived,
     GradientTaken,
     Measures,
+    NormsTold,
     Proceed,
+    RatesSet,
     RoomMade,
     RowsArrived,
     ServerAdvanced,
@@ -26,7 +28,7 @@ from siafu.pipeline.events import (
 from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, Version
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.run_options import RunOptions
-from siafu.pipeline.schedule import evaluation_schedule, training_schedule
+from siafu.pipeline.schedule import Schedule, evaluation_schedule, numbered, reducing, training_schedule
 from siafu.pipeline.setup import Setup
 from siafu.weights.policy import POLICIES
 from tests.checker.durations import Durations, RandomDurations
@@ -63,6 +65,7 @@ class Scenario:
     diverges_in:    the epoch whose loss is not a number
     checkpoints:    when someone asks for one
     stop:           when someone asks the run to end
+    stopped_after:  the epoch after which the run's owner ends it, where epochs close
     """
 
     seed: int
@@ -77,12 +80,13 @@ class Scenario:
     diverges_in: Epoch | None = None
     checkpoints: tuple[float, ...] = ()
     stop: float | None = None
+    stopped_after: Epoch | None = None
 
 
 def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = None) -> Scenario:
     """A small run of any shape, with any faults. The same seed gives the same run."""
     source = random.Random(seed)
-    setup = _random_setup(source, mode, policy)
+    setup = _with_statistics(_random_setup(source, mode, policy), random.Random(seed + 2))
     epochs = source.randint(1, 4)
     start = Epoch(source.choice([0, 0, 0, 3]))
     return Scenario(
@@ -102,6 +106,24 @@ def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = 
         diverges_in=Epoch(start + source.randrange(epochs)) if source.random() < 0.02 else None,
         checkpoints=tuple(source.random() * 40 for _ in range(source.choice([0, 0, 0, 1, 2]))),
         stop=source.random() * 40 if source.random() < 0.05 else None,
+    )
+
+
+def bent_scenario(seed: int, *, mode: str | None = None) -> Scenario:
+    """A run whose rates are decided epoch by epoch, whose gradients are clipped, and which its owner may end."""
+    source = random.Random(-seed - 1)
+    given = random_scenario(seed, mode=mode)
+    setup = replace(given.setup, update_every=None, paced=True, clipped=source.random() < 0.7)
+    first, last = given.start.epoch, given.options.epochs
+    faults = given.faults
+    if source.random() < 0.3:
+        faults = replace(faults, held_up=0.3, victims=(source.choice([RatesSet, NormsTold]),))
+    return replace(
+        given,
+        setup=setup,
+        options=replace(given.options, closes=source.random() < 0.7),
+        faults=faults,
+        stopped_after=Epoch(source.randrange(first, last)) if source.random() < 0.3 else None,
     )
 
 
@@ -125,7 +147,24 @@ def _random_setup(source: random.Random, mode: str | None, policy: str | None) -
         staleness=source.randint(0, 2),
         update_every=source.choice([None, None, source.randint(1, layout.num_intervals + 2)]),
         alternate=chosen != "async" and source.random() < 0.2,
+        gather_parts=(0, 2, 8)[layout.num_intervals % 3] if chosen == "pipe" else 0,
     )
+
+
+def _with_statistics(setup: Setup, source: random.Random) -> Setup:
+    """In some runs, statistics over all vertices between phases, beside a gather or in its place, forth alone or forth and back."""
+    if source.random() < 0.6:
+        return setup
+    numbers = {stage.phase for stage in setup.evaluation.stages}
+    places = sorted(numbers)[1:]
+    reduces = {phase for phase in places if source.random() < 0.6}
+    gathers = {phase for phase in places if phase not in reduces or source.random() < 0.5}
+    moved = {phase for phase in reduces if source.random() < 0.8}
+
+    def reduced(schedule: Schedule) -> Schedule:
+        return numbered(reducing(schedule.stages, reduces, gathers, moved))
+
+    return replace(setup, training=reduced(setup.training), evaluation=reduced(setup.evaluation))
 
 
 def _random_layout(source: random.Random, intervals: tuple[int, ...]) -> Layout:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from siafu.pipeline.events import CheckpointAsked, Event, ServerGone, StopAsked
+from siafu.pipeline.events import CheckpointAsked, Event, Proceed, ServerGone, StopAsked
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import RUN, Address, Incarnation, ServerId, Version
 from siafu.pipeline.instructions import (
@@ -24,7 +24,7 @@ from siafu.pipeline.instructions import (
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.graph_host import GraphHost
-from siafu.runtime.happenings import Happening, Snapshot
+from siafu.runtime.happenings import EpochRecord, Happening, Snapshot
 from siafu.runtime.happenings import Outcome as Ended
 from siafu.runtime.host import Host
 from siafu.runtime.letter import Letter
@@ -39,7 +39,7 @@ from tests.checker.network import Network
 from tests.checker.ports import LossyPost, SymbolExecutor, SymbolStore
 from tests.checker.scenario import Scenario
 from tests.checker.symbols import Shelf
-from tests.checker.truth import Violation
+from tests.checker.truth import Violation, require
 
 M = TypeVar("M", GraphServer, WeightServer, RunMachine)
 
@@ -117,6 +117,7 @@ class _Simulation(NoRecovery):
             Rewind: self._rewound,
             SaveCheckpoint: self._saving,
         }
+        self._closed, self._seen_at = int(scenario.start.epoch), 0.0
         self._busy = 0.0
         self._staleness: Counter[int] = Counter()
         self._stop: Stop | None = None
@@ -128,7 +129,13 @@ class _Simulation(NoRecovery):
         for address in (*setup.graph_addresses, *setup.weight_addresses):
             self._stand_up(address)
         machine = self._looked_after(
-            machines.run(setup, scenario.options, scenario.score, start=scenario.start)
+            machines.run(
+                setup,
+                scenario.options,
+                scenario.score,
+                start=scenario.start,
+                rates=(lambda epoch: (float(epoch),)) if setup.paced else None,
+            )
         )
         start = Snapshot(scenario.start.epoch, scenario.start.version, {}, {}, {})
         self._run = RunHost(
@@ -285,11 +292,29 @@ class _Simulation(NoRecovery):
         return True
 
     def _happened(self, what: Happening) -> None:
-        if isinstance(what, Snapshot):
+        if isinstance(what, EpochRecord) and self._scenario.options.closes:
+            self._close(what)
+        elif isinstance(what, Snapshot):
             self._checker.saved()
         elif isinstance(what, Ended):
             self._checker.stopped(what.stop)
             self._stop = what.stop
+
+    def _close(self, record: EpochRecord) -> None:
+        """The owner sees a record a while after it was made, and may stop the run then."""
+        stop = record.epoch == self._scenario.stopped_after
+        self._seen_at = max(self._seen_at, self._agenda.now + self._source.random() * 5)
+        self._agenda.after(self._seen_at - self._agenda.now, self._seen, record, stop)
+
+    def _seen(self, record: EpochRecord, stop: bool) -> None:
+        if record.incarnation == self._run.incarnation:
+            self._closed = record.epoch + 1
+        self._run.close_epoch(record, stop)
+
+    def _check_closed(self, until: int) -> None:
+        """In an exact run nobody enters an epoch before the owner has seen the one before."""
+        if self._scenario.options.closes and self._scenario.setup.exact:
+            require(until <= self._closed + 1, "an epoch begins when the one before is closed", until)
 
     def _watch(self, at: Address, what: Event | Instruction) -> None:
         self._story.note(at, what)
@@ -298,6 +323,8 @@ class _Simulation(NoRecovery):
             checked(at, what)
 
     def _sent(self, at: Address, send: Send) -> None:
+        if isinstance(send.message, Proceed):
+            self._check_closed(send.message.until)
         self._checker.sent(at, send.to, send.message)
 
     def _issued(self, at: Address, run: RunTask) -> None:
@@ -316,6 +343,7 @@ class _Simulation(NoRecovery):
         self._checker.recorded(record)
 
     def _rewound(self, at: Address, rewind: Rewind) -> None:
+        self._closed = rewind.epochs
         self._checker.rewound(rewind.epochs)
 
     def _saving(self, at: Address, save: SaveCheckpoint) -> None:

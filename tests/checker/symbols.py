@@ -10,11 +10,12 @@ RowsKey = tuple[LaneName, StageId, IntervalId]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """An interval's rows of a stage: made in this epoch, with this version."""
+    """An interval's rows of a stage, or sums over them: made in this epoch, with this version."""
 
     incarnation: Incarnation
     epoch: Epoch
     version: Version
+    interval: IntervalId
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,25 @@ def test_a_path_where_nothing_is_is_refused_before_torch_and_numba_are_loaded(tm
     assert not loads("torch", "numba", arguments=asked, code=2)
 
 
-def test_an_unknown_name_is_refused_before_torch_is_loaded() -> None:
-    assert not loads(
-        "torch", arguments=[["train", "no-such-data"], ["explain", "gcn", "no-such-data"]], code=2
+def test_an_unknown_name_is_refused_before_torch_and_numba_are_loaded() -> None:
+    asked = [["train", "no-such-data"], ["explain", "gcn", "no-such-data"]]
+    assert not loads("torch", "numba", "numpy", arguments=asked, code=2)
+
+
+def test_training_on_threads_loads_no_code_of_lambdas_and_none_that_imports_data(tmp_path: Path) -> None:
+    asked = ["train", "demo", "--epochs", "1", "--out", str(tmp_path / "run"), "--quiet"]
+    program = (
+        "import gc, sys; from siafu.cli import main; sys.argv = ['siafu', *sys.argv[1:]]\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert gc.isenabled() and gc.get_freeze_count() > 100_000, gc.get_freeze_count()\n"
+        "assert 'torch' in sys.modules\n"
+        "print([each for each in sys.modules if each.startswith(('zmq', 'siafu.serverless.inbox', 'siafu.graph.importing'))])"
     )
+    found = subprocess.run(
+        [sys.executable, "-c", program, *asked], check=True, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == "[]", found.stdout
 
 
 @pytest.mark.parametrize(

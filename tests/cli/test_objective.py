@@ -47,7 +47,7 @@ def test_an_objective_by_name_is_trained_evaluated_and_predicted(
 
 def test_an_unknown_objective_is_refused_before_the_data_is_read(siafu: Siafu) -> None:
     assert siafu.refused("train", "demo", objective="nonsense") == (
-        "siafu: unknown objective 'nonsense': choose one of classes, labels"
+        "siafu: unknown objective 'nonsense': choose one of classes, labels, regression"
     )
 
 

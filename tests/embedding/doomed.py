@@ -35,7 +35,7 @@ POINTS: dict[str, tuple[Any, str, int]] = {
     "update": (RowOptimizer, "update", 61),  # of the relations, and not yet of the entities
     "save": (large_tensors, "_blocks", 45),
     "disk-compute": (EmbeddingLane, "compute", 60),
-    "disk-swap": (PartitionBuffer, "swap", 17),
+    "disk-swap": (PartitionBuffer, "admit", 17),
     "disk-write": (PartitionBuffer, "_write_slot", 25),  # by the thread that moves partitions
     "disk-save": (PartitionBuffer, "read_range", 150),
 }

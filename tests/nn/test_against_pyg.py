@@ -164,3 +164,18 @@ def test_weights_come_back_from_pyg(name: str) -> None:
     graph, edge_index, _ = wild_graph(6)
     x = torch.randn(graph.num_vertices, 10)
     close(ours.eval()(graph, x), theirs.eval()(x, edge_index))
+
+
+@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GAT", "GIN"])
+@pytest.mark.parametrize("jk", [None, "last", "cat", "max"])
+def test_batch_norm_and_jumping_knowledge_are_pygs(name: str, jk: str | None) -> None:
+    torch.manual_seed(0)
+    theirs = getattr(pyg, name)(8, 6, 3, 5, norm="batch_norm", jk=jk, act="elu").double()
+    ours = getattr(siafu.nn, name)(8, 6, 3, 5, norm="batch_norm", jk=jk, act="elu").double()
+    ours.load_state_dict(theirs.state_dict())
+    graph, edge_index, _ = wild_graph(3)
+    x = torch.randn(graph.num_vertices, 8, dtype=torch.float64)
+    torch.testing.assert_close(ours(graph, x), theirs(x, edge_index), rtol=1e-9, atol=1e-9)
+    for key, value in theirs.state_dict().items():  # the running statistics have moved
+        torch.testing.assert_close(ours.state_dict()[key], value, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(ours.eval()(graph, x), theirs.eval()(x, edge_index), rtol=1e-9, atol=1e-9)

@@ -115,7 +115,8 @@ def test_reset_parameters_starts_anew() -> None:
     [
         ({"num_layers": 0}, "at least one layer"),
         ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"norm": "batch_norm"}, "only layer_norm"),
+        ({"norm": "group_norm"}, "layer_norm or batch_norm"),
+        ({"jk": "lstm"}, "last, cat, max"),
         ({"act": "sine"}, "act is 'sine'"),
         ({"precision": "fp8"}, "fp32 or bf16"),
         ({"hidden_channels": 0}, "must be at least 1"),

@@ -87,7 +87,9 @@ def test_the_labels_of_a_graph_choose_unless_one_is_asked_for() -> None:
 
 @pytest.mark.parametrize("asked", [3, VertexClasses], ids=["number", "class"])
 def test_what_is_no_objective_is_refused_in_one_line(asked: object) -> None:
-    with pytest.raises(BadInput, match=r"objective is .*: give a name \(classes, labels\) or an object"):
+    with pytest.raises(
+        BadInput, match=r"objective is .*: give a name \(classes, labels, regression\) or an object"
+    ):
         objective_for(toy_graph(), asked)  # type: ignore[arg-type]
 
 

@@ -241,7 +241,7 @@ class _Flawed(VertexClasses):
         (_Flawed(target=lambda graph: torch.zeros(120, dtype=torch.int32)), "a target of torch.int32"),
         (_Flawed(terms=lambda y: 0.0), r"divides the training rows' losses by 0\.0: let `terms`"),
         (_Flawed(outputs=lambda graph: 5), "build it with out_channels=5"),
-        ("nonsense", "unknown objective 'nonsense': choose one of classes, labels"),
+        ("nonsense", "unknown objective 'nonsense': choose one of classes, labels, regression"),
     ],
     ids=["mean", "rows", "mixed", "counts", "nan", "short", "int32", "terms", "width", "name"],
 )

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from siafu.base.compiling import compiling
 from siafu.objective.metric import Metric
 from siafu.report.files.metrics import EpochMetrics
 from siafu.report.progress import ProgressLine, duration
@@ -49,6 +50,24 @@ def test_on_a_terminal_one_line_is_redrawn_without_colours_if_asked(
     assert "2/3" in shown
     assert "SIGINT" in shown
     assert "\x1b[32m" not in shown
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_compilation_is_told_once_while_it_lasts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with ProgressLine(3):
+        for _ in range(2):
+            with compiling("kernels"):
+                pass
+    with compiling("kernels"):
+        pass
+    shown = capsys.readouterr().err
+    assert "compiling kernels" in shown
+    if not terminal:
+        assert shown.count("\n") == 1
 
 
 @pytest.mark.parametrize(

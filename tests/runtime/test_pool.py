@@ -2,7 +2,10 @@
 
 import itertools
 import threading
+import time
+from collections.abc import Callable
 
+import pytest
 import torch
 
 from siafu.base.activity import About
@@ -85,3 +88,46 @@ def test_pytorch_gives_each_job_one_thread() -> None:
     finally:
         torch.set_num_threads(before)
     assert seen == [1, 1]
+
+
+def test_short_jobs_that_follow_each_other_wake_no_second_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    # By this clock every job is over at once, but for those that meet another: they are as long as a thread is worth.
+    now = 0.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    met, ended = threading.Barrier(2), threading.Event()
+    ran_on: set[str] = set()
+    errors: list[BaseException] = []
+    pool = Pool(2, errors.append)
+
+    def meet() -> None:
+        nonlocal now
+        met.wait(60)
+        now += 1.0
+
+    def short() -> None:
+        ran_on.add(threading.current_thread().name)
+
+    def add(kind: str, job: Callable[[], None], count: int) -> After:
+        def then() -> None:
+            for _ in range(count):
+                pool.add((0,), kind, job)
+            pool.add((1,), "end", lambda: After(ended.set))
+
+        return After(then)
+
+    def run(kind: str, job: Callable[[], None], count: int) -> None:
+        while pool._asleep < 2:
+            time.sleep(0.001)
+        ended.clear()
+        pool.add((0,), "begin", lambda: add(kind, job, count))
+        assert ended.wait(60)
+
+    pool.start()
+    run("short", short, 20)  # their length is not known yet
+    run("long", meet, 2)
+    run("long", meet, 2)
+    ran_on.clear()
+    run("short", short, 50)
+    pool.close()
+    assert not errors
+    assert len(ran_on) == 1

@@ -67,8 +67,8 @@ def test_every_option_is_a_keyword_with_its_type_and_default() -> None:
     assert str(keywords["lr"]) == "lr: float = 0.01"
 
 
-def test_the_command_line_has_every_keyword_but_the_listener() -> None:
-    assert options_of(Keywords).keys() - options_of(Train).keys() == {"progress"}
+def test_the_command_line_has_every_keyword_but_functions() -> None:
+    assert options_of(Keywords).keys() - options_of(Train).keys() == {"progress", "callbacks"}
 
 
 def test_every_keyword_is_told_in_the_docstring() -> None:

@@ -5,18 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import siafu
 from siafu import Graph
+from siafu.base.mapped import mapped_file
 from siafu.errors import BadInput
-from siafu.server import disk_share
+from siafu.server import constants_on_disk, disk_share
 from siafu.server import fused_gathers as chunks
 from siafu.server.disk_share import DiskCut
 from siafu.server.memory import listing
 from siafu.server.savings import Savings
+from siafu.tables import row_stream
 from siafu.training.placement import choose_partition
 from siafu.training.run import Run
 from siafu.training.trainer import Checkpoint, Trainer
@@ -29,7 +32,38 @@ MODELS: dict[str, Make] = {
     "sage": lambda g: siafu.nn.GraphSAGE(g.num_features, 20, 3, g.num_classes, 0.5),
     "gin": lambda g: siafu.nn.GIN(g.num_features, 20, 3, g.num_classes, 0.5),
     "gat": lambda g: siafu.nn.GAT(g.num_features, 20, 3, g.num_classes, 0.5, heads=2),
+    "bf16": lambda g: siafu.nn.GraphSAGE(g.num_features, 20, 3, g.num_classes, 0.5, precision="bf16"),
+    "max": lambda g: Greatest(g.num_features, g.num_classes),
+    "chain": lambda g: Chain(g.num_features, g.num_classes),
 }
+
+
+class Greatest(nn.Module):
+    """Maxima in both layers."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(features, 20), nn.Linear(20, classes)
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        greatest = siafu.nn.Max()
+        hidden = torch.relu(greatest(graph, self.first(x)))
+        return greatest(graph, self.last(hidden))
+
+
+class Chain(nn.Module):
+    """Three gathers of the features, of which the last is kept and one in between is, too."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(features, 20), nn.Linear(features, 20)
+        self.third, self.last = nn.Linear(20, 20), nn.Linear(20, classes)
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        once = siafu.nn.GcnSum()(graph, x)
+        thrice = siafu.nn.Mean()(graph, siafu.nn.Sum(precision="bf16")(graph, once * 0.5 + x))
+        hidden = self.third(torch.relu(self.first(once) + self.second(thrice)))
+        return siafu.nn.Mean()(graph, self.last(siafu.nn.Sum()(graph, hidden)))
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +72,11 @@ def several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "ROWS_AT_ONCE", 512)
 
 
-def on_disk(directory: Path, groups: int, partitions: int, *, rows: bool = True) -> Savings:
+def on_disk(
+    directory: Path, groups: int, partitions: int, *, rows: bool = True, constants: int = 0
+) -> Savings:
     every = frozenset({0, 1})
-    return Savings(fused=every, remade=every, disk=DiskCut(directory, groups, partitions, rows))
+    return Savings(fused=every, remade=every, disk=DiskCut(directory, groups, partitions, rows, constants))
 
 
 def trained(make: Make, savings: Savings, dtype: torch.dtype = torch.float32, **given: Any) -> list[Any]:
@@ -56,13 +92,76 @@ def trained(make: Make, savings: Savings, dtype: torch.dtype = torch.float32, **
 
 
 @pytest.mark.parametrize(
-    "name,mode,groups,partitions", [("gcn", "pipe", 3, 4), ("sage", "sync", 5, 2), ("gin", "pipe", 2, 7)]
+    "name,mode,groups,partitions",
+    [
+        ("gcn", "pipe", 3, 4),
+        ("sage", "sync", 5, 2),
+        ("gin", "pipe", 2, 7),
+        ("gat", "pipe", 4, 3),
+        ("max", "sync", 3, 2),
+    ],
 )
 def test_a_training_on_disk_is_the_same_to_the_bit(
     tmp_path: Path, name: str, mode: str, groups: int, partitions: int
 ) -> None:
     plain = trained(MODELS[name], Savings(), mode=mode)
     assert trained(MODELS[name], on_disk(tmp_path, groups, partitions), mode=mode) == plain
+
+
+@pytest.mark.parametrize(
+    "name,folded,tables,dtype,given",
+    [
+        ("gcn", 3, True, torch.float32, {}),
+        ("sage", 1, False, torch.float64, {"normalize_features": True}),
+        ("gin", 2, True, torch.float64, {}),
+        ("bf16", 5, False, torch.float32, {"mode": "sync"}),
+        ("chain", 2, True, torch.float32, {}),
+        ("gat", 1, False, torch.float32, {"normalize_features": True}),
+    ],
+)
+def test_constants_on_disk_are_the_same_to_the_bit(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    folded: int,
+    tables: bool,
+    dtype: torch.dtype,
+    given: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(row_stream, "SPAN_BYTES", 20_000)
+    monkeypatch.setattr(constants_on_disk, "_AT_ONCE", 30_000)
+    found = on_disk(tmp_path, 2, 3, constants=folded)
+    assert found.disk is not None
+    savings = replace(found, disk=replace(found.disk, tables=tables))
+    assert trained(MODELS[name], savings, dtype, **given) == trained(MODELS[name], Savings(), dtype, **given)
+
+
+def test_copies_of_edges_are_mapped_from_scratch_files(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    src, dst = draws.integers(0, 400, (2, 3000), dtype=np.int32)
+    graph = Graph.from_edges(
+        src,
+        dst,
+        num_vertices=400,
+        edge_weight=draws.random(3000, dtype=np.float32),
+        x=GRAPH.x[:400],
+        y=draws.integers(0, 3, 400),
+        train=np.arange(90),
+        val=np.arange(90, 150),
+    )
+    again = replace(graph)
+    losses = []
+    for each, savings in ((graph, Savings()), (again, on_disk(tmp_path, 2, 3))):
+        torch.manual_seed(0)
+        trainer = Trainer(each, MODELS["gcn"](each), options(epochs=2), choose_partition(each, 1, "hash"))
+        trainer.plan = trainer.plan.saving(savings)
+        trainer.prepare()
+        list(trainer.run())
+        losses.append([(epoch.train_loss, epoch.val_loss) for epoch in trainer.history])
+    assert losses[0] == losses[1]
+    assert mapped_file(graph.out_edges.indices) is None
+    assert mapped_file(again.out_edges.indices) is not None
+    np.testing.assert_array_equal(again.out_edges.weights, graph.out_edges.weights)
 
 
 def test_in_double_precision_it_is_too(tmp_path: Path) -> None:
@@ -132,8 +231,12 @@ def test_a_budget_that_no_disk_helps_is_refused_with_the_least_that_would_do(tmp
         siafu.train(GRAPH, MODELS["gcn"](GRAPH), epochs=1, memory="1MB", scratch=tmp_path)
 
 
-def test_what_is_refused_without_a_disk_says_what_would_do_with_one(tmp_path: Path) -> None:
+def test_what_is_refused_without_a_disk_says_what_would_do_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (disk_share, listing):
+        monkeypatch.setattr(module, "WRITTEN_BEHIND", 1 << 20)
+    graph = tangled_graph(10_000)
+    wide = siafu.nn.GraphSAGE(graph.num_features, 128, 3, graph.num_classes, 0.5)
     with pytest.raises(
-        BadInput, match=r"choose a directory for \d+MB of tables on disk \(scratch\), with which .+ would do"
+        BadInput, match=r"a directory for \d+MB of tables on disk \(scratch\), with which .+ would do"
     ):
-        siafu.train(GRAPH, MODELS["gcn"](GRAPH), epochs=1, memory="1MB")
+        siafu.train(graph, wide, epochs=1, memory="1MB")

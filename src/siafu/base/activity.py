@@ -82,10 +82,20 @@ class Activity:
             self._spans = {}
 
     def note(
-        self, about: About | None, kind: str, track: int, began: float, ended: float, moved: int = 0
+        self,
+        about: About | None,
+        kind: str,
+        track: int,
+        began: float,
+        ended: float,
+        moved: int = 0,
+        compiling: float = 0.0,
     ) -> None:
-        """Record work. Of work that belongs to no epoch (None) only the seconds are kept, and taken with the next epoch."""
-        spent = ended - began
+        """Record work. Of work that belongs to no epoch (None) only the seconds are kept, and taken with the next epoch.
+
+        compiling: seconds of it that something was compiled, which do not count
+        """
+        spent = max(0.0, ended - began - compiling)
         with self._lock:
             self.busy_seconds[kind] = self.busy_seconds.get(kind, 0.0) + spent
             busy = self._busy[_NO_EPOCH if about is None else about.epoch]

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching
+from numba.core import caching, event
 
+from siafu.base.compiling import compile_begins, compile_ends
 from siafu.base.files import cache_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,13 +34,12 @@ def _stamp() -> str:
 class _SiafuCache(caching._CacheLocator):  # type: ignore[misc]
     """Cache of compiled kernels in the user's cache directory, outside of the installed package."""
 
-    def __init__(self, function: Any, file: str) -> None:
+    def __init__(self, function: Any, file: str, path: str) -> None:
         self._line = function.__code__.co_firstlineno
-        self._file = Path(file)
+        self._file, self._path = Path(file), path
 
     def get_cache_path(self) -> str:
-        digest = hashlib.sha256(str(self._file).encode()).hexdigest()[:12]
-        return str(cache_directory() / "kernels" / digest)
+        return self._path
 
     def get_source_stamp(self) -> str:
         return _stamp() + hashlib.sha256(self._file.read_bytes()).hexdigest()
@@ -49,19 +49,38 @@ class _SiafuCache(caching._CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, function: Any, file: str) -> "_SiafuCache | None":
-        if not Path(file).resolve().is_relative_to(_PACKAGE):
-            return None
-        locator = cls(function, file)
-        try:
-            path = Path(locator.get_cache_path())
-            path.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=path).close()
-        except OSError:
-            return None
-        return locator
+        path = _cache_path(file, cache_directory())
+        return None if path is None else cls(function, file, path)
+
+
+@cache
+def _cache_path(file: str, directory: Path) -> str | None:
+    """Where the compiled kernels of a file go; None: it is not ours, or nothing can be written there."""
+    if not Path(file).resolve().is_relative_to(_PACKAGE):
+        return None
+    path = directory / "kernels" / hashlib.sha256(file.encode()).hexdigest()[:12]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError:
+        return None
+    return str(path)
 
 
 caching.CompileResultCacheImpl._locator_classes.insert(0, _SiafuCache)
+
+
+class _Compilations(event.Listener):  # type: ignore[misc]
+    """Tells of kernels that are compiled; those that come from the cache are not."""
+
+    def on_start(self, event: Any) -> None:
+        compile_begins("kernels")
+
+    def on_end(self, event: Any) -> None:
+        compile_ends()
+
+
+event.register("numba:compile", _Compilations())
 
 
 def kernel(function: F) -> F:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from siafu.base.absent import refuse_absent_dataset, refuse_absent_run
+from siafu.base.dataset_names import refuse_unknown_name
 from siafu.base.errors import BadInput
+from siafu.base.loading import loading
 from siafu.base.memory import parse_size
 
 if TYPE_CHECKING:
@@ -78,10 +80,12 @@ def find_store(given: Path) -> Path:
 
 
 def refuse_unknown_dataset(dataset: str) -> None:
-    """Refuse a dataset that is not there before PyTorch is imported; a path, before Numba is as well."""
+    """Refuse a dataset that is not there, a path or a name, before anything heavy is imported."""
     refuse_absent_dataset(dataset)
+    refuse_unknown_name(dataset)
 
-    from siafu.graph.datasets import refuse_unknown
+    with loading():
+        from siafu.graph.datasets import refuse_unknown
 
     refuse_unknown(dataset)
 
@@ -92,7 +96,8 @@ def load_run_and_graph(path: Path, dataset: str | None) -> "tuple[Run, Graph]":
     if dataset is not None:
         refuse_unknown_dataset(dataset)
 
-    import siafu
+    with loading():
+        import siafu.training.run
 
     run = siafu.Run.load(path)
     source = dataset or run.config["dataset"]

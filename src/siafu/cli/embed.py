@@ -121,7 +121,11 @@ def _told(summary: dict[str, Any]) -> Iterable[str]:
     )
     if summary["swaps"]:
         read, written = summary["bytes_read"] / 1e9, summary["bytes_written"] / 1e9
-        yield f"{summary['swaps']:,} partitions swapped, {read:,.1f} GB read and {written:,.1f} GB written"
+        hidden = 1 - min(1.0, summary["disk_waited_seconds"] / max(summary["disk_seconds"], 1e-9))
+        yield (
+            f"{summary['swaps']:,} partitions swapped, {read:,.1f} GB read and {written:,.1f} GB written; "
+            f"{100 * hidden:.0f} % of the disk's time was hidden behind training"
+        )
     yield f"saved in {path}"
     yield f"next: siafu embed predict {path} --head NAME --relation NAME"
     yield f"      siafu embed neighbours {path} NAME"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from siafu.base.loading import loading
 from siafu.base.memory import budget_bytes
 from siafu.base.option import argument, option, same_option
 from siafu.cli.common import refuse_unknown_dataset
@@ -41,10 +42,11 @@ def explain(asked: Explain) -> None:
     T is a tensor phase (rows alone), G a gather (over the edges), ∇ the way back. Nothing is trained.
     """
     refuse_unknown_dataset(asked.dataset)
-    asked.check()
+    with loading():
+        asked.check()
 
-    import siafu
-    from siafu.training.explanation import explain_training
+        import siafu
+        from siafu.training.explanation import explain_training
 
     if asked.memory is not None:
         budget_bytes(asked.memory)  # what is no size is refused before the data is loaded

@@ -26,13 +26,15 @@ def predict(
 ) -> None:
     """Write what a saved run predicts for each vertex, by the ids the vertices had in their source."""
     import numpy as np
-    import torch
 
     from siafu.report.files.predictions import Predictions, check_kind
 
     if output is not None:
         check_kind(output)
     loaded, graph = load_run_and_graph(run, dataset)
+
+    import torch  # not before the run is known to be there
+
     chosen = _chosen(graph, rows)
     wanted = None if isinstance(chosen, slice) else torch.from_numpy(chosen)
     objective = loaded.objective

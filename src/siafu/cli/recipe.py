@@ -32,7 +32,7 @@ class Recipe:
     heads: int | None = option(None, "Attention heads, together --hidden wide (gat).", unset="8", least=1)
     out_heads: int | None = option(None, "Attention heads of the last layer (gat).", unset="1", least=1)
     aggr: str | None = option(None, "How neighbours are gathered: mean, max or sum (sage).", unset="mean")
-    norm: str | None = option(None, "Normalisation between layers: layer_norm.")
+    norm: str | None = option(None, "Normalisation between layers: layer_norm or batch_norm.")
     residual: bool = option(False, "Add each layer's input to its output.")
     precision: str = option("fp32", "How rows are stored while gathered: fp32 or bf16.")
 

@@ -12,6 +12,7 @@ from signal import SIGINT
 from typing import TYPE_CHECKING, Any
 
 from siafu.base.errors import BadInput, Interrupted
+from siafu.base.loading import loading
 from siafu.base.option import argument, option, options_of
 from siafu.cli.common import refuse_unknown_dataset, say
 from siafu.cli.outcome import refuse_other_summary, report_many, report_one, scores
@@ -33,6 +34,7 @@ class Train(Session, Options, Recipe):
 
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
     out: Path | None = option(None, "The run's directory.", unset="runs/DATASET-MODEL-DATE")
+    start: Path | None = option(None, "Begin with the weights of the run in this directory.")
     runs: int = option(1, "Train with so many seeds; mean and deviation.", least=1)
     lambda_function: str = option("siafu", "The function's name or ARN (aws).", panel=LAMBDAS)
     lambda_qualifier: str | None = option(None, "Its version or alias (aws).", panel=LAMBDAS)
@@ -73,6 +75,7 @@ class Train(Session, Options, Recipe):
         del shared["seed"], shared["out"], shared["resume"]
         return shared | {
             "lambdas": self._platform(),
+            "start": self.start,
             "dataset": str(Path(self.dataset).resolve()) if is_path else self.dataset,
         }
 
@@ -98,10 +101,11 @@ def train(asked: Train) -> None:
     if asked.resume and asked.overwrite:
         raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
     refuse_unknown_dataset(asked.dataset)
-    asked.check()
+    with loading():
+        asked.check()
 
-    import siafu
-    from siafu.objective.registry import objective_named
+        import siafu.training.train
+        from siafu.objective.registry import objective_named
 
     if isinstance(asked.objective, str):
         objective_named(asked.objective)
@@ -134,9 +138,9 @@ def _interrupted(directory: Path) -> Interrupted:
 
 def _train_once(graph: "Graph", asked: Train, directory: Path, seed: int, *, resume: bool) -> "Run":
     import siafu
-    from siafu.objective.registry import objective_for
+    from siafu.objective.registry import objective_asked
 
-    objective = objective_for(graph, asked.objective)
+    objective = objective_asked(graph, asked)
     model = asked.build(graph, objective, seed=seed)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     asked.say(

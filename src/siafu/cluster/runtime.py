@@ -33,7 +33,7 @@ from siafu.pipeline.events import CheckpointAsked, ServerGone
 from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, ServerId
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.setup import Setup
-from siafu.runtime.happenings import Happening, Outcome, Snapshot
+from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
 from siafu.runtime.letter import Letter
 from siafu.runtime.run_host import RunHost
 from siafu.runtime.story import STANDS_STILL, Story, stuck
@@ -111,7 +111,7 @@ class ClusterRuntime:
         self._bounds = [shares[address].bounds for address in graph]
         reads = [self._surely(address, lambda server: server.reads(self._bounds)) for address in graph]
         together = Reads(*(np.concatenate([each[way] for each in reads]) for way in range(2)))
-        self._setup = self._plan.setup(layout_of(together, self._bounds))
+        self._setup = self._plan.setup(layout_of(together, self._bounds), rows_travel=True)
         self._run = RunHost(
             self._make_machine(self._setup),
             self._post,
@@ -198,6 +198,11 @@ class ClusterRuntime:
         if self._run is not None:
             self._run.stop_at_epoch()
         self._happened.put(None)
+
+    def close_epoch(self, record: EpochRecord, *, stop: bool) -> None:
+        """The record of an epoch was seen: the next may begin, or the run ends."""
+        if self._run is not None:
+            self._run.close_epoch(record, stop)
 
     def counters(self) -> dict[str, Any]:
         """Counters of this session, as of the last checkpoint or the end."""

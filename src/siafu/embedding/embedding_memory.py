@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from siafu.base.threads import thread_count
+from siafu.embedding.disk.bucket_orders import read_ahead
 from siafu.embedding.disk.partition_buffer import PartitionLayout
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.steps.row_updates import moment_count
@@ -53,9 +54,10 @@ def disk_bytes(triples: Triples, options: EmbedOptions, *, threads: int | None =
     layout = PartitionLayout(
         triples.num_entities, options.dim, options.partitions, 1 + moment_count(options.optimizer)
     )
-    rows = (options.buffer + 1) * layout.rows
+    ahead = read_ahead(options.order, options.buffer)
+    rows = (options.buffer + ahead) * layout.rows
     state = 3 * 24 * len(triples.train) * options.buffer**2 // options.partitions**2
-    parts = layout.buffer_bytes(options.buffer) + 2 * layout.bytes
+    parts = layout.buffer_bytes(options.buffer, ahead) + 2 * layout.bytes
     sorting = min(_SORTED, 100 * len(triples.train))
     return (
         parts + lane_bytes(rows, options, threads) + state + sorting + shared_bytes(triples, options, threads)

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -48,7 +49,7 @@ class EmbeddingSession:
         self.history: list[EpochMetrics] = []
         self.state = EmbeddingState()
         self.best: dict[str, Any] | None = None  # the best epoch's vectors, where they are not the last's
-        self._disk_before = (0, 0, 0)
+        self._disk_before = EmbeddingState()
         self._began = time.perf_counter()
         self._saved = time.monotonic()
         self._saving = 0.0  # seconds that the last checkpoint took
@@ -155,12 +156,13 @@ class EmbeddingSession:
 
     def _count_disk(self) -> None:
         if isinstance(self.trainer, DiskTrainer):
-            state, (before, traffic) = self.state, (self._disk_before, self.trainer.buffer.scratch.traffic)
-            state.swaps = before[0] + self.trainer.buffer.swaps
-            state.bytes_read, state.bytes_written = (
-                before[1] + traffic.bytes_read,
-                before[2] + traffic.bytes_written,
-            )
+            state, before, buffer = self.state, self._disk_before, self.trainer.buffer
+            traffic = buffer.scratch.traffic
+            state.swaps = before.swaps + buffer.swaps
+            state.bytes_read = before.bytes_read + traffic.bytes_read
+            state.bytes_written = before.bytes_written + traffic.bytes_written
+            state.disk_seconds = before.disk_seconds + buffer.moving_seconds
+            state.disk_waited_seconds = before.disk_waited_seconds + buffer.waited_seconds
 
     def _copy(self) -> dict[str, Any] | None:
         """The vectors, kept as the best so far. Those on disk are not kept: the last epoch's are the result."""
@@ -224,7 +226,7 @@ class EmbeddingSession:
             name.removeprefix("best."): table for name, table in arrays.items() if name.startswith("best.")
         }
         self.history, self.state, self.best = history, state, best or None
-        self._disk_before = (state.swaps, state.bytes_read, state.bytes_written)
+        self._disk_before = replace(state)
 
     def _finish(self) -> EmbeddingRun:
         if self.best is not None:
@@ -287,6 +289,8 @@ class EmbeddingSession:
             "swaps": state.swaps,
             "bytes_read": state.bytes_read,
             "bytes_written": state.bytes_written,
+            "disk_seconds": state.disk_seconds,
+            "disk_waited_seconds": state.disk_waited_seconds,
             "path": None if self.directory is None else str(self.directory.path),
         }
 

@@ -29,6 +29,7 @@ class EmbeddingState:
     best_epoch:       of the best validation MRR; 0: none was evaluated
     staleness:        the most earlier batches whose updates were missing when a batch was read
     swaps:            partitions read into the buffer in place of others
+    disk_seconds:     that reading and writing partitions took; disk_waited_seconds: that the trainer waited for it
     metrics_crc32:    of the lines of metrics up to `epoch`
     """
 
@@ -49,6 +50,8 @@ class EmbeddingState:
     part_triples: int = 0
     part_batches: int = 0
     part_seconds: float = 0.0
+    disk_seconds: float = 0.0
+    disk_waited_seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,5 +1,6 @@
 """Building and turning CSR arrays. Rows are destinations, columns are sources, ascending within a row."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,9 @@ IntArray = NDArray[Any]  # int32 or int64
 EdgeWeights = NDArray[np.float32] | None
 
 MAX_INT32_VERTICES = 2**31 - 1
+
+Allocate = Callable[[int, Any], NDArray[Any]]
+"""Makes an array of so many items of a type."""
 
 
 class Csr(NamedTuple):
@@ -51,12 +55,15 @@ def sorted_rows(csr: Csr) -> Csr:
     return Csr(csr.indptr, indices, weights)
 
 
-def transpose(csr: Csr) -> Csr:
-    """Edges by their other end: row j lists the rows that had j, ascending."""
+def transpose(csr: Csr, allocate: Allocate = np.empty) -> Csr:
+    """Edges by their other end: row j lists the rows that had j, ascending.
+
+    allocate: makes the arrays that have a number for each edge
+    """
     indptr = np.zeros_like(csr.indptr)
     _count(csr.indices, indptr)
-    indices = np.empty_like(csr.indices)
-    weights = None if csr.weights is None else np.empty_like(csr.weights)
+    indices = allocate(len(csr.indices), csr.indices.dtype)
+    weights = None if csr.weights is None else allocate(len(csr.weights), csr.weights.dtype)
     _turn(*csr, indptr.copy(), indices, weights)
     return Csr(indptr, indices, weights)
 

@@ -1,7 +1,8 @@
 """Graph: a whole graph with its features, labels and splits."""
 
+from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from siafu.base.card import card
 from siafu.base.errors import BadInput
+from siafu.base.mapped import mapped_array
 from siafu.graph import check, csr, edge_data
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.classes import named_classes
@@ -303,6 +305,14 @@ class Graph:
     def out_edges(self) -> Csr:
         """The destinations of each vertex's out-edges: made when first asked for, shared if symmetric."""
         return self.in_edges if self.is_symmetric else csr.transpose(self.in_edges)
+
+    def with_mapped_out_edges(self, directory: Path) -> "Graph":
+        """The same graph, whose out-edges, if they are not there yet, are in a scratch file in `directory` as long as it lives."""
+        if "out_edges" in self.__dict__ or self.is_symmetric:
+            return self
+        mapped = copy(self)
+        mapped.__dict__["out_edges"] = csr.transpose(self.in_edges, partial(mapped_array, directory))
+        return mapped
 
     @cached_property
     def is_symmetric(self) -> bool:

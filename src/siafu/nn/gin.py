@@ -9,26 +9,31 @@ from torch import nn
 from siafu.nn.gather import Sum
 from siafu.nn.layer import Layer
 from siafu.nn.model import GNN, activation, reset_parameters
+from siafu.nn.norms import is_batch_norm, norm_layer
 from siafu.nn.tensors import Precision
 
 
 class MLP(nn.Module):
-    """Linear maps with an activation between them; parameters are named as in PyG's MLP without norms."""
+    """Linear maps with an activation between them, and perhaps a batch norm before it; parameters are named as in PyG's MLP."""
 
-    def __init__(self, channels: list[int], act: str = "relu") -> None:
+    def __init__(self, channels: list[int], act: str = "relu", norm: str | None = None) -> None:
         super().__init__()
         self.lins = nn.ModuleList(
             nn.Linear(wide, next_wide) for wide, next_wide in itertools.pairwise(channels)
         )
         self.act = activation(act)
+        between = channels[1:-1] if is_batch_norm(norm) else []
+        self.norms = nn.ModuleList(norm_layer(norm or "", wide) for wide in between)
 
     def reset_parameters(self) -> None:
-        for linear in self.lins:
-            reset_parameters(linear)
+        for each in [*self.lins, *self.norms]:
+            reset_parameters(each)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for number, linear in enumerate(self.lins):
             x = linear(x if number == 0 else self.act(x))
+            if number < len(self.norms):
+                x = self.norms[number](x)
         return x
 
 
@@ -70,5 +75,5 @@ class GIN(GNN):
     """Layers of `GINConv` with an MLP of two maps each, as PyG's `GIN`."""
 
     def make_layer(self, in_channels: int, out_channels: int, is_last: bool, **options: Any) -> Layer:
-        mlp = MLP([in_channels, out_channels, out_channels], act=self.act_name)
+        mlp = MLP([in_channels, out_channels, out_channels], act=self.act_name, norm=self.norm_name)
         return GINConv(mlp, precision=self.precision, **options)

@@ -10,6 +10,7 @@ from torch import nn
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.layer import Layer
+from siafu.nn.norms import check_norm, norm_layer
 from siafu.nn.tensors import Precision, features
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -29,6 +30,22 @@ def activation(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
     return _ACTIVATIONS[name]
 
 
+def _greatest(every: list[torch.Tensor]) -> torch.Tensor:
+    """The greatest of each number; of equals the first gets the gradient."""
+    best = every[0]
+    for each in every[1:]:
+        best = torch.where(each > best, each, best)
+    return best
+
+
+_JUMPS: dict[str, Callable[[list[torch.Tensor]], torch.Tensor]] = {
+    "last": lambda every: every[-1],
+    "cat": lambda every: torch.cat(every, dim=-1),
+    "max": _greatest,
+}
+"""Jumping knowledge (Xu et al. 2018): what is made of the rows of all layers."""
+
+
 def reset_parameters(module: nn.Module) -> None:
     """Start a module's parameters anew, where it knows how."""
     reset = getattr(module, "reset_parameters", None)
@@ -46,7 +63,8 @@ class GNN(nn.Module):
     dropout:         share of the values between layers put to zero in training
     input_dropout:   the same for the features
     act:             relu, elu, gelu, leaky_relu, silu or tanh
-    norm:            None or "layer_norm", which looks at each vertex alone
+    norm:            None, "layer_norm", which looks at each vertex alone, or "batch_norm", over all vertices
+    jk:              None, "last", "cat" or "max": what a linear map at the end reads of all layers' rows
     residual:        add what went into a layer to what comes out of it, mapped linearly where the widths differ
     precision:       "bf16" stores rows in half the memory while they are gathered; sums stay float32
     options:         what the layer takes besides
@@ -68,6 +86,7 @@ class GNN(nn.Module):
         input_dropout: float = 0.0,
         residual: bool = False,
         precision: Precision = "fp32",
+        jk: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -83,13 +102,20 @@ class GNN(nn.Module):
             "input_dropout": input_dropout,
             "residual": residual,
             "precision": precision,
+            **({} if jk is None else {"jk": jk}),
             **options,
         }
         self.out_channels = out_channels
         self.dropout, self.input_dropout = dropout, input_dropout
         self.act_name, self.act = act, activation(act)
         self.precision: Precision = precision
+        self.norm_name, self.jk_mode = norm, jk
+        if jk is not None and jk not in _JUMPS:
+            raise BadInput(f"jk is {jk!r}: choose one of {', '.join(_JUMPS)}")
         last = hidden_channels if out_channels is None else out_channels
+        if jk is not None:
+            heard = hidden_channels * (num_layers if jk == "cat" else 1)
+            self.lin, last = nn.Linear(heard, last), hidden_channels
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), last]
         ends = list(itertools.pairwise(widths))
         try:
@@ -99,7 +125,8 @@ class GNN(nn.Module):
             )
         except TypeError as error:
             raise BadInput(f"{type(self).__name__} does not take such an option: {error}") from error
-        self.norms = nn.ModuleList(nn.LayerNorm(wide) for wide in widths[1:-1]) if norm else None
+        normed = widths[1:] if jk is not None else widths[1:-1]
+        self.norms = nn.ModuleList(norm_layer(norm, wide) for wide in normed) if norm else None
         self.residuals = (
             nn.ModuleList(
                 nn.Identity() if wide == next_wide else nn.Linear(wide, next_wide, bias=False)
@@ -120,6 +147,8 @@ class GNN(nn.Module):
     def reset_parameters(self) -> None:
         for module in [*self.convs, *(self.norms or []), *(self.residuals or [])]:
             reset_parameters(module)
+        if self.jk_mode is not None:
+            reset_parameters(self.lin)
 
     def forward(self, graph: Graph, x: torch.Tensor | None = None) -> torch.Tensor:
         if not isinstance(graph, Graph):
@@ -133,17 +162,21 @@ class GNN(nn.Module):
                 "build it with in_channels=graph.num_features"
             )
         rows = self._drop(rows, self.input_dropout)
+        every = []
         for number, layer in enumerate(self.convs):
             out = layer(graph, rows)
-            if number == len(self.convs) - 1:
+            is_last = number == len(self.convs) - 1
+            if is_last and self.jk_mode is None:
                 return out  # type: ignore[no-any-return]
             if self.norms is not None:
                 out = self.norms[number](out)
             out = self.act(out)
-            if self.residuals is not None:
+            if self.residuals is not None and not is_last:
                 out = out + self.residuals[number](rows)
             rows = self._drop(out, self.dropout)
-        return rows
+            every.append(rows)
+        found: torch.Tensor = self.lin(_JUMPS[self.jk_mode or "last"](every))
+        return found
 
     def _drop(self, rows: torch.Tensor, share: float) -> torch.Tensor:
         return nn.functional.dropout(rows, share, self.training) if share > 0 else rows
@@ -167,8 +200,4 @@ class GNN(nn.Module):
             raise BadInput(
                 f"dropout is {dropout}, input_dropout {input_dropout}: a share lies from 0 up to, not at, 1"
             )
-        if norm not in (None, "layer_norm"):
-            raise BadInput(
-                f"norm is {norm!r}: only layer_norm is offered, because it looks at each vertex alone "
-                "and so can be computed anywhere"
-            )
+        check_norm(norm)

@@ -15,7 +15,7 @@ from siafu.nn.functions import call
 from siafu.nn.gather import Gather
 from siafu.nn.tensors import as_rows, check_rows
 
-Form = Literal["additive", "product"]
+PairLogit = Literal["additive", "product"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PairSoftmax(Gather):
                 those of the self-loops, [V, D], which are not learnt
     """
 
-    form: Form = "additive"
+    form: PairLogit = "additive"
     heads: int = 1
     slope: float = 0.2
     self_loops: bool = True

@@ -32,6 +32,10 @@ class Objective(ABC):
     metric: Metric
     counted: tuple[str, ...]
 
+    def on(self, graph: Graph) -> "Objective":
+        """The objective as it is for this graph; itself, unless it depends on more than targets."""
+        return self
+
     def target(self, graph: Graph) -> Tensor:
         """Values to learn, one row for each vertex: [V, …] of floats, int64, uint8 or booleans."""
         return torch.from_numpy(_labels(graph))

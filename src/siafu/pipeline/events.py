@@ -56,6 +56,17 @@ class Proceed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RatesSet(Event):
+    """Weight server: make `version` with these rates.
+
+    rates: as `siafu.weights.groups.Rates` are sent: four numbers of each group of parameters
+    """
+
+    version: Version
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationStarted(Event):
     """Graph server: pass every interval through the evaluation with `version`, which `weights` holds."""
 
@@ -193,6 +204,18 @@ class WeightsMade(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class NormsTold(Event):
+    """Norms of the gradients that a home has gathered for `version`.
+
+    norms: (place of the parameter in the model, norm), of each of its parameters
+    """
+
+    home: ServerId
+    version: Version
+    norms: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateDue(Event):
     """A home has the gradients of `version` but there is no room for it: let no one enter on an older one."""
 
@@ -243,6 +266,17 @@ class BestKept(Event):
     """A weight server has a copy of the best model so far, evaluated after `epoch`."""
 
     epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class EpochClosed(Event):
+    """The run's owner has seen the record of `epoch`, and the rates of the next are decided.
+
+    stop: the run ends here
+    """
+
+    epoch: Epoch
+    stop: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class GraphServer:
     comes to its last stage when all its gathers of epoch e are done. So once rows of epoch e + 1 exist, no one
     reads those of epoch e; ghosts are copies made from them later still. Rows of an older epoch that arrive late, or
     twice, are not kept. Evaluations have tables of their own, and the run starts one only when all servers have
-    finished the one before. Asynchronous gathers may find newer rows, or older ones, down to `_oldest_read`.
+    finished the one before. A gather that begins early changes none of this: it is at its stage. Asynchronous gathers may find newer rows, or older ones, down to `_oldest_read`.
     """
 
     def __init__(self, setup: Setup, server: ServerId) -> None:
@@ -192,13 +192,25 @@ class GraphServer:
         self._finished: Counter[tuple[LaneName, Epoch]] = Counter()
         self._measures: dict[tuple[LaneName, Epoch], dict[IntervalId, Measures]] = {}
         self._train = Track(
-            "train", setup.training, setup.layout, self.intervals, start.epoch, self._oldest_read
+            "train",
+            setup.training,
+            setup.layout,
+            self.intervals,
+            start.epoch,
+            self._oldest_read,
+            parts=setup.gather_parts,
         )
         self._train.ages = self.counts.row_ages
         if setup.mode == "sync":
             self._train.barrier = self._told
         self._evaluate = Track(
-            "evaluate", setup.evaluation, setup.layout, self.intervals, start.epoch, oldest_read=int
+            "evaluate",
+            setup.evaluation,
+            setup.layout,
+            self.intervals,
+            start.epoch,
+            oldest_read=int,
+            parts=setup.gather_parts,
         )
 
     def _proceed(self, event: Proceed, out: list[Instruction]) -> None:
@@ -309,7 +321,7 @@ class GraphServer:
         out.append(KeepResult(task))
         if event.measures:
             self._measures.setdefault((task.lane, task.epoch), {})[task.interval] = event.measures
-        if task.stage.scatters:
+        if task.stage.sends:
             self._send_rows(task.lane, task.epoch, task.stage.id, task.interval, out)
         for phase in task.stage.gradients:
             gradient = GradientArrived(self.incarnation, task.epoch, phase, task.interval)
@@ -326,7 +338,8 @@ class GraphServer:
     ) -> None:
         schedule = self.setup.training if lane == "train" else self.setup.evaluation
         message = RowsArrived(self.incarnation, lane, epoch, stage, interval)
-        receivers = self.setup.layout.receivers[schedule[stage].direction][interval]
+        made = schedule[stage]
+        receivers = self.setup.layout.readers(made.direction, interval, sums=made.sums)
         out.extend(Send(Address("graph", server), message) for server in receivers)
 
     def _rows_arrived(self, event: RowsArrived, out: list[Instruction]) -> None:

@@ -7,7 +7,7 @@ from siafu.pipeline.events import Event, Measures
 from siafu.pipeline.ids import Address, Epoch, IntervalId, LaneName, PhaseId, ServerId, StageId, Version
 from siafu.pipeline.task import Task
 
-StopReason = Literal["finished", "patience", "diverged", "asked"]
+StopReason = Literal["finished", "patience", "diverged", "asked", "told"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,18 @@ class RunTask(Instruction):
     task: Task
     version: Version
     weights: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class BeginTask(Instruction):
+    """A gather that waits may be begun, where nothing else is to do: rows of its sources before `until` are there.
+
+    Sources are added in the order of `Layout.sources`, each once. `RunTask`, which always follows, ends the gather, and may
+    come before it was begun; it reads what was not added until then.
+    """
+
+    task: Task
+    until: IntervalId
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +106,19 @@ class Update(Instruction):
     """Make `version` of the parameters whose home this is, from the one before and the sums; report `UpdateDone`.
 
     By then both versions are held; the instructions that follow the report free what is not needed.
+
+    rates: of each group of parameters, as `RatesSet` has them; (): those of the settings
+    norms: of all parameters' gradients, by the parameters' places in the model; (): nothing is clipped
     """
+
+    version: Version
+    rates: tuple[float, ...] = ()
+    norms: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TellNorms(Instruction):
+    """Tell every home, this one too, the norms of the gradients that were gathered here for `version`: `NormsTold`."""
 
     version: Version
 

@@ -45,10 +45,28 @@ class Layout:
         first = sum(self.intervals[:server])
         return tuple(IntervalId(number) for number in range(first, first + self.intervals[server]))
 
+    def sources(self, server: ServerId, direction: Direction) -> tuple[IntervalId, ...]:
+        """The intervals whose rows gathers of `server` read, in the order in which they add them: its own before others'."""
+        own = self.owned(server)
+        read = frozenset().union(*(self.reads[direction][reader] for reader in own))
+        return tuple(sorted(read, key=lambda interval: (self.owner[interval] != server, interval)))
+
     @cached_property
     def receivers(self) -> Mapping[Direction, tuple[tuple[ServerId, ...], ...]]:
         """For each direction and interval, the other servers that must be sent its rows."""
         return {direction: self._receivers(reads) for direction, reads in self.reads.items()}
+
+    @cached_property
+    def everyone(self) -> frozenset[IntervalId]:
+        """All intervals."""
+        return frozenset(IntervalId(number) for number in range(self.num_intervals))
+
+    def readers(self, direction: Direction, interval: IntervalId, *, sums: bool) -> tuple[ServerId, ...]:
+        """The other servers that must be sent what a stage made of an interval; sums: all read those."""
+        if not sums:
+            return self.receivers[direction][interval]
+        own = self.owner[interval]
+        return tuple(ServerId(server) for server in range(self.num_servers) if server != own)
 
     def _receivers(self, reads: tuple[frozenset[IntervalId], ...]) -> tuple[tuple[ServerId, ...], ...]:
         servers: list[set[ServerId]] = [set() for _ in range(self.num_intervals)]

@@ -10,11 +10,13 @@ from siafu.pipeline.events import (
     BestKept,
     CheckpointAsked,
     CheckpointSaved,
+    EpochClosed,
     EpochFinished,
     EvaluationStarted,
     Event,
     Measures,
     Proceed,
+    RatesSet,
     Ready,
     ServerGone,
     Settle,
@@ -77,9 +79,11 @@ class RunMachine:
         start: Anchor = _START,
         best: Best | None = None,
         exact: bool = False,
+        rates: Callable[[Epoch], tuple[float, ...]] | None = None,
     ) -> None:
         """
         score: what an evaluation's measures say
+        rates: of an epoch's update, once the one before is closed; None: those of the settings
         start: after so many epochs, with that version; that first epoch is exact
         best:  of the epochs before; exact: an asynchronous run had come to exact epochs by then
         """
@@ -91,7 +95,7 @@ class RunMachine:
         self.incarnation = Incarnation(-1)
         self.duplicates = 0
         self.outdated = 0
-        self._score = score
+        self._score, self._rates = score, rates
         self._servers = setup.graph_addresses + setup.weight_addresses
         self._saved = _Saved(start, setup.exact or exact, best)
         self._stop_asked = False
@@ -103,6 +107,7 @@ class RunMachine:
             BestKept: self._best_kept,
             Settled: self._settled,
             CheckpointSaved: self._checkpoint_saved,
+            EpochClosed: self._epoch_closed,
         }
         self._reset()
 
@@ -163,6 +168,7 @@ class RunMachine:
         assert not early, f"{running}, {records.recorded} recorded, {records.trained} trained"
         kept = self._best_on_its_way
         assert kept is None or (best is not None and best.epoch == kept), f"best {best}, kept {kept}"
+        assert self._closed <= records.recorded, f"{self._closed} closed, {records.recorded} recorded"
 
     # Beginning
 
@@ -176,7 +182,8 @@ class RunMachine:
         saved = self._saved
         self._base = saved.anchor
         self._exact = saved.anchor if saved.exact else None
-        self._until = saved.anchor.epoch
+        self._until = self._closed = saved.anchor.epoch
+        self._told_to_stop = False
         self._records = Records(saved.anchor.epoch, self.setup.layout.num_servers, self._score)
         self._records.best = saved.best
         self._evaluation: _Running | None = None
@@ -220,12 +227,34 @@ class RunMachine:
             self._evaluation_limit(),
             self._records.trained + self.setup.staleness + 2,
         ]
+        if self.options.closes:
+            limits.append(self._closed + (1 if self._exact is not None else self.setup.staleness + 2))
         until = Epoch(min(limits))
         if until <= self._until or self._state != "going":
             return
+        self._send_rates(self._until, until, out)
         self._until = until
         message = Proceed(self.incarnation, until, self._exact)
         out.extend(Send(to, message) for to in self.setup.graph_addresses)
+
+    def _send_rates(self, first: Epoch, until: Epoch, out: list[Instruction]) -> None:
+        """Tell the weight servers the rates of epochs that intervals may enter from now on."""
+        if self._rates is None:
+            return
+        anchor = self._exact or self._base
+        for epoch in map(Epoch, range(first, until)):
+            version = Version(anchor.version_of(epoch) + 1)
+            message = RatesSet(self.incarnation, version, self._rates(epoch))
+            out.extend(Send(Address("weight", home), message) for home in sorted(self.setup.parts))
+
+    def _epoch_closed(self, event: EpochClosed, out: list[Instruction]) -> None:
+        if event.epoch != self._closed or event.epoch >= self._records.recorded:
+            self.duplicates += 1
+            return
+        self._closed = Epoch(event.epoch + 1)
+        if event.stop:
+            self._told_to_stop = True
+            self._stand_still_at = self._until
 
     def _evaluation_limit(self) -> int:
         """How far training may go before the next evaluation begins."""
@@ -278,6 +307,8 @@ class RunMachine:
             self._begin_settling(here, out)
         # What is saved or left behind here has the best model with it.
         complete = self._records.recorded == here and self._best_on_its_way is None
+        if self.options.closes:
+            complete = complete and self._closed == here
         if self._state == "settled" and complete:
             self._leave_limit(here, out)
 
@@ -311,7 +342,7 @@ class RunMachine:
 
     def _leave_limit(self, here: Epoch, out: list[Instruction]) -> None:
         reason = self._reason_to_stop(here)
-        if reason in ("finished", "patience"):
+        if reason in ("finished", "patience", "told"):
             self._stop(reason, out)
         elif self._switching:
             self._begin_settling(here, out)
@@ -330,6 +361,8 @@ class RunMachine:
             return "finished"
         if self.options.patience is not None and here >= self._patience_ends():
             return "patience"
+        if self._told_to_stop:
+            return "told"
         return "asked" if self._stop_asked else None
 
     def _wants_checkpoint(self, here: Epoch) -> bool:

@@ -14,6 +14,7 @@ class RunOptions:
     patience:         stop when so many epochs brought no better model; None: never
     checkpoint_every: save after every so many epochs; None: only when asked
     exact_above:      async: go on exactly, as pipe, once the validation score is at least this good; None: never
+    closes:           an epoch begins when the run's owner has seen the one before (`EpochClosed`)
     """
 
     epochs: int
@@ -21,6 +22,7 @@ class RunOptions:
     patience: int | None = None
     checkpoint_every: int | None = None
     exact_above: float | None = None
+    closes: bool = False
 
     def is_evaluated(self, epoch: Epoch) -> bool:
         return (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs

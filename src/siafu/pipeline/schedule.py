@@ -24,6 +24,8 @@ class Stage:
     scatters:  its rows are read through edges: by gathers of its own and of other intervals
     reads:     a gather: the stages, all earlier and scattering, whose rows it reads; usually one
     gradients: the phases whose parameters it gives gradients for: () or its own; of a gather and a tensor phase, both
+    sums:      it gives sums over its rows that every interval of every server reads: statistics, or their gradients
+    totals:    the stages whose sums it reads, of all intervals; () or one
     """
 
     id: StageId
@@ -33,6 +35,13 @@ class Stage:
     scatters: bool = False
     reads: tuple[StageId, ...] = ()
     gradients: tuple[PhaseId, ...] = ()
+    sums: bool = False
+    totals: tuple[StageId, ...] = ()
+
+    @property
+    def sends(self) -> bool:
+        """Whether others read what it makes: rows or sums."""
+        return self.scatters or self.sums
 
     def __str__(self) -> str:
         return ("∇" if self.direction == "backward" else "") + f"{self.kind.letter}{self.phase}"
@@ -56,6 +65,9 @@ class Schedule:
             for source in stage.reads:
                 if source >= place or not self.stages[source].scatters:
                     raise SiafuError(f"gather {stage} reads stage {source}, which scatters nothing before it")
+            for source in stage.totals:
+                if source >= place or not self.stages[source].sums:
+                    raise SiafuError(f"{stage} reads sums of stage {source}, which gives none before it")
             if given & set(stage.gradients):
                 raise SiafuError(f"two stages give gradients for phase {stage.phase}: one must")
             given |= set(stage.gradients)
@@ -77,15 +89,50 @@ class Schedule:
 
 
 def numbered(stages: Iterable[Stage]) -> Schedule:
-    """These stages in this order, with their places; one that reads rows reads those of the last stage that scatters."""
+    """These stages in this order, with their places.
+
+    One that reads rows reads those of the last stage that scatters; one that reads sums, those of the last that gives any.
+    """
     found: list[Stage] = []
     scattered: StageId | None = None
+    summed: tuple[StageId, ...] = ()
     for place, stage in enumerate(stages):
         reads = (scattered,) if stage.kind.reads and scattered is not None else ()
-        found.append(replace(stage, id=StageId(place), reads=reads))
+        totals = summed if stage.totals else ()
+        found.append(replace(stage, id=StageId(place), reads=reads, totals=totals))
         if stage.scatters:
             scattered = StageId(place)
+        if stage.sums:
+            summed = (StageId(place),)
     return Schedule(tuple(found))
+
+
+def reducing(
+    stages: Iterable[Stage], reduces: Collection[int], gathers: Collection[int], moved: Collection[int]
+) -> Iterator[Stage]:
+    """The stages of a pass where statistics over all vertices stand between some phases; to be numbered again.
+
+    reduces: T(n) reads statistics of what T(n - 1) made, for these n
+    gathers: G(n) runs, for these n; others are no stages
+    moved:   those of `reduces` whose gradients ∇T(n - 1) reads
+    """
+    kept = [stage for stage in stages if stage.kind != GATHER or stage.phase in gathers]
+    last = max(stage.phase for stage in kept)
+    backward = {stage.phase for stage in kept if stage.kind == TENSOR and stage.direction == "backward"}
+    for stage in kept:
+        if stage.kind != TENSOR:
+            yield stage
+            continue
+        phase, reads_totals, sums, scatters = stage.phase, False, False, stage.scatters
+        if stage.direction == "forward":
+            sums = phase + 1 in reduces
+            reads_totals = phase in reduces
+            scatters = scatters and phase + 1 in gathers
+        else:
+            sums = phase in moved and phase - 1 in backward
+            reads_totals = phase + 1 in moved if phase != last else phase in reduces
+            scatters = scatters and phase in gathers
+        yield replace(stage, scatters=scatters, sums=sums, totals=(_UNPLACED,) if reads_totals else ())
 
 
 def fuse(stages: Iterable[Stage], depths: Collection[int]) -> Iterator[Stage]:

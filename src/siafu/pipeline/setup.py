@@ -16,7 +16,10 @@ class Setup:
 
     staleness:    async: no interval may be more than this many epochs ahead of the slowest
     update_every: async: how many intervals' gradients make an update, whoever's they are; None: those of one epoch
+    gather_parts: pipe: into about how many parts a gather may be cut that begins before all its rows are there; 0: it waits
     alternate:    evaluations use the training's tables: training waits for their end, as they wait for the epoch's
+    paced:        the run sends the rates of every version; else the optimizer's settings hold
+    clipped:      an update needs the norms of all homes' gradients
     """
 
     training: Schedule
@@ -28,6 +31,9 @@ class Setup:
     staleness: int = 0
     update_every: int | None = None
     alternate: bool = False
+    paced: bool = False
+    clipped: bool = False
+    gather_parts: int = 0
 
     def __post_init__(self) -> None:
         if not self.training.parameters:
@@ -37,7 +43,10 @@ class Setup:
                 f"weight_servers is {self.weight_servers}, staleness {self.staleness}, update_every {self.update_every}: "
                 "give at least 1, 0 and 1"
             )
-
+        if self.gather_parts < 0 or (self.gather_parts and self.mode != "pipe"):
+            raise SiafuError(
+                f"gathers of a {self.mode} run in {self.gather_parts} parts: none of them can begin early"
+            )
         if self.alternate and self.mode == "async":
             raise SiafuError(
                 "intervals of an asynchronous run are never all at an epoch's end: evaluate beside it"

@@ -11,12 +11,14 @@ class StageKind:
     letter: the first of its stages' names: T0, G1, ∇T0
     remote: whether its tasks may run on Lambdas: they read rows of their own interval, and weights, alone
     reads:  whether it reads rows that other intervals have scattered
+    begins: whether a task of it can begin with some of those rows, before the others are there
     """
 
     name: str
     letter: str
     remote: bool = False
     reads: bool = False
+    begins: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -25,7 +27,7 @@ class StageKind:
 TENSOR = StageKind("tensor", "T", remote=True)
 """A tensor phase: rows in, rows out, each vertex alone."""
 
-GATHER = StageKind("gather", "G", reads=True)
+GATHER = StageKind("gather", "G", reads=True, begins=True)
 """A graph phase: every vertex gathers rows along its edges."""
 
 FUSED = StageKind("gather and tensor", "GT", reads=True)

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from siafu.pipeline.front import Front
 from siafu.pipeline.ids import Epoch, IntervalId, LaneName, ServerId, StageId, Version
-from siafu.pipeline.instructions import Instruction, RunTask
+from siafu.pipeline.instructions import BeginTask, Instruction, RunTask
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.task import Task
@@ -22,7 +23,7 @@ class _Pass:
 
     epoch:   the one it is in; where it is not inside, the one it wants to enter
     stage:   the stage that it runs or waits for
-    missing: how many intervals' rows the gather waits for
+    missing: how many intervals' rows, or sums over rows, the stage waits for
     oldest:  the oldest epoch whose rows that gather takes
     """
 
@@ -47,6 +48,7 @@ class Track:
 
     oldest_read: of a gather's epoch, the oldest epoch whose rows it may read
     barrier:     no stage beyond this position may run (sync); None: no barrier
+    parts:       into how many parts a gather may be cut that begins before all its rows are there; 0: it waits
     ages:        how often a gather read rows that were so many epochs older than itself
     """
 
@@ -57,11 +59,13 @@ class Track:
     start: Epoch
     oldest_read: Callable[[Epoch], int]
     barrier: Position | None = None
+    parts: int = 0
     ages: Counter[int] = field(default_factory=Counter)
     passes: dict[IntervalId, _Pass] = field(init=False)
     _at: Counter[Position] = field(init=False)
     _rows: dict[StageId, list[int]] = field(init=False)
     _waiting: dict[tuple[StageId, IntervalId], list[_Pass]] = field(init=False, default_factory=dict)
+    _fronts: dict[StageId, Front] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.passes = {
@@ -69,8 +73,13 @@ class Track:
         }
         self._at = Counter({(self.start, 0): len(self.intervals)})
         self._rows = {
-            stage.id: [_NEVER] * self.layout.num_intervals for stage in self.schedule.stages if stage.scatters
+            stage.id: [_NEVER] * self.layout.num_intervals for stage in self.schedule.stages if stage.sends
         }
+        if self.parts:
+            server = self.layout.owner[self.intervals[0]]
+            for source in self._rows:
+                order = self.layout.sources(server, self.schedule[source].direction)
+                self._fronts[source] = Front(order, self.parts)
 
     @property
     def slowest(self) -> Position:
@@ -104,7 +113,7 @@ class Track:
         current = self.passes[task.interval]
         current.running = False
         self._move(current, current.epoch, current.stage + 1)
-        if task.stage.scatters:
+        if task.stage.sends:
             self.take_rows(task.stage.id, task.interval, task.epoch, out)
         if current.stage < len(self.schedule):
             self._try_stage(current, out)
@@ -137,6 +146,10 @@ class Track:
                 reader.missing -= 1
                 if not reader.missing:
                     self._run(reader, out)
+        if self._fronts and self._fronts[stage].advance(rows, epoch):
+            for reader in self.passes.values():
+                if reader.missing and self.schedule[reader.stage].reads == (stage,):
+                    self._begin(reader, out)
         return True
 
     def raise_barrier(self, barrier: Position, out: list[Instruction]) -> None:
@@ -171,20 +184,31 @@ class Track:
             assert each.stage < end, f"{each} is past the last stage"
             beyond = barrier is not None and each.running and position > barrier
             assert not beyond, f"{each} runs beyond the barrier at {barrier}"
+        for source, front in self._fronts.items():
+            front.validate(self._rows[source])
         assert dict(self._at) == positions, f"{self._at} are counted, and are {positions}"
 
     def _try_stage(self, current: _Pass, out: list[Instruction]) -> None:
         if self.barrier is not None and current.position > self.barrier:
             return
-        for source in self.schedule[current.stage].reads:
-            self._await_rows(current, source)
+        stage = self.schedule[current.stage]
+        for source in stage.reads:
+            self._await_rows(current, source, self._sources(current, source))
+        for source in stage.totals:
+            self._await_totals(current, source)
         if not current.missing:
             self._run(current, out)
+        elif self._fronts:
+            self._begin(current, out)
 
-    def _await_rows(self, reader: _Pass, source: StageId) -> None:
+    def _await_totals(self, reader: _Pass, source: StageId) -> None:
+        """Statistics are of all vertices: an interval waits for the sums of every other."""
+        self._await_rows(reader, source, self.layout.everyone)
+
+    def _await_rows(self, reader: _Pass, source: StageId, intervals: frozenset[IntervalId]) -> None:
         reader.oldest = self.oldest_read(reader.epoch)
         rows = self._rows[source]
-        for interval in self._sources(reader, source):
+        for interval in intervals:
             if rows[interval] < reader.oldest:
                 reader.missing += 1
                 self._waiting.setdefault((source, interval), []).append(reader)
@@ -199,6 +223,14 @@ class Track:
             RunTask(Task(self.lane, current.epoch, stage, current.interval), current.version, current.weights)
         )
 
+    def _begin(self, reader: _Pass, out: list[Instruction]) -> None:
+        """Let a gather that waits begin with the rows that are there."""
+        stage = self.schedule[reader.stage]
+        if stage.kind.begins and len(stage.reads) == 1:
+            until = self._fronts[stage.reads[0]].missing(reader.epoch)
+            if until is not None:
+                out.append(BeginTask(Task(self.lane, reader.epoch, stage, reader.interval), until))
+
     def _describe(self, current: _Pass) -> str:
         task = Task(self.lane, current.epoch, self.schedule[current.stage], current.interval)
         if current.running:
@@ -207,5 +239,5 @@ class Track:
             assert self.barrier is not None
             epoch, stage = self.barrier
             return f"{task} waits for the barrier at epoch {epoch + 1}, stage {stage}"
-        sources = sorted(i for (_, i), readers in self._waiting.items() if current in readers)
+        sources = sorted({i for (_, i), readers in self._waiting.items() if current in readers})
         return f"{task} waits for rows of epoch {current.oldest + 1} from intervals {sources}"

@@ -11,6 +11,8 @@ from siafu.pipeline.events import (
     Event,
     GradientArrived,
     GradientTaken,
+    NormsTold,
+    RatesSet,
     Ready,
     RoomMade,
     Settle,
@@ -31,6 +33,7 @@ from siafu.pipeline.instructions import (
     KeepWeights,
     Restore,
     Send,
+    TellNorms,
     Update,
 )
 from siafu.pipeline.setup import Setup
@@ -88,6 +91,8 @@ class WeightServer:
             UpdateDue: self._update_due,
             RoomMade: self._room_made,
             Settle: self._settle,
+            RatesSet: self._rates_set,
+            NormsTold: self._norms_told,
         }
         self._reset(Anchor(Epoch(0), Version(0)), setup.exact)
 
@@ -162,6 +167,9 @@ class WeightServer:
         self._settling: Settle | None = None
         self._settled: tuple[int, bool] = (-1, False)
         self._room = self._room_at(start.version)
+        self._rates: dict[Version, tuple[float, ...]] = {}
+        self._norms: dict[Version, dict[ServerId, tuple[tuple[int, float], ...]]] = {}
+        self._measured = start.version
 
     def _room_at(self, version: Version) -> dict[ServerId, Version]:
         """How far every server has room when none has given anything out; {}: no bound is kept."""
@@ -246,8 +254,36 @@ class WeightServer:
         if any(room < version for room in self._room.values()):
             self._ask_for_room(version, out)
             return
+        if self.setup.paced and version not in self._rates:
+            return
+        if self.setup.clipped and not self._has_norms(version, out):
+            return
         self._updating = True
-        out.append(Update(version))
+        found = self._norms.pop(version, {})
+        norms = tuple(sorted(each for part in found.values() for each in part))
+        out.append(Update(version, self._rates.pop(version, ()), norms))
+
+    def _has_norms(self, version: Version, out: list[Instruction]) -> bool:
+        """Whether the norms of all homes' gradients are here; those of this one are told if they were not."""
+        if self._measured < version:
+            self._measured = version
+            out.append(TellNorms(version))
+        return self._norms.get(version, {}).keys() == self.setup.parts
+
+    def _rates_set(self, event: RatesSet, out: list[Instruction]) -> None:
+        if event.version <= self._made + self._updating or event.version in self._rates:
+            self.counts.duplicates += 1
+            return
+        self._rates[event.version] = event.rates
+        self._try_update(out)
+
+    def _norms_told(self, event: NormsTold, out: list[Instruction]) -> None:
+        late = event.version <= self._made + self._updating
+        if late or event.home in self._norms.get(event.version, ()):
+            self.counts.duplicates += 1
+            return
+        self._norms.setdefault(event.version, {})[event.home] = event.norms
+        self._try_update(out)
 
     def _ask_for_room(self, version: Version, out: list[Instruction]) -> None:
         if self.setup.policy.may_enter(True) or version <= self._due:

@@ -7,8 +7,8 @@ from torch import nn
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
-from siafu.graph.datasets import CATALOGUE, listings, load
-from siafu.graph.datasets.catalogue import Dataset
+from siafu.graph.datasets import listings, load
+from siafu.graph.datasets.catalogue import CATALOGUE, Dataset
 from siafu.graph.generate import SHAPES
 from siafu.graph.generate.shapes import Shape
 from siafu.graph.partition import measure, read_partition

@@ -16,10 +16,11 @@ from siafu.objective.outputs_only import ANY_WIDTH
 from siafu.objective.registry import objective_for
 from siafu.program.density import pays_off, sampled_density, saved_by_sparse_products
 from siafu.program.phase_programs import PhasePrograms
-from siafu.program.program import GatherStep, Program, TensorPhase
+from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase
 from siafu.program.record.commute import commute
-from siafu.program.record.cut import Cut, CutGather, CutPhase, cut
+from siafu.program.record.cut import Cut, CutGather, CutPhase, CutReduce, cut
 from siafu.program.record.evaluate import evaluate
+from siafu.program.record.over_rows import over_rows
 from siafu.program.record.record import GatherSite, Recording, record, restored, state_of
 from siafu.program.record.rows_first import rows_first
 from siafu.program.tensor_program import Kind
@@ -50,6 +51,7 @@ def compile_model(
     with _placed(sides):
         trainable = _trainable(model)
         recording = record(model, graph, training=training)
+        over_rows(recording, graph.num_vertices)
         rows_first(recording)
         moved = commute(recording, trainable)
         parts = cut(recording, trainable)
@@ -97,6 +99,7 @@ class _Compiler:
         self.model, self.parts, self.trainable, self.loss = model, parts, trainable, loss
         self.state = state_of(model)
         self.names = _names(parts)
+        self.totals = _total_names(parts)
 
     def program(self, choices: tuple[str, ...]) -> Program:
         parts = self.parts
@@ -108,20 +111,24 @@ class _Compiler:
             tuple(self.names[node] for node in parts.constants),
             parts,
             choices,
+            tuple(tuple(self._reduce(each) for each in group) for group in parts.reduces),
         )
 
     def _phase(self, phase: CutPhase, is_last: bool) -> TensorPhase:
         differentiated = [node for node in phase.inputs if node not in self.parts.constants]
         learnt = tuple(name for name in phase.weights if name in self.trainable)
         loss = self.loss if is_last else None
+        moved = [self.totals[node] for node in phase.totals if self._is_moved(node)]
         programs = trace_phase(
-            _function(phase, self.parts.recording),
+            _function(phase, self.parts.recording, self.totals),
             [RowSpec(_shape(node)) for node in phase.inputs],
             {name: self.state[name] for name in phase.weights},
             learnt=learnt,
             differentiated=[phase.inputs.index(node) for node in differentiated],
             loss=loss.function if loss is not None else None,
             target=loss.target if loss is not None else None,
+            totals={self.totals[node]: tuple(map(int, node.meta["val"].shape)) for node in phase.totals},
+            moved=moved,
         )
         return TensorPhase(
             tuple(self.names[node] for node in phase.inputs),
@@ -130,6 +137,22 @@ class _Compiler:
             learnt,
             tuple(self.names[node] for node in differentiated),
             programs,
+            tuple(self.totals[node] for node in phase.totals),
+            tuple(moved),
+        )
+
+    def _is_moved(self, total: fx.Node) -> bool:
+        """Whether the rows that a statistic is of change with what is learnt."""
+        return total.args[0] not in self.parts.constants
+
+    def _reduce(self, reduce: CutReduce) -> ReduceStep:
+        return ReduceStep(
+            self.names[reduce.sent],
+            self.totals[reduce.out],
+            _shape(reduce.sent),
+            reduce.variance,
+            self._is_moved(reduce.out),
+            reduce.running,
         )
 
     def _gather(self, gather: CutGather) -> GatherStep:
@@ -184,7 +207,9 @@ class _EdgeCall(nn.Module):
         return messages
 
 
-def _function(phase: CutPhase, recording: Recording) -> Callable[..., list[Tensor]]:
+def _function(
+    phase: CutPhase, recording: Recording, totals: dict[fx.Node, str]
+) -> Callable[..., list[Tensor]]:
     """The phase's operations as a function that can be traced."""
 
     def function(
@@ -192,7 +217,8 @@ def _function(phase: CutPhase, recording: Recording) -> Callable[..., list[Tenso
     ) -> list[Tensor]:
         known: dict[fx.Node, Any] = dict(zip(phase.inputs, rows, strict=True))
         known[recording.vertices], known[recording.key] = vertices, key
-        known |= {recording.weights[name]: weight for name, weight in weights.items()}
+        known |= {node: weights[totals[node]] for node in phase.totals}
+        known |= {recording.weights[name]: weights[name] for name in phase.weights}
         # Not that of `rows`: where one gather follows another, the phase between them has none of its own.
         count = vertices.shape[0]
         return [evaluate(node, known, count) for node in phase.outputs]
@@ -210,6 +236,15 @@ def _names(parts: Cut) -> dict[fx.Node, str]:
         for k, node in enumerate(phase.outputs):
             names.setdefault(node, f"rows{number}" + (f".{k}" if len(phase.outputs) > 1 else ""))
     return names
+
+
+def _total_names(parts: Cut) -> dict[fx.Node, str]:
+    """A name for each statistic; no weight has such a name."""
+    return {
+        reduce.out: f"moments/{depth + 1}" + (f".{k}" if len(group) > 1 else "")
+        for depth, group in enumerate(parts.reduces)
+        for k, reduce in enumerate(group)
+    }
 
 
 def _shape(node: fx.Node) -> tuple[int, ...]:
@@ -266,6 +301,7 @@ def _sides(
     the features are multiplied and read in no other way."""
     with _placed(sides):
         recording = record(model, graph, training=training)
+        over_rows(recording, graph.num_vertices)
         parts = cut(recording, _trainable(model))
         multiplied = len(parts.phases) > 2 and _is_multiplied_only(recording)
         return {

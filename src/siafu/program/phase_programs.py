@@ -9,8 +9,8 @@ from siafu.program.tensor_program import Spec, TensorProgram
 class PhasePrograms:
     """A phase's programs. Inputs that a program does not read are not among its inputs.
 
-    Inputs:  rows/0, rows/1, …   weight/NAME   vertices   key   y   gradient/0, … (of the outputs)   kept/0, …
-    Outputs: output/0, …   kept/0, …   loss   grad/rows/0, … (those differentiated)   grad/weight/NAME (those learnt)
+    Inputs:  rows/0, rows/1, …   weight/NAME   total/NAME   vertices   key   y   gradient/0, … (of the outputs)   kept/0, …
+    Outputs: output/0, …   kept/0, …   loss   grad/rows/0, … (those differentiated)   grad/weight/NAME (those learnt)   grad/total/NAME (those moved)
 
     forward:         outputs
     forward_keeping: outputs, then kept: what the backward pass would otherwise need a matrix product for

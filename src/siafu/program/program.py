@@ -1,10 +1,12 @@
 """Program: a model compiled to tensor phases and graph phases, in turn."""
 
+import math
 from dataclasses import dataclass
 
 from siafu.program.phase_programs import PhasePrograms
 from siafu.program.record.cut import Cut
 from siafu.program.record.record import GatherSite
+from siafu.program.record.statistics import RunningStatistics
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -16,6 +18,8 @@ class TensorPhase:
     learnt:          those of them that get a gradient
     differentiated:  those of `inputs` that get a gradient; constants get none
     programs:        what runs; the last phase's contain the loss
+    totals:          names of the statistics over all vertices that it reads
+    moved:           those of them that get a gradient
     """
 
     inputs: tuple[str, ...]
@@ -24,6 +28,33 @@ class TensorPhase:
     learnt: tuple[str, ...]
     differentiated: tuple[str, ...]
     programs: PhasePrograms
+    totals: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ReduceStep:
+    """Statistics over the rows of all vertices: sums over intervals, taken together by every server.
+
+    sent:           name of the rows
+    out:            name of what comes of them: [1, *shape], their mean, or [2, *shape], their mean and variance
+    shape:          of a row
+    variance:       whether there is a variance
+    differentiated: whether the rows get a gradient
+    running:        buffers of the model that follow the statistics, epoch by epoch; None: none do
+    """
+
+    sent: str
+    out: str
+    shape: tuple[int, ...]
+    variance: bool
+    differentiated: bool
+    running: RunningStatistics | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,7 +79,10 @@ class GatherStep:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Program:
-    """phases[0] · gathers[0] · phases[1] · … · phases[-1], of which the last has the loss.
+    """phases[0] · gathers[0] and reduces[0] · phases[1] · … · phases[-1], of which the last has the loss.
+
+    Between two phases there are gathers, statistics over all vertices, or both; phases[n] reads the statistics of
+    reduces[n - 1], and perhaps earlier ones.
 
     shapes:    of one row, by the rows' names
     constants: rows that are computed once, in the order of cut.constants
@@ -62,6 +96,11 @@ class Program:
     constants: tuple[str, ...]
     cut: Cut
     choices: tuple[str, ...]
+    reduces: tuple[tuple[ReduceStep, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.reduces:
+            object.__setattr__(self, "reduces", tuple(() for _ in self.gathers))
 
     @property
     def output(self) -> str:

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from siafu.base.compiling import told_of_compiling
 from siafu.objective.metric import ACCURACY, Metric
 from siafu.report.files.metrics import EpochMetrics
 
@@ -57,6 +58,8 @@ class ProgressLine(Progress):
         self._pace: float | None = None
         self._lead = 0
         self._price: Callable[[float], str] | None = None
+        self._compiled: set[str] = set()
+        self._told_of_compiling = told_of_compiling(self._compiling)
         self._live = None
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             self._live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
@@ -89,6 +92,13 @@ class ProgressLine(Progress):
     def troubled(self, what: str) -> None:
         self._print(what)
 
+    def _compiling(self, what: str) -> None:
+        if self._live is not None:
+            self._live.update(Text(f"compiling {what} …", style="dim"))
+        elif what not in self._compiled:
+            _say(f"compiling {what}: once, the cache keeps it")
+        self._compiled.add(what)
+
     def _print(self, line: str) -> None:
         if self._live is not None:
             self._live.console.print(line, highlight=False, soft_wrap=True)
@@ -98,9 +108,11 @@ class ProgressLine(Progress):
     def __enter__(self) -> "ProgressLine":
         if self._live is not None:
             self._live.start()
+        self._told_of_compiling.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._told_of_compiling.__exit__(None, None, None)
         if self._live is not None:
             self._live.stop()
 
@@ -110,7 +122,7 @@ class ProgressLine(Progress):
             self._best = value
 
     def _note_pace(self, metrics: EpochMetrics) -> None:
-        # The first epoch compiles and warms up: the second is the first that says how it will go on.
+        # The first epoch warms up: the second is the first that says how it will go on.
         usual = None if metrics.epoch <= 2 else self._pace
         spent = _spent(metrics)
         self._pace = spent if usual is None else (1 - _RECENT) * usual + _RECENT * spent
@@ -156,10 +168,12 @@ class ProgressLine(Progress):
         return line
 
     def _done(self, metrics: EpochMetrics) -> list[str]:
-        """Staleness, Lambdas and dollars, where there are any."""
+        """Staleness, disk traffic, Lambdas and dollars, where there are any."""
         found = []
         if self._lead:
             found.append(f"staleness up to {self._lead}")
+        if metrics.bytes_read is not None:
+            found.append(_disk(metrics))
         if metrics.lambdas is not None:
             found.append(_lambdas(metrics.lambdas))
         if self._price is not None:
@@ -169,6 +183,14 @@ class ProgressLine(Progress):
 
 def _spent(metrics: EpochMetrics) -> float:
     return metrics.seconds + (metrics.evaluate_seconds or 0.0)
+
+
+def _disk(metrics: EpochMetrics) -> str:
+    """Traffic of scratch files, in words."""
+    read, written = (
+        count / max(_spent(metrics), 1e-9) for count in (metrics.bytes_read or 0, metrics.bytes_written or 0)
+    )
+    return f"disk {read / 1e6:,.0f} MB/s read, {written / 1e6:,.0f} MB/s written"
 
 
 def _lambdas(did: Mapping[str, Any]) -> str:

@@ -1,21 +1,24 @@
 """Executor: runs a graph server's tasks and moves its rows. Here, on threads, and on Lambdas where there are any."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
 from siafu.base.activity import About
 from siafu.pipeline.events import RowsArrived, WeightsAsked
 from siafu.pipeline.ids import Address, Epoch, IntervalId, LaneName, ServerId
-from siafu.pipeline.instructions import KeepRows, RunTask
+from siafu.pipeline.instructions import BeginTask, KeepRows, RunTask
 from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Priority, Task, entry_priority
-from siafu.runtime.lambda_tasks import LambdaTasks
+from siafu.runtime.early_gathers import EarlyGathers
 from siafu.runtime.letter import Letter
 from siafu.runtime.pool import After, Job, Pool
 from siafu.server.worker import GraphWorker, Piece, TaskResult
+
+if TYPE_CHECKING:
+    from siafu.runtime.lambda_tasks import LambdaTasks
 
 Weights = Mapping[str, Tensor]
 SOON = (-1,)
@@ -29,6 +32,9 @@ class Executor(Protocol):
         self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
     ) -> None:
         """Run a task. `began` is called when a gather of an asynchronous run begins to read, `done` with the result."""
+
+    def begin(self, what: BeginTask) -> None:
+        """Begin a gather where nothing else is to do; it is told of again when more rows are there, and `run` ends it."""
 
     def enter(self, asked: WeightsAsked, then: Callable[[], None]) -> None:
         """Call `then` when it is the turn of an interval that enters an epoch."""
@@ -64,7 +70,7 @@ class ThreadExecutor:
         server: ServerId,
         worker: GraphWorker,
         pool: Pool,
-        lambdas: LambdaTasks | None = None,
+        lambdas: "LambdaTasks | None" = None,
     ) -> None:
         self._address = Address("graph", server)
         self._name = str(self._address)
@@ -72,6 +78,7 @@ class ThreadExecutor:
         self._stages: dict[LaneName, Schedule] = {"train": setup.training, "evaluate": setup.evaluation}
         self._owner = setup.layout.owner
         self._fresh = setup.mode == "async"
+        self._early = EarlyGathers(setup, worker, pool, self._address) if setup.gather_parts else None
         self._kinds = {
             (lane, stage.id): f"{lane} {stage}"
             for lane, schedule in self._stages.items()
@@ -84,11 +91,17 @@ class ThreadExecutor:
         task = what.task
         priority = task.fresh_priority if self._fresh else task.priority
         kind = self._kinds[task.lane, task.stage.id]
+
+        def run() -> None:
+            self._add((0, *priority), kind, lambda: self._run(task, weights, began, done), task)
+
         if self._lambdas is not None and task.stage.kind.remote:
             # Handed over before cores gather on: Lambdas work while cores do.
             self._add((-1, *priority), kind, lambda: self._hand_over(what, weights, priority, done), task)
+        elif self._early is not None and task.stage.kind.begins:
+            self._early.end(task, run)
         else:
-            self._add((0, *priority), kind, lambda: self._run(task, weights, began, done), task)
+            run()
 
     def _run(
         self, task: Task, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
@@ -97,6 +110,10 @@ class ThreadExecutor:
             began()
         result = self._worker.run(task, weights)
         return After(lambda: done(result))
+
+    def begin(self, what: BeginTask) -> None:
+        assert self._early is not None
+        self._early.begin(what)
 
     def _hand_over(
         self, what: RunTask, weights: Weights, priority: Priority, done: Callable[[TaskResult], None]
@@ -130,7 +147,8 @@ class ThreadExecutor:
         stage = self._stages[keep.lane][keep.stage]
         rows = [came.tensors[str(place)] for place in range(len(came.tensors))]
         pieces = [Piece(first, each) for first, each in zip(came.places, rows, strict=True)]
-        self._worker.keep_rows(ServerId(self._owner[keep.interval]), keep.lane, stage, pieces)
+        owner = ServerId(self._owner[keep.interval])
+        self._worker.keep_rows(owner, keep.lane, stage, keep.interval, pieces)
 
     def halt(self) -> None:
         self._pool.halt(self._address)
@@ -139,6 +157,8 @@ class ThreadExecutor:
 
     def abandon(self) -> None:
         self._pool.forget(self._address)
+        if self._early is not None:
+            self._early.forget()
         self._worker.begin_anew()
 
     def resume(self) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter, defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -18,15 +18,17 @@ from siafu.pipeline.events import (
 )
 from siafu.pipeline.graph_server import GraphServer, GraphServerCounts
 from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, IntervalId, PhaseId, Version
-from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, RunTask, Send
+from siafu.pipeline.instructions import Abandon, BeginTask, Instruction, KeepResult, KeepRows, RunTask, Send
 from siafu.runtime.executor import Executor
 from siafu.runtime.host import Host, Watch, unwatched
-from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.letter import Letter
 from siafu.runtime.post import Post
 from siafu.runtime.requests import ActivityReported, ReportWanted, TraceWanted, WeightsSent, WeightsWanted
 from siafu.runtime.server_activity import ServerActivity
 from siafu.server.worker import TaskResult
+
+if TYPE_CHECKING:
+    from siafu.runtime.lambda_tasks import LambdaTasks
 
 
 class GraphHost(Host):
@@ -43,7 +45,7 @@ class GraphHost(Host):
         post: Post,
         executor: Executor,
         activity: ServerActivity,
-        lambdas: LambdaTasks | None = None,
+        lambdas: "LambdaTasks | None" = None,
         watch: Watch = unwatched,
     ) -> None:
         super().__init__(machine.address, machine, post, watch)
@@ -99,6 +101,8 @@ class GraphHost(Host):
                 self._send(what)
             case RunTask():
                 self._schedule(what)
+            case BeginTask():
+                self._executor.begin(what)
             case KeepResult():
                 self._executor.keep_result(what.task)
             case KeepRows():

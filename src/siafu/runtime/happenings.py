@@ -8,7 +8,7 @@ from torch import Tensor
 
 from siafu.base.activity import Taken
 from siafu.pipeline.events import Measures
-from siafu.pipeline.ids import Epoch, Version
+from siafu.pipeline.ids import Epoch, Incarnation, Version
 from siafu.pipeline.instructions import Stop
 
 
@@ -56,6 +56,7 @@ class EpochRecord:
     evaluate_seconds: time of the evaluation's tasks, divided by the number of threads
     busy_seconds:     time of all tasks since the run began, over all threads, by kind
     activity:         work for the epoch
+    incarnation:      of the run, when it ended
     """
 
     epoch: Epoch
@@ -65,6 +66,7 @@ class EpochRecord:
     evaluate_seconds: float
     busy_seconds: Mapping[str, float]
     activity: EpochActivity = EpochActivity()
+    incarnation: Incarnation = Incarnation(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import queue
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from siafu.base.activity import About
 from siafu.base.errors import SiafuError
@@ -13,9 +13,7 @@ from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.executor import SOON, ThreadExecutor
 from siafu.runtime.graph_host import GraphHost
-from siafu.runtime.happenings import Happening, Outcome, Snapshot
-from siafu.runtime.lambda_tasks import LambdaTasks
-from siafu.runtime.lambdas import Lambdas
+from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.pool import After, Job, Pool
 from siafu.runtime.post import LocalPost
@@ -25,6 +23,9 @@ from siafu.runtime.story import STANDS_STILL, Story, stuck
 from siafu.runtime.weight_host import Updates, WeightHost
 from siafu.server.worker import GraphWorker
 from siafu.weights.store import WeightStore
+
+if TYPE_CHECKING:
+    from siafu.runtime.lambdas import Lambdas
 
 LOOK_SECONDS = 5.0
 """How long nothing may be heard of a run until somebody looks whether it stands still."""
@@ -52,7 +53,7 @@ class LocalRuntime:
         start: Snapshot,
         *,
         threads: int,
-        lambdas: Lambdas | None = None,
+        lambdas: "Lambdas | None" = None,
         checkpoint_due: Callable[[], bool] = lambda: False,
         traced: bool = False,
     ) -> None:
@@ -60,6 +61,8 @@ class LocalRuntime:
         self.story = Story()
         self._lambdas = None
         if lambdas is not None:
+            from siafu.runtime.lambda_tasks import LambdaTasks
+
             dtype = next(each.dtype for each in start.weights.values() if each.is_floating_point())
             self._lambdas = LambdaTasks(
                 lambdas,
@@ -193,6 +196,10 @@ class LocalRuntime:
         # Who reads what happened may be behind by many epochs: the flag stops the run all the same.
         self._run.stop_at_epoch()
         self._happened.put(None)
+
+    def close_epoch(self, record: EpochRecord, *, stop: bool) -> None:
+        """The record of an epoch was seen: the next may begin, or the run ends."""
+        self._run.close_epoch(record, stop)
 
     def counters(self) -> dict[str, Any]:
         """Counters of this session, as of the last checkpoint or the end."""

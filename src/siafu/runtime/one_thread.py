@@ -20,6 +20,11 @@ def use_one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def record_nothing() -> None:
+    """From now on, PyTorch records nothing for autograd on the calling thread: programs have their gradients in them."""
+    torch.set_grad_enabled(False)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Within, PyTorch computes on the calling thread alone; afterwards it has as many threads as before.

@@ -9,9 +9,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from siafu.base.activity import About, Activity
-from siafu.runtime.one_thread import use_one_thread
+from siafu.base.compiling import compile_seconds
+from siafu.runtime.one_thread import record_nothing, use_one_thread
 
 Urgency = tuple[Any, ...]
+
+_WORTH_A_THREAD = 100e-6
+"""Seconds of a job that another thread is woken for: two threads with shorter ones spend their time handing each other the GIL."""
+_LONGEST_COUNTED = 4 * _WORTH_A_THREAD  # of a job: one that was held up is forgotten after a few others
+_FADING = 0.8
 
 
 class After(NamedTuple):
@@ -56,6 +62,7 @@ class Pool:
         self._lock = threading.Lock()
         self._work_there, self._job_ended = threading.Condition(self._lock), threading.Condition(self._lock)
         self._asleep = 0
+        self._usual: dict[str, float] = {}  # seconds of the longest of the latest jobs, by kind
         self._own = threading.local()
         self._closed = False
         self._halted: set[object] = set()
@@ -125,13 +132,22 @@ class Pool:
                 if (ready := self._take()) is not None:
                     self._running[ready.owner] += 1
                     self._tell()
-                    if self._asleep and self._ready:
+                    if (
+                        self._asleep
+                        and self._ready
+                        and self._is_worth_a_thread(ready.kind, self._ready[0].kind)
+                    ):
                         self._work_there.notify()
                     return ready
                 self._asleep += 1
                 self._work_there.wait()
                 self._asleep -= 1
             return None
+
+    def _is_worth_a_thread(self, taken: str, waiting: str) -> bool:
+        """Whether a job is long enough to have a thread of its own while the calling one runs a job it has taken."""
+        known, unknown = self._usual, _LONGEST_COUNTED
+        return known.get(taken, unknown) >= _WORTH_A_THREAD or known.get(waiting, unknown) >= _WORTH_A_THREAD
 
     def _take(self) -> _Ready | None:
         """The most urgent job that may begin."""
@@ -151,6 +167,7 @@ class Pool:
 
     def _work(self, thread: int) -> None:
         use_one_thread()
+        record_nothing()
         while (ready := self._next()) is not None:
             try:
                 self._run(thread, ready)
@@ -161,10 +178,14 @@ class Pool:
                 self._done(ready.owner)
 
     def _run(self, thread: int, ready: _Ready) -> None:
-        began = time.perf_counter()
+        compiled, began = compile_seconds(), time.perf_counter()
         after = ready.job()
-        ended = time.perf_counter()
-        self.activity.note(ready.about, ready.kind, thread, began, ended, after.moved if after else 0)
+        ended, compiling = time.perf_counter(), compile_seconds() - compiled
+        moved = after.moved if after else 0
+        self.activity.note(ready.about, ready.kind, thread, began, ended, moved, compiling)
+        self._usual[ready.kind] = max(
+            min(ended - began, _LONGEST_COUNTED), _FADING * self._usual.get(ready.kind, 0.0)
+        )
         # Only now: what follows may be the end of the epoch, and this job's time is of the epoch that ends.
         if after is not None:
             self._own.looks_next = True

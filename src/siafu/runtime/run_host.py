@@ -1,18 +1,19 @@
 """RunHost: drives the run's machine: it records epochs, collects checkpoints, and says how the run ended."""
 
 import json
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from siafu.base.activity import SPANS_KEPT, Activity, add_seconds
+from siafu.base.compiling import working_clock
 from siafu.pipeline.events import (
     Begin,
     BestKept,
     CheckpointAsked,
     CheckpointSaved,
+    EpochClosed,
     Proceed,
     StopAsked,
 )
@@ -130,7 +131,7 @@ class RunHost(Host):
 
     def begin(self) -> None:
         """Set the run going."""
-        self._marked = time.perf_counter()
+        self._marked = working_clock()
         with self.lock:
             for instruction in self._run.begin():
                 self._watch(RUN, instruction)
@@ -150,6 +151,10 @@ class RunHost(Host):
         if self._stop_wanted:
             self._stop_wanted = False
             self.deliver(StopAsked(self.incarnation))
+
+    def close_epoch(self, record: EpochRecord, stop: bool) -> None:
+        """The owner has seen the record of an epoch; the next may begin, or the run ends."""
+        self.deliver(EpochClosed(record.incarnation, record.epoch, stop))
 
     def forget_reports(self) -> None:
         """A server is lost: drop the reports that are being collected."""
@@ -207,7 +212,7 @@ class RunHost(Host):
         self.send(to, message, beside)
 
     def _record(self, what: RecordEpoch) -> None:
-        now = time.perf_counter()
+        now = working_clock()
         self.recorded = Epoch(what.epoch + 1)
         self._recovery.recorded()
         activity = self._activity.take(what.epoch)
@@ -219,7 +224,16 @@ class RunHost(Host):
         seconds = now - self._marked - evaluating
         busy = dict(self._busy)
         self._happened(
-            EpochRecord(what.epoch, what.training, what.evaluation, seconds, evaluating, busy, activity)
+            EpochRecord(
+                what.epoch,
+                what.training,
+                what.evaluation,
+                seconds,
+                evaluating,
+                busy,
+                activity,
+                self.incarnation,
+            )
         )
         self._marked = now
         if self._stop_wanted:
@@ -236,7 +250,7 @@ class RunHost(Host):
 
     def mark(self) -> None:
         """The next epoch's time counts from now."""
-        self._marked = time.perf_counter()
+        self._marked = working_clock()
 
     def _own_waiting(self) -> list[str]:
         wanted = self._collection

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,8 +11,10 @@ from siafu.base.activity import About, Activity, Span, add_seconds
 from siafu.pipeline.ids import Address
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochActivity
-from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.wire.tensors import Array
+
+if TYPE_CHECKING:
+    from siafu.runtime.lambda_tasks import LambdaTasks
 
 _THREADS, _LAMBDAS = "threads", "lambdas"
 
@@ -23,7 +25,7 @@ class ServerActivity:
     threads: None: it shares them with other servers, and the run has their activity
     """
 
-    def __init__(self, threads: Activity | None, lambdas: LambdaTasks | None) -> None:
+    def __init__(self, threads: Activity | None, lambdas: "LambdaTasks | None") -> None:
         self._threads, self._lambdas = threads, lambdas
         self._staleness: Counter[int] = Counter()
         self._scattered = 0

@@ -95,6 +95,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     does.Send: lambda i: f"tell {i.to}: {said(i.message)}",
     does.Abandon: lambda i: "abandon the tasks of the incarnation before",
     does.RunTask: lambda i: f"run {i.task}, version {i.version}",
+    does.BeginTask: lambda i: f"begin {i.task}, with rows of the sources before interval {i.until}",
     does.KeepResult: lambda i: f"keep the result of {i.task}",
     does.KeepRows: lambda i: f"keep {_rows(i)}",
     does.Restore: lambda i: f"restore version {i.version} as it was after epoch {i.epochs}",

@@ -9,6 +9,7 @@ from siafu.pipeline.events import (
     Begin,
     BestKept,
     GradientArrived,
+    NormsTold,
     UpdateDone,
     WeightsGranted,
     WeightsMade,
@@ -22,6 +23,7 @@ from siafu.pipeline.instructions import (
     KeepWeights,
     Restore,
     Send,
+    TellNorms,
     Update,
 )
 from siafu.pipeline.weight_server import WeightServer, WeightServerCounts
@@ -98,8 +100,10 @@ class WeightHost(Host):
             case Accumulate():
                 gradients = self._arrived.pop((what.epoch, what.phase, what.interval))
                 self._store.accumulate(what.version, gradients)
+            case TellNorms():
+                self._tell_norms(what.version)
             case Update():
-                self._update(what.version)
+                self._update(what)
             case KeepWeights():
                 self._store.keep(what.version, came.owned())
             case FreeWeights():
@@ -112,9 +116,19 @@ class WeightHost(Host):
             case _:
                 raise NotImplementedError(f"a weight server cannot {what}")
 
-    def _update(self, version: Version) -> None:
-        done = UpdateDone(self.incarnation, version)
-        self._updates(version, lambda: self._store.update(version), lambda: self.deliver(done))
+    def _tell_norms(self, version: Version) -> None:
+        told = NormsTold(self.incarnation, self._server.server, version, self._store.norms(version))
+        for home in sorted(self._server.setup.parts - {self._server.server}):
+            self.send(Address("weight", home), told)
+        self.deliver(told)
+
+    def _update(self, what: Update) -> None:
+        done = UpdateDone(self.incarnation, what.version)
+        self._updates(
+            what.version,
+            lambda: self._store.update(what.version, what.rates, what.norms),
+            lambda: self.deliver(done),
+        )
 
     def _restore(self, version: Version, came: Letter) -> None:
         assert isinstance(came.event, Begin)

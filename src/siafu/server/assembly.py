@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -21,8 +22,11 @@ from siafu.program.constants import recipes as constant_recipes
 from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.program import Program
 from siafu.server.blocks import Labels
+from siafu.server.constant_type import constant_type
+from siafu.server.constants_on_disk import ConstantsOnDisk
 from siafu.server.disk_share import DiskShare
 from siafu.server.edges import ServerEdges
+from siafu.server.feature_rows import FeatureRows
 from siafu.server.fusion import frees_rows
 from siafu.server.gathers.gather_tables import (
     DiskTables,
@@ -36,6 +40,7 @@ from siafu.server.lane import Lane
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups
 from siafu.server.sparse_constants import ConstantTable, sparse_constants
+from siafu.server.statistics import LocalStatistics
 from siafu.server.worker import GraphWorker
 from siafu.tables import NamedTables
 
@@ -44,6 +49,8 @@ Mask = NDArray[np.bool_]
 
 ConstantRows = Callable[[Program], dict[str, Tensor]]
 """The rows of a program that never change, [n, …] each, those of one server's vertices."""
+StreamedConstants = Callable[[DiskShare], ConstantsOnDisk]
+"""The same, on a server's disk."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +82,8 @@ class Blueprint:
 
     def edges(self, server: int) -> ServerEdges:
         """A server's part of the graph."""
-        return ServerEdges.of(self.graph, self.partition, server)
+        disk = self.savings.disk
+        return ServerEdges.of(self.graph, self.partition, server, None if disk is None else disk.directory)
 
     def bounds(self, edges: ServerEdges) -> list[tuple[int, int]]:
         """Its intervals."""
@@ -83,23 +91,34 @@ class Blueprint:
 
     def reads(self, parts: Sequence[LocalGraph], bounds: Sequence[Sequence[tuple[int, int]]]) -> Reads:
         """Which interval reads rows of which; where tables are on disk all become ready together, and each reads all."""
-        if self.savings.disk is None:
+        if self.savings.disk is None or not self.savings.disk.tables:
             return interval_reads(parts, bounds)
         count = sum(len(each) for each in bounds)
         return Reads(np.ones((count, count), np.bool_), np.ones((count, count), np.bool_))
 
     def worker(
-        self, edges: ServerEdges, bounds: Sequence[tuple[int, int]], constants: ConstantRows
+        self,
+        edges: ServerEdges,
+        bounds: Sequence[tuple[int, int]],
+        constants: ConstantRows,
+        streamed: StreamedConstants | None = None,
     ) -> GraphWorker:
-        """What holds its rows."""
+        """What holds its rows; streamed: constants, where they are on disk."""
         y = as_target(target_of(self.objective, self.graph), self.dtype)
-        held = _Held(self.graph, constants, sparse=self.multiplies)
         cut = self.savings.disk
         disk = None if cut is None else DiskShare(cut)
+        held: _Held | ConstantsOnDisk = _Held(self.graph, constants, sparse=self.multiplies)
+        if disk is not None and disk.cut.constants and streamed is not None:
+            held = streamed(disk)
         memory = _Memory(edges, self.savings, disk)
         lanes: dict[LaneName, Lane] = {}
-        for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
-            lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
+        try:
+            for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
+                lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
+        except BaseException:
+            if disk is not None:
+                disk.close()
+            raise
         server = edges.local.server
         first_interval = sum(self.interval_counts[:server])
         return GraphWorker(
@@ -111,7 +130,7 @@ class Blueprint:
         name: LaneName,
         edges: ServerEdges,
         bounds: Sequence[tuple[int, int]],
-        held: "_Held",
+        held: "_Held | ConstantsOnDisk",
         y: Tensor,
         memory: "_Memory",
         training_lane: Lane | None,
@@ -140,7 +159,7 @@ class Blueprint:
             program,
             bounds,
             torch.from_numpy(edges.own_numbers),
-            held.of(program),
+            {**held.of(program)},
             gathers,
             _own_labels(edges, mask, y, splits),
             self.objective,
@@ -150,6 +169,16 @@ class Blueprint:
             in_place=self.savings.in_place and training,
             beside=training_lane if self.savings.shared else None,
             disk=memory.rows(),
+            statistics=[
+                [
+                    LocalStatistics(
+                        step, self.interval_counts, edges.local.server, self.dtype, training=training
+                    )
+                    for step in group
+                ]
+                for group in program.reduces
+            ],
+            leads=edges.local.server == 0,
         )
 
 
@@ -168,7 +197,7 @@ class _Memory:
 
     def tables(self, program: Program, depth: int, number: int, *, passing: bool) -> GatherTables:
         """Those of one gather of a graph phase; passing: what it gathers has none."""
-        if passing and self._disk is not None:
+        if passing and self._disk is not None and self._disk.cut.tables:
             return DiskTables(self._own, self._scratch, str(number), self._disk)
         known = self._known.setdefault((depth, number), {}) if self._savings.shared else None
         in_place = self._in_place and frees_rows(program, depth, self._savings)
@@ -189,7 +218,7 @@ class Assembly:
     layout: Layout
 
 
-def assemble(blueprint: Blueprint, x: Tensor, weights: Mapping[str, Tensor]) -> Assembly:
+def assemble(blueprint: Blueprint, x: Tensor | FeatureRows, weights: Mapping[str, Tensor]) -> Assembly:
     """All servers of a run.
 
     x:       [V, F] the features, in the type to compute in
@@ -199,7 +228,7 @@ def assemble(blueprint: Blueprint, x: Tensor, weights: Mapping[str, Tensor]) -> 
     bounds = [blueprint.bounds(each) for each in edges]
     constants = _Constants(blueprint.graph, x, weights)
     workers = tuple(
-        blueprint.worker(own, ranges, constants.of_server(own))
+        blueprint.worker(own, ranges, constants.of_server(own), constants.on_disk(ranges))
         for own, ranges in zip(edges, bounds, strict=True)
     )
     return Assembly(workers, layout_of(blueprint.reads([each.local for each in edges], bounds), bounds))
@@ -208,9 +237,20 @@ def assemble(blueprint: Blueprint, x: Tensor, weights: Mapping[str, Tensor]) -> 
 class _Constants:
     """Constant rows of the whole graph; those that two programs share are computed once."""
 
-    def __init__(self, graph: Graph, x: Tensor, weights: Mapping[str, Tensor]) -> None:
-        self._graph, self._x, self._weights = graph, x, dict(weights)
+    def __init__(self, graph: Graph, x: Tensor | FeatureRows, weights: Mapping[str, Tensor]) -> None:
+        self._graph, self._given, self._weights = graph, x, dict(weights)
         self._known: dict[str, Tensor] = {}
+
+    @cached_property
+    def _x(self) -> Tensor:
+        return self._given.whole() if isinstance(self._given, FeatureRows) else self._given
+
+    def on_disk(self, ranges: Sequence[tuple[int, int]]) -> StreamedConstants | None:
+        """Those of a server that has all vertices, on its disk; ranges: its intervals."""
+        x = self._given
+        if not isinstance(x, FeatureRows):
+            return None
+        return lambda disk: ConstantsOnDisk(self._graph, x, self._weights, disk, ranges)
 
     def of_server(self, edges: ServerEdges) -> ConstantRows:
         """Those of one server's vertices."""
@@ -243,13 +283,6 @@ class _Held:
         if id(rows) not in self._known:
             self._known[id(rows)] = rows, SparseRows.of(rows)
         return self._known[id(rows)][1]
-
-
-def constant_type(program: Program, dtype: torch.dtype) -> torch.dtype:
-    """What constant rows are stored in: half their memory where the model asks for that."""
-    sites = program.cut.recording.sites
-    asked = bool(sites) and all(site.gather.precision == "bf16" for site in sites)
-    return torch.bfloat16 if asked and dtype == torch.float32 else dtype
 
 
 def _own_rows(rows: Tensor, edges: ServerEdges) -> Tensor:

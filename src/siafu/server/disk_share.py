@@ -23,12 +23,21 @@ class DiskCut:
     groups:     of targets, about equal in rows
     partitions: of sources, likewise
     rows:       whether rows that stay at their vertices are on disk, too
+    constants:  groups of rows that constants are gathered in, which are on disk then; 0: they are in memory
+    tables:     whether rows that edges read are on disk
     """
 
     directory: Path
     groups: int
     partitions: int
     rows: bool = False
+    constants: int = 0
+    tables: bool = True
+
+    @property
+    def constant_partitions(self) -> int:
+        """Of what constants are gathered from."""
+        return 4 * self.constants
 
 
 class DiskShare:
@@ -57,11 +66,14 @@ def equal_ranges(rows: int, count: int) -> Sequence[tuple[int, int]]:
     return list(itertools.pairwise(bounds))
 
 
-def buffer_bytes(cut: DiskCut, rows: int, columns: int, stored: int, summed: int) -> int:
+def buffer_bytes(
+    cut: DiskCut, rows: int, columns: int, stored: int, summed: int, grouped: int | None = None
+) -> int:
     """Memory of one gather while it runs: two groups of sums, and partitions of sources.
 
     stored, summed: bytes of a number, as it is read and as it is summed
+    grouped:        numbers that a group holds for each row; None: as many as columns
     """
     group, partition = -(-rows // cut.groups), -(-rows // cut.partitions)
-    sums = 2 * group * (table_row_bytes(columns, summed) + _EDGE)
+    sums = 2 * group * (table_row_bytes(grouped or columns, summed) + _EDGE)
     return sums + min(SLOTS, cut.partitions) * partition * table_row_bytes(columns, stored)

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from siafu.base.mapped import mapped_array
 from siafu.graph import Graph
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, edge_numbers, local_graph
@@ -30,10 +32,13 @@ class Exchange:
     receive: from each server, ghost rows of the table
 
     What s sends to t, in s's order, is what t receives from s, in t's order.
+
+    by_interval: rows of the table are intervals, by their numbers among those of all servers, instead of vertices
     """
 
     send: ByServer
     receive: ByServer
+    by_interval: bool = False
 
 
 @dataclass(eq=False)
@@ -49,6 +54,7 @@ class Walk:
     kept:     [columns] whether anything is gathered from there; None: from everywhere
     typed:    edges by row and type, by the gathers that put them in order
     numbering: the places of all edges of a direction among the graph's; None where edges have neither features nor types
+    scratch:  a directory for the copy of the edges that are kept; None: it is in memory
     """
 
     whole: Csr
@@ -59,6 +65,7 @@ class Walk:
     kept: Mask | None = None
     drawn: Ids | None = None
     numbering: Callable[[str], NDArray[Any] | None] | None = None
+    scratch: Path | None = None
     _blocks: dict[Any, Blocks] = field(default_factory=dict)
     _weights: dict[np.dtype[Any], NDArray[Any]] = field(default_factory=dict)
     _numbers: dict[str, NDArray[Any] | None] = field(default_factory=dict)
@@ -69,7 +76,8 @@ class Walk:
         """The edges that are kept, row by row."""
         if self.kept is None:
             return self.whole
-        return edges_to(self.whole, self.kept, at_most=WORTH_A_COPY) or self.whole
+        allocate = np.empty if self.scratch is None else partial(mapped_array, self.scratch)
+        return edges_to(self.whole, self.kept, at_most=WORTH_A_COPY, allocate=allocate) or self.whole
 
     def blocks(self, row_bytes: int, weights: DTypeLike | None, *, self_loops: bool) -> Blocks | None:
         """The edges in the blocks that suit rows this long; None: blocks do not pay.
@@ -150,17 +158,24 @@ class ServerEdges:
     graph:  the whole graph, of which scalings are taken
     local:  the part that is the server's
     tables: where the rows of a gather live that is made of it; None: in tables of its own
+    scratch: a directory for copies of edges; None: they are in memory
     """
 
-    def __init__(self, graph: Graph, partition: Partition, local: LocalGraph) -> None:
-        self.graph, self.local, self._partition = graph, local, partition
+    def __init__(
+        self, graph: Graph, partition: Partition, local: LocalGraph, scratch: Path | None = None
+    ) -> None:
+        self.graph, self.local, self._partition, self._scratch = graph, local, partition, scratch
         self._restricted: list[tuple[Mask, Walks]] = []
         self.tables: GatherTables | None = None
         self._known_numbers: dict[str, NDArray[Any] | None] = {}
 
     @classmethod
-    def of(cls, graph: Graph, partition: Partition, server: int) -> "ServerEdges":
-        return cls(graph, partition, local_graph(graph, partition, server))
+    def of(
+        cls, graph: Graph, partition: Partition, server: int, scratch: Path | None = None
+    ) -> "ServerEdges":
+        if scratch is not None:
+            graph = graph.with_mapped_out_edges(scratch)
+        return cls(graph, partition, local_graph(graph, partition, server), scratch)
 
     @property
     def own(self) -> int:
@@ -281,6 +296,7 @@ class ServerEdges:
             kept=counts,
             drawn=whole.drawn,
             numbering=self._numbering,
+            scratch=self._scratch,
         )
 
 

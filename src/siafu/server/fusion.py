@@ -15,7 +15,11 @@ def fusable(program: Program, depths: Collection[int]) -> frozenset[int]:
 
 def _is_used_up(program: Program, depth: int) -> bool:
     phases, gathers = program.phases, program.gathers
+    if not gathers[depth]:
+        return False
     own = {step.out for step in gathers[depth]}
+    if own & {reduce.sent for group in program.reduces for reduce in group}:
+        return False
     later = {name for phase in phases[depth + 2 :] for name in phase.inputs}
     later |= {name for group in gathers[depth + 2 :] for step in group for name in step.sent}
     made = {*phases[depth].outputs, *(step.out for step in (gathers[depth - 1] if depth else ()))}

@@ -1,8 +1,9 @@
 """Lane: one program on one graph server: what its tasks read, make and leave for each other."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,14 +11,18 @@ from torch import Tensor
 from siafu.objective.objective import Objective
 from siafu.objective.tally import Tally
 from siafu.program.execute.sparse_rows import SparseRows
-from siafu.program.program import GatherStep, Program, TensorPhase
+from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase
+from siafu.program.record.statistics import RunningStatistics
 from siafu.server.blocks import Block, Chunk, Labels, block_rows, blocks_of, chunks_of
 from siafu.server.fused_gathers import Draw, FusedGathers
+from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.local_gather import LocalGather
 from siafu.server.interval_rows import IntervalRows, WeightGradients, gradient_of
 from siafu.server.phase_runner import PhaseRunner, RowsIn, reread_outputs
 from siafu.server.sparse_constants import ConstantTable
 from siafu.server.spilled_rows import SpilledRows
+from siafu.server.statistics import LocalStatistics
+from siafu.server.streamed_rows import StreamedRows
 from siafu.tables import NamedTables
 
 Weights = Mapping[str, Tensor]
@@ -54,6 +59,8 @@ class Lane:
     in_place:  gradients take the place of rows of an interval that nobody reads any more
     beside:    a lane whose rows' memory this one uses, and which never runs at a time with it; None: it has its own
     disk:      where rows of intervals are; None: in memory
+    statistics: for each place between two tensor phases, statistics over all vertices; (): there are none anywhere
+    leads:     its first interval is the first of all: it gives the statistics that buffers of the model follow
     """
 
     def __init__(
@@ -72,9 +79,18 @@ class Lane:
         in_place: bool = False,
         beside: "Lane | None" = None,
         disk: NamedTables | None = None,
+        statistics: Sequence[Sequence[LocalStatistics]] = (),
+        leads: bool = True,
     ) -> None:
+        self.statistics = statistics or [() for _ in program.reduces]
+        self._leads = leads
         self._disk = disk
         self.program, self.bounds, self.gathers, self.training = program, bounds, gathers, training
+        self._paired = [list(zip(*each, strict=True)) for each in zip(program.gathers, gathers, strict=True)]
+        self._gatherers: list[dict[str, LocalGather]] = [
+            {},
+            *({step.out: local for step, local in group} for group in self._paired),
+        ]
         self._objective = objective
         self._vertices, self.constants = vertices, constants
         self._memory: list[dict[str, Tensor]] = beside._memory if beside else [{} for _ in bounds]
@@ -103,6 +119,7 @@ class Lane:
     def activation_bytes(self) -> int:
         """Memory that the gathers' tables take, and what phases leave for later ones and for their backward pass."""
         tables = sum(local.held_bytes for group in self.gathers for local in group)
+        tables += sum(each.held_bytes for group in self.statistics for each in group)
         shapes = [self.program.shapes[name] for name in self._lasting]
         shapes += [shape for run in self._runners for shape in run.kept_shapes]
         return tables + len(self._vertices) * self._itemsize * sum(math.prod(shape) for shape in shapes)
@@ -116,6 +133,13 @@ class Lane:
         for group in self.gathers:
             for local in group:
                 local.begin_anew()
+        for each in self.statistics:
+            for statistic in each:
+                statistic.begin_anew()
+        # By interval and name: statistics that its tasks read, gradients of them so far, and of those that are complete.
+        self._totals: list[dict[str, Tensor]] = [{} for _ in self.bounds]
+        self._moved: list[dict[str, Tensor]] = [{} for _ in self.bounds]
+        self._returned: list[dict[str, Tensor]] = [{} for _ in self.bounds]
 
     def _interval_rows(self, first: int, last: int, memory: dict[str, Tensor]) -> IntervalRows:
         if self._disk is None:
@@ -124,7 +148,7 @@ class Lane:
 
     def forward(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """A tensor phase that is not the last: rows come in, rows go out along the edges."""
-        run = self._runners[phase]
+        run, weights = self._runners[phase], self._with_totals(phase, interval, weights)
         for chunk in self._chunks[phase][interval]:
             self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
             for block in chunk.blocks:
@@ -133,6 +157,7 @@ class Lane:
                 self.put_kept(phase, interval, block, kept)
                 self.put_outputs(phase, interval, block, made)
         self._rows[interval].end_passing()
+        self.end_forward(phase, interval)
         return Done()
 
     def put_kept(self, phase: int, interval: int, block: Block, kept: Sequence[Tensor]) -> None:
@@ -160,6 +185,14 @@ class Lane:
         for gather, local in self._steps(phase):
             sent = (outputs[n] if n in outputs else self._row(n, rows, block) for n in gather.sent)
             local.send(block.first, block.last, tuple(sent))
+        for reduce, statistic in self._reduces(phase):
+            name = reduce.sent
+            statistic.add(interval, outputs[name] if name in outputs else self._row(name, rows, block))
+
+    def end_forward(self, phase: int, interval: int) -> None:
+        """All rows of an interval are made: its part of the statistics is known."""
+        for _, statistic in self._reduces(phase):
+            statistic.end(interval)
 
     def gather(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """The graph phase before tensor phase `phase`, for one interval's vertices."""
@@ -169,10 +202,22 @@ class Lane:
             self._rows[interval].lend(gather.out, found)
         return Done()
 
+    def begins(self, phase: int, *, back: bool) -> bool:
+        """Whether the gathers before tensor phase `phase`, or their adjoints, can begin with some of their rows."""
+        return all(_early(local, back=back) is not None for _, local in self._steps(phase - 1))
+
+    def begin_gather(self, phase: int, interval: int, draw: Draw, until: int, *, back: bool) -> None:
+        """Add the rows of the sources before `until` to what `gather`, or `gather_back`, will give for an interval."""
+        for gather, local in self._steps(phase - 1):
+            early = _early(local, back=back)
+            assert early is not None, "asked before: begins"
+            early.add(*self.bounds[interval], until, **draw.of(gather))
+
     def learn(self, interval: int, weights: Weights, draw: Draw) -> Done:
         """The last tensor phase with the loss and its gradient."""
         phase = len(self.program.phases) - 1
         run, total, gradients = self._runners[phase], 0.0, WeightGradients()
+        weights = self._with_totals(phase, interval, weights)
         for chunk in self._chunks[phase][interval]:
             self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
             for block in chunk.blocks:
@@ -182,7 +227,7 @@ class Lane:
                 gradients.add(of_weights)
                 self.put_last_gradients(interval, block, of_rows)
         self._rows[interval].end_passing()
-        return Done(gradients.sums, (total,))
+        return Done(self.settled(phase, interval, gradients.sums), (total,))
 
     def put_last_gradients(self, interval: int, block: Block, of_rows: Sequence[Tensor]) -> None:
         """The gradients of what the last phase read, for its labelled rows."""
@@ -210,6 +255,7 @@ class Lane:
     def backward(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """The adjoint of `forward`."""
         run, gradients, of_edges = self._runners[phase], WeightGradients(), WeightGradients()
+        weights = self._with_totals(phase, interval, weights)
         for chunk in self._chunks[phase][interval]:
             self._rows[interval].end_passing()
             of_edges.add(self._fused.gather_back(phase, self._rows[interval], chunk, weights, draw))
@@ -229,19 +275,22 @@ class Lane:
             self.send_back_unread(phase, interval, chunk)
         self._rows[interval].end_passing()
         self.end_backward(phase, interval)
-        return Done(gradients.sums, edge_gradients=of_edges.sums)
+        return Done(self.settled(phase, interval, gradients.sums), edge_gradients=of_edges.sums)
 
     def put_gradients(self, phase: int, interval: int, block: Block, of_rows: Sequence[Tensor]) -> None:
         """The gradients of what a phase read: added to those of others, or sent back along the edges."""
         rows = self._rows[interval]
-        for name, gradient in zip(self.program.phases[phase].differentiated, of_rows, strict=True):
+        made = dict(zip(self.program.phases[phase].differentiated, of_rows, strict=True))
+        for name, gradient in self._earlier_adjoints(phase, interval, block):
+            made[name] = made[name] + gradient if name in made else gradient
+        for name, gradient in made.items():
             local = self._gatherer(phase, name)
             if local is None:
                 rows.add(gradient_of(name), block.inside, gradient)
-                continue
-            if rows.has(gradient_of(name)):
-                gradient = gradient + rows.get(gradient_of(name), block.inside)
-            local.send_back(block.first, block.last, gradient)
+            elif name in self.program.phases[phase].differentiated:
+                if rows.has(gradient_of(name)):
+                    gradient = gradient + rows.get(gradient_of(name), block.inside)
+                local.send_back(block.first, block.last, gradient)
 
     def end_backward(self, phase: int, interval: int) -> None:
         """All rows have their gradients: forget what is used up."""
@@ -252,7 +301,12 @@ class Lane:
     def send_back_unread(self, phase: int, interval: int, rows: Block | Chunk) -> None:
         """Send back the gradients of what was gathered for `phase` and read by later ones alone."""
         for name, local in self._unread(phase):
-            local.send_back(rows.first, rows.last, self._rows[interval].get(gradient_of(name), rows.inside))
+            known = self._rows[interval]
+            found = known.get(gradient_of(name), rows.inside) if known.has(gradient_of(name)) else None
+            for adjoint in self._adjoints(phase, interval, rows, name):
+                found = adjoint if found is None else found + adjoint
+            assert found is not None, f"nobody reads {name}"
+            local.send_back(rows.first, rows.last, found)
 
     def _unread(self, phase: int) -> list[tuple[str, LocalGather]]:
         """Rows gathered for `phase` that it does not read itself, and whose they are."""
@@ -264,7 +318,7 @@ class Lane:
     def tally(self, interval: int, weights: Weights, draw: Draw) -> Done:
         """The last tensor phase of an evaluation: how good its rows are."""
         phase = len(self.program.phases) - 1
-        run = self._runners[phase]
+        run, weights = self._runners[phase], self._with_totals(phase, interval, weights)
         tallies: dict[str, Tally] = {}
         for chunk in self._chunks[phase][interval]:
             self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
@@ -310,8 +364,79 @@ class Lane:
 
     def output_gradients(self, phase: int, interval: int, block: Block) -> list[Tensor]:
         """The gradients of what a phase made of some rows."""
+        return [self._gradient(phase, interval, block, name) for name in self.program.phases[phase].outputs]
+
+    def _gradient(self, phase: int, interval: int, block: Block, name: str) -> Tensor:
         rows = self._rows[interval]
-        return [rows.get(gradient_of(name), block.inside) for name in self.program.phases[phase].outputs]
+        found = rows.get(gradient_of(name), block.inside) if rows.has(gradient_of(name)) else None
+        for adjoint in self._adjoints(phase, interval, block, name):
+            found = adjoint if found is None else found + adjoint
+        assert found is not None, f"no gradient of {name} has come"
+        return found
+
+    # Statistics over all vertices
+
+    def take_totals(self, phase: int, interval: int, epoch: int) -> None:
+        """Statistics that tensor phase `phase`, and perhaps later ones, read: all intervals' sums are here."""
+        for reduce, statistic in self._reduces(phase - 1) if phase else ():
+            self._totals[interval][reduce.out] = statistic.total(epoch)
+
+    def take_total_gradients(self, phase: int, interval: int, epoch: int) -> None:
+        """Gradients of the statistics of what `phase` made, for its backward task."""
+        for reduce, statistic in self._reduces(phase):
+            if reduce.differentiated:
+                self._returned[interval][reduce.out] = statistic.total_gradient(epoch)
+
+    def totals(self, phase: int, interval: int) -> dict[str, Tensor]:
+        """Statistics that a phase reads, by name."""
+        return {name: self._totals[interval][name] for name in self.program.phases[phase].totals}
+
+    def settled(self, phase: int, interval: int, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Gradients of weights alone. Those of statistics are added up until the phase that first read them; then they go out.
+
+        With the weights' go the statistics that buffers of the model follow, from one interval of all.
+        """
+        step, moved, found = self.program.phases[phase], self._moved[interval], dict(gradients)
+        for name in step.moved:
+            gradient = found.pop(name)
+            moved[name] = moved[name] + gradient if name in moved else gradient
+        for reduce, statistic in self._reduces(phase - 1) if phase else ():
+            if reduce.differentiated:
+                statistic.put_gradient(interval, moved.pop(reduce.out, None))
+            if reduce.running is not None and self._leads and interval == 0:
+                found |= followed(reduce.running, self._totals[interval][reduce.out], statistic.count())
+        return found
+
+    def _with_totals(self, phase: int, interval: int, weights: Weights) -> Weights:
+        totals = self.totals(phase, interval)
+        return {**weights, **totals} if totals else weights
+
+    def _reduces(self, before: int) -> list[tuple[ReduceStep, LocalStatistics]]:
+        """The statistics of what tensor phase `before` made or had."""
+        if before == len(self.program.reduces):
+            return []
+        return list(zip(self.program.reduces[before], self.statistics[before], strict=True))
+
+    def _adjoints(self, phase: int, interval: int, rows: Block | Chunk, name: str) -> Iterator[Tensor]:
+        """What statistics after `phase` add to the gradients of some rows."""
+        for reduce, statistic in self._reduces(phase):
+            if reduce.sent == name and reduce.differentiated:
+                values = self._row(name, self._rows[interval], rows) if reduce.variance else None
+                yield statistic.adjoint(
+                    rows.last - rows.first,
+                    values,
+                    self._totals[interval][reduce.out],
+                    self._returned[interval][reduce.out],
+                )
+
+    def _earlier_adjoints(self, phase: int, interval: int, block: Block) -> Iterator[tuple[str, Tensor]]:
+        """The same for rows that the phase has not made itself."""
+        outputs = self.program.phases[phase].outputs
+        unread = [name for name, _ in self._unread(phase)]
+        for name in dict.fromkeys(reduce.sent for reduce, _ in self._reduces(phase)):
+            if name not in outputs and name not in unread:
+                for adjoint in self._adjoints(phase, interval, block, name):
+                    yield name, adjoint
 
     def ids(self, block: Block) -> Tensor:
         return self._vertices[block.first : block.last]
@@ -336,13 +461,11 @@ class Lane:
 
     def _steps(self, before: int) -> list[tuple[GatherStep, LocalGather]]:
         """The gathers that come after tensor phase `before`."""
-        return list(zip(self.program.gathers[before], self.gathers[before], strict=True))
+        return self._paired[before]
 
     def _gatherer(self, phase: int, name: str) -> LocalGather | None:
         """Whose rows those are, if they are gathered just before `phase`."""
-        if phase == 0:
-            return None
-        return next((local for gather, local in self._steps(phase - 1) if gather.out == name), None)
+        return self._gatherers[phase].get(name)
 
     def _is_used_up(self, phase: int, name: str) -> bool:
         """Whether no earlier phase reads the gradient of these rows after the backward task of `phase`."""
@@ -354,15 +477,20 @@ class Lane:
             return constant.rows(block.first, block.last)
         return self._row(name, rows, block)
 
-    def _row(self, name: str, rows: IntervalRows, block: Block) -> Tensor:
+    def _row(self, name: str, rows: IntervalRows, block: Block | Chunk) -> Tensor:
         constant = self.constants.get(name)
         if constant is None:
             return rows.get(name, block.inside)
         if isinstance(constant, SparseRows):
             return constant.rows(block.first, block.last).dense()
+        first, last = block.first, block.last
+        picked = constant.block(first, last) if isinstance(constant, StreamedRows) else constant[first:last]
         # Stored in half the memory, they are widened where they are used: a block at a time, in the cache.
-        picked = constant[block.first : block.last]
         return picked.float() if picked.dtype == torch.bfloat16 else picked
+
+
+def _early(local: LocalGather, *, back: bool) -> EarlyGather[Any] | None:
+    return local.early_backward if back else local.early_forward
 
 
 def lasting_rows(program: Program, *, training: bool, remade: frozenset[int] = frozenset()) -> set[str]:
@@ -376,6 +504,12 @@ def lasting_rows(program: Program, *, training: bool, remade: frozenset[int] = f
         for name in step.sent
         if name not in phases[depth].outputs
     }
+    read_later |= {
+        step.sent
+        for depth, group in enumerate(program.reduces)
+        for step in group
+        if step.sent not in phases[depth].outputs or (training and step.variance and step.differentiated)
+    }
     read_back = {
         phase.outputs[k]
         for number, phase in enumerate(phases)
@@ -387,12 +521,26 @@ def lasting_rows(program: Program, *, training: bool, remade: frozenset[int] = f
 def places_of(program: Program, remade: frozenset[int]) -> dict[str, str]:
     """Gradients that can be where the rows are: of rows that a single phase reads, which then makes the gradient."""
     found = {}
+    of_all = {step.sent for group in program.reduces for step in group if step.variance}
     for number, phase in enumerate(program.phases):
         again = set() if number in remade else {phase.outputs[k] for k in reread_outputs(phase)}
+        again |= of_all  # the gradient of a variance reads them once more
         for name in phase.outputs:
             readers = [each for each in program.phases if name in each.inputs]
             if len(readers) == 1 and name in readers[0].differentiated and name not in again:
                 found[gradient_of(name)] = name
+    return found
+
+
+def followed(running: RunningStatistics, total: Tensor, count: int) -> dict[str, Tensor]:
+    """The statistics of an epoch that buffers follow, by the buffers' names; count: rows that they are of."""
+    found = {}
+    if running.mean is not None:
+        found[running.mean] = total[0]
+    if running.variance is not None:
+        found[running.variance] = total[1] * (count / max(1, count - 1))
+    if running.count is not None:
+        found[running.count] = torch.ones((), dtype=torch.int64)
     return found
 
 

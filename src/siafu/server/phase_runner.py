@@ -1,20 +1,21 @@
 """PhaseRunner: a tensor phase's programs, run with torch on the rows of one interval."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import Tensor
 
 from siafu.program.execute.sparse_rows import SparseRows
+from siafu.program.execute.torch_executor import TorchExecutor
 from siafu.program.program import TensorPhase
 from siafu.program.tensor_program import RowCount, Spec, TensorProgram
-from siafu.server.named_executor import NamedExecutor
 
 Weights = Mapping[str, Tensor]
 RowsIn = Tensor | SparseRows
 
 
 class PhaseRunner:
-    """Rows in, rows out. Everything given is read only.
+    """Rows in, rows out. Everything given is read only. Statistics over all vertices are given among the weights.
 
     keeps: forward keeps what backward would need a product for; else backward computes it again
 
@@ -25,27 +26,28 @@ class PhaseRunner:
 
     def __init__(self, phase: TensorPhase, *, training: bool, keeps: bool = True) -> None:
         programs = phase.programs
-        self._weights = [(f"weight/{name}", name) for name in phase.weights]
-        self._learnt = phase.learnt
-        self._differentiated = [phase.inputs.index(name) for name in phase.differentiated]
-        self._outputs = len(phase.outputs)
         keeps = keeps and training
-        self._forward = _executor(programs.forward_keeping if keeps else programs.forward)
         backward = programs.backward_kept if keeps else programs.backward
-        self._backward = _executor(backward) if training else None
-        self._last = _executor(programs.last)
         self.kept_shapes = [_row_shape(spec) for spec in programs.kept] if keeps else []
         self.reads_inputs = _read_inputs(phase, backward) if training else []
         self.reads_outputs = reread_outputs(phase) if keeps else []
+        outputs = [f"output/{k}" for k in range(len(phase.outputs))]
+        kept = [f"kept/{k}" for k in range(len(self.kept_shapes))]
+        of_rows = [f"grad/rows/{phase.inputs.index(name)}" for name in phase.differentiated]
+        of_weights = [f"grad/weight/{name}" for name in phase.learnt]
+        of_weights += [f"grad/total/{name}" for name in phase.moved]
+        self._learnt = (*phase.learnt, *phase.moved)
+        self._forward = _positioned(programs.forward_keeping if keeps else programs.forward, outputs, kept)
+        self._backward = _positioned(backward if training else None, of_rows, of_weights)
+        self._last = _positioned(programs.last, ["loss"], of_rows, of_weights)
 
     def forward(
         self, rows: Sequence[RowsIn], weights: Weights, vertices: Tensor, key: Tensor
     ) -> tuple[list[Tensor], list[Tensor]]:
         """What the phase gives, and what its backward pass wants kept."""
         assert self._forward is not None
-        found = self._forward(self._inputs(dict(enumerate(rows)), weights, vertices, key))
-        outputs = [found[f"output/{k}"] for k in range(self._outputs)]
-        return outputs, [found[f"kept/{k}"] for k in range(len(self.kept_shapes))]
+        outputs, kept = self._forward({"rows": rows, "weight": weights, "own": (vertices, key)})
+        return outputs, kept
 
     def backward(
         self,
@@ -63,40 +65,63 @@ class PhaseRunner:
         """
         if self._backward is None:  # the phase has no rows of its own: one gather follows another
             return [], {}
-        inputs = self._inputs(rows, weights, vertices, key)
-        inputs |= {f"output/{k}": each for k, each in outputs.items()}
-        inputs |= {f"kept/{k}": each for k, each in enumerate(kept)}
-        inputs |= {f"gradient/{k}": each for k, each in enumerate(gradients)}
-        return self._gradients(self._backward(inputs))
+        of_rows, of_weights = self._backward(
+            {
+                "rows": rows,
+                "output": outputs,
+                "kept": kept,
+                "weight": weights,
+                "own": (vertices, key),
+                "gradient": gradients,
+            }
+        )
+        return of_rows, dict(zip(self._learnt, of_weights, strict=True))
 
     def last(
         self, rows: Sequence[RowsIn], weights: Weights, vertices: Tensor, key: Tensor, y: Tensor
     ) -> tuple[float, list[Tensor], dict[str, Tensor]]:
         """The loss of these rows, and gradients as `backward` gives them."""
         assert self._last is not None
-        found = self._last(self._inputs(dict(enumerate(rows)), weights, vertices, key) | {"y": y})
-        return found["loss"].item(), *self._gradients(found)
+        given = {"rows": rows, "weight": weights, "own": (vertices, key, y)}
+        (loss,), of_rows, of_weights = self._last(given)
+        return loss.item(), of_rows, dict(zip(self._learnt, of_weights, strict=True))
 
-    def _inputs(
-        self, rows: Mapping[int, RowsIn], weights: Weights, vertices: Tensor, key: Tensor
-    ) -> dict[str, RowsIn]:
-        inputs: dict[str, RowsIn] = {f"rows/{k}": each for k, each in rows.items()}
-        for input_name, name in self._weights:
-            inputs[input_name] = weights[name]
-        inputs["vertices"], inputs["key"] = vertices, key
-        return inputs
 
-    def _gradients(self, found: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        of_rows = [found[f"grad/rows/{k}"] for k in self._differentiated]
-        return of_rows, {name: found[f"grad/weight/{name}"] for name in self._learnt}
+_OWN = {"vertices": 0, "key": 1, "y": 2}
+
+
+class _Positioned:
+    """A program whose inputs and outputs are found by position: names are looked up once, not with every task.
+
+    groups: names of outputs that are wanted together
+    """
+
+    def __init__(self, program: TensorProgram, groups: Sequence[Sequence[str]]) -> None:
+        self._execute = TorchExecutor(program)
+        self._inputs = [_place(name) for name in program.input_names]
+        position = {name: k for k, name in enumerate(program.output_names)}
+        self._groups = [[position[name] for name in names] for names in groups]
+
+    def __call__(self, given: Mapping[str, Any]) -> list[list[Tensor]]:
+        """given: inputs by kind, each by position or name"""
+        found = self._execute.run([given[kind][key] for kind, key in self._inputs])
+        return [[found[k] for k in places] for places in self._groups]
+
+
+def _place(name: str) -> tuple[str, int | str]:
+    """Kind of an input, and its place among those of that kind."""
+    if name in _OWN:
+        return "own", _OWN[name]
+    kind, key = name.split("/", 1)
+    return ("weight", key) if kind in ("weight", "total") else (kind, int(key))
+
+
+def _positioned(program: TensorProgram | None, *groups: Sequence[str]) -> _Positioned | None:
+    return None if program is None else _Positioned(program, groups)
 
 
 def _row_shape(spec: Spec) -> tuple[int, ...]:
     return tuple(size.times if isinstance(size, RowCount) else size for size in spec.shape)
-
-
-def _executor(program: TensorProgram | None) -> NamedExecutor | None:
-    return None if program is None else NamedExecutor(program)
 
 
 def inputs_read_back(phase: TensorPhase, *, keeps: bool) -> set[str]:

@@ -1,7 +1,7 @@
 """ServerPlan: what a graph, a model, options and a partition come to, before any row is held: the same on every machine."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -14,10 +14,10 @@ from siafu.base.errors import BadInput
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
-from siafu.graph.partition import Partition, auto_interval_count
+from siafu.graph.partition import Partition, auto_interval_count, gather_parts
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.outputs_only import OutputsOnly
-from siafu.objective.registry import objective_for
+from siafu.objective.registry import objective_asked, objective_for
 from siafu.options import Options
 from siafu.pipeline.ids import LaneName, Mode
 from siafu.pipeline.layout import Layout
@@ -27,12 +27,15 @@ from siafu.program.cache.program_cache import compiled
 from siafu.program.density import sampled_density
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
+from siafu.program.record.statistics import CUMULATIVE
 from siafu.server.assembly import Blueprint
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
+from siafu.server.feature_rows import FeatureRows, normalized
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
-from siafu.weights.optimizer import Settings
+from siafu.weights.groups import ParameterGroup, parameter_groups
+from siafu.weights.optimizer import Follows, Settings
 from siafu.weights.policy import policy
 from siafu.weights.store import WeightStore
 
@@ -49,6 +52,8 @@ class ServerPlan:
     settings:        of the optimizer
     objective:       what is learnt; `options` have it too, as an object, which every process knows
     savings:         how it spares memory
+    rate_groups:     groups of parameters, as the options ask for
+    paced:           whether the run decides the rates of every update
     """
 
     graph: Graph
@@ -63,6 +68,8 @@ class ServerPlan:
     settings: Settings
     objective: Objective
     savings: Savings = Savings()
+    rate_groups: tuple[ParameterGroup, ...] = ()
+    paced: bool = False
 
     @classmethod
     def of(
@@ -81,23 +88,35 @@ class ServerPlan:
         """
         splits = rows_of(graph)
         _check(graph, model, options, splits)
-        objective = objective_for(graph, options.objective)
+        objective = objective_asked(graph, options)
         programs = programs or compile_programs(
             graph, model, splits["train"], objective, sparse=options.lambdas == "off"
         )
         training, groups = schedule_training(programs["train"])
+        weights = {name: tensor.detach().clone() for name, tensor in state_of(model).items()}
+        running = _followed(programs["train"])
+        rate_groups = _rate_groups(model, options, groups, [name for name in weights if name not in running])
         return cls(
             graph,
             partition,
-            replace(options, objective=objective),
+            replace(options, objective=objective, class_weights=None, label_smoothing=0.0, scheduler=None),
             programs,
-            {name: tensor.detach().clone() for name, tensor in state_of(model).items()},
+            weights,
             splits,
             interval_counts or _interval_counts(graph, partition, options),
             training,
             groups,
-            Settings(options.optimizer, options.lr, _weight_decay(model, options)),
+            Settings(
+                options.optimizer,
+                options.lr,
+                _weight_decay(model, options),
+                running=running,
+                groups={name: place for place, each in enumerate(rate_groups) for name in each.names},
+                clip=options.clip,
+            ),
             objective,
+            rate_groups=rate_groups,
+            paced=options.scheduler is not None or options.groups is not None,
         )
 
     @classmethod
@@ -146,7 +165,7 @@ class ServerPlan:
     @property
     def gathers_on_disk(self) -> dict[LaneName, frozenset[int]]:
         """Gathers of each lane, by place, whose tables are on disk if they can be."""
-        disk = self.savings.disk is not None
+        disk = self.savings.disk is not None and self.savings.disk.tables
         return {
             lane: fused_gathers(schedule.stages) if disk else frozenset()
             for lane, schedule in self.schedules.items()
@@ -190,15 +209,21 @@ class ServerPlan:
             savings=self.savings,
         )
 
+    @property
+    def features(self) -> FeatureRows:
+        """The rows that the model is trained on."""
+        return FeatureRows(self.graph, self.dtype, self.options.normalize_features)
+
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
         """The features of some vertices, in the type to compute in."""
-        picked = torch.from_numpy(self._stored_rows(vertices))
-        found = picked.view(torch.bfloat16).float() if picked.dtype == torch.uint16 else picked
-        normalize = self.options.normalize_features
-        return (normalized(found) if normalize else found).to(self.dtype)
+        return self.features.of(vertices)
 
-    def setup(self, layout: Layout) -> Setup:
-        """What all machines agree on."""
+    def setup(self, layout: Layout, *, rows_travel: bool) -> Setup:
+        """What all machines agree on.
+
+        rows_travel: to Lambdas, or between processes: gathers begin with the rows that are there. Else threads are
+                     busy until the last rows are made, and a gather that one begins then is late for nothing
+        """
         options = self.options
         return Setup(
             self.training,
@@ -210,16 +235,21 @@ class ServerPlan:
             options.staleness,
             options.update_every,
             self.savings.shared,
+            self.paced,
+            options.clip is not None,
+            self.gather_parts if rows_travel else 0,
         )
+
+    @property
+    def gather_parts(self) -> int:
+        """Into how many parts a gather may be cut that begins with some of its rows, where they travel; 0: it waits for all."""
+        if self.options.mode != "pipe" or self.savings.disk is not None:
+            return 0
+        return gather_parts(self.graph.num_edges // sum(self.interval_counts))
 
     def weight_store(self, setup: Setup, server: int) -> WeightStore:
         """The tensors of one weight server."""
         return WeightPlan(self.weights, self.groups, self.settings)(setup, server)
-
-    def _stored_rows(self, vertices: NDArray[np.int64]) -> NDArray[np.generic]:
-        if self.graph.x is None:
-            raise BadInput(f"graph {self.graph.name!r} has no features: give it x")
-        return np.ascontiguousarray(self.graph.x[vertices])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,7 +270,7 @@ class WeightPlan:
         ]
         learnt = {name for names in self.groups.values() for name in names}
         fixed = {name: tensor for name, tensor in self.weights.items() if name not in learnt}
-        return WeightStore(home, fixed, self.settings)
+        return WeightStore(home, fixed, self.settings, tuple(self.weights))
 
 
 def rows_of(graph: Graph) -> dict[str, Tensor]:
@@ -282,12 +312,6 @@ def model_input(graph: Graph, *, normalize: bool) -> Tensor:
     return normalized(features(graph)) if normalize else features(graph)
 
 
-def normalized(x: Tensor) -> Tensor:
-    """Each row divided by the sum of its magnitudes; rows of zeros stay."""
-    sums = x.abs().sum(dim=1, keepdim=True)
-    return x / sums.masked_fill(sums == 0, 1.0)
-
-
 def _check(graph: Graph, model: nn.Module, options: Options, splits: Mapping[str, Tensor]) -> None:
     if "train" not in splits:
         raise BadInput(
@@ -306,6 +330,33 @@ def _interval_counts(graph: Graph, partition: Partition, options: Options) -> li
     share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
     numbers = 0.0 if graph.x is None else graph.num_features * sampled_density(graph, gathered=True)
     return [auto_interval_count(*share, threads, numbers=numbers)] * partition.parts
+
+
+def _followed(program: Program) -> dict[str, Follows]:
+    """How the buffers that follow statistics do."""
+    found: dict[str, Follows] = {}
+    for step in (step for group in program.reduces for step in group if step.running is not None):
+        assert step.running is not None
+        count = step.running.count
+        momentum = None if step.running.momentum == CUMULATIVE else step.running.momentum
+        found |= {name: Follows(momentum, count) for name in step.running.names if name != count}
+        found |= {} if count is None else {count: Follows()}
+    return found
+
+
+def _rate_groups(
+    model: nn.Module, options: Options, groups: Groups, parameters: Iterable[str]
+) -> tuple[ParameterGroup, ...]:
+    """Parameters that are learnt, by the rates that they are updated with."""
+    learnt = {name for names in groups.values() for name in names}
+    names = [name for name in parameters if name in learnt]
+    if options.groups is not None:
+        return parameter_groups(names, options.groups, options.lr, options.weight_decay)
+    decays = _weight_decay(model, options)
+    by_decay: dict[float, list[str]] = {}
+    for name in names:
+        by_decay.setdefault(decays.get(name, 0.0), []).append(name)
+    return tuple(ParameterGroup(tuple(found), options.lr, decay) for decay, found in by_decay.items())
 
 
 def _weight_decay(model: nn.Module, options: Options) -> dict[str, float]:

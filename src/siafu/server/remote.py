@@ -79,6 +79,7 @@ class RemotePhases:
                     given |= _numbered("kept", lane.kept(phase, interval, block))
                     outputs = lane.reread_outputs(phase, interval, block)
                     given |= {f"output/{k}": each for k, each in outputs.items()}
+        given |= {f"total/{name}": each for name, each in lane.totals(phase, interval).items()}
         programs = self._programs(stage, settings, training=training)
         read = {name for each in programs for name in each.input_names}
         constants = self._constants(phase) & read
@@ -109,17 +110,19 @@ class RemotePhases:
             return lane.tallied(block, outputs["output/0"])
         if stage.phase == self._last:
             lane.put_last_gradients(interval, block, _of_rows(phase, outputs))
-            return Done(_of_weights(phase, outputs), (outputs["loss"].item(),))
+            gradients = lane.settled(stage.phase, interval, _of_weights(phase, outputs))
+            return Done(gradients, (outputs["loss"].item(),))
         if stage.direction == "forward":
             kept = sum(name.startswith("kept/") for name in outputs)
             lane.put_kept(stage.phase, interval, block, [outputs[f"kept/{k}"] for k in range(kept)])
             made = [outputs[f"output/{k}"] for k in range(len(phase.outputs))]
             lane.put_outputs(stage.phase, interval, block, made)
+            lane.end_forward(stage.phase, interval)
             return Done()
         lane.put_gradients(stage.phase, interval, block, _of_rows(phase, outputs))
         lane.send_back_unread(stage.phase, interval, block)
         lane.end_backward(stage.phase, interval)
-        return Done(_of_weights(phase, outputs))
+        return Done(lane.settled(stage.phase, interval, _of_weights(phase, outputs)))
 
     def _programs(self, stage: Stage, settings: TaskSettings, *, training: bool) -> tuple[TensorProgram, ...]:
         """What a stage runs: worked out once."""
@@ -184,4 +187,5 @@ def _of_rows(phase: TensorPhase, outputs: Mapping[str, Tensor]) -> list[Tensor]:
 
 
 def _of_weights(phase: TensorPhase, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: outputs[f"grad/weight/{name}"] for name in phase.learnt}
+    weights = {name: outputs[f"grad/weight/{name}"] for name in phase.learnt}
+    return weights | {name: outputs[f"grad/total/{name}"] for name in phase.moved}

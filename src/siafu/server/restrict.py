@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
-from siafu.graph.csr import Csr
+from siafu.graph.csr import Allocate, Csr
 from siafu.graph.partition import ByServer
 from siafu.kernels import over_rows
 
@@ -14,8 +14,11 @@ Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-def edges_to(edges: Csr, wanted: Mask, *, at_most: float) -> Csr | None:
-    """The edges whose column is wanted, rows and columns numbered as before; None if more than a share stays."""
+def edges_to(edges: Csr, wanted: Mask, *, at_most: float, allocate: Allocate = np.empty) -> Csr | None:
+    """The edges whose column is wanted, rows and columns numbered as before; None if more than a share stays.
+
+    allocate: makes the arrays that have a number for each edge
+    """
     rows = len(edges.indptr) - 1
     indptr = np.zeros(rows + 1, np.int64)
     over_rows(
@@ -24,8 +27,8 @@ def edges_to(edges: Csr, wanted: Mask, *, at_most: float) -> Csr | None:
     np.cumsum(indptr, out=indptr)
     if indptr[-1] > at_most * len(edges.indices):
         return None
-    indices = np.empty(indptr[-1], edges.indices.dtype)
-    weights = None if edges.weights is None else np.empty(indptr[-1], edges.weights.dtype)
+    indices = allocate(int(indptr[-1]), edges.indices.dtype)
+    weights = None if edges.weights is None else allocate(int(indptr[-1]), edges.weights.dtype)
     over_rows(
         edges.indptr,
         1,

@@ -1,14 +1,16 @@
 """From a program to the stages that an interval passes, and to who learns which weights."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from siafu.pipeline.ids import PhaseId
 from siafu.pipeline.schedule import (
     Schedule,
+    Stage,
     evaluation_schedule,
     fuse,
     gather_parameters,
     numbered,
+    reducing,
     training_schedule,
 )
 from siafu.program.program import Program
@@ -26,7 +28,7 @@ def schedule_evaluation(program: Program, fused: Collection[int] = ()) -> Schedu
     fused: gathers, by place, to be one stage with the tensor phase that follows, where that can be
     """
     spine = evaluation_schedule(0, len(program.phases) - 1)
-    stages = placed(program, spine.stages, training=False)
+    stages = placed(program, _with_reduces(program, spine.stages), training=False)
     return numbered(fuse(stages, fusable(program, fused)))
 
 
@@ -37,7 +39,7 @@ def schedule_training(program: Program, fused: Collection[int] = ()) -> tuple[Sc
     """
     groups = groups_of(program)
     spine = training_schedule(0, len(program.phases) - 1, groups)
-    stages = placed(program, spine.stages, training=True)
+    stages = placed(program, _with_reduces(program, spine.stages), training=True)
     return numbered(fuse(stages, fusable(program, fused))), groups
 
 
@@ -50,11 +52,30 @@ def groups_of(program: Program) -> Groups:
     return groups
 
 
+def running_names(program: Program) -> frozenset[str]:
+    """Buffers that follow statistics: updated as weights are, by another rule."""
+    steps = (step for group in program.reduces for step in group)
+    return frozenset(name for step in steps if step.running is not None for name in step.running.names)
+
+
+def _with_reduces(program: Program, stages: Iterable[Stage]) -> Iterable[Stage]:
+    reduces = {phase for phase, group in enumerate(program.reduces, 1) if group}
+    if not reduces:
+        return stages
+    moved = {
+        phase for phase, group in enumerate(program.reduces, 1) if any(step.differentiated for step in group)
+    }
+    gathers = {phase for phase, group in enumerate(program.gathers, 1) if group}
+    return reducing(stages, reduces, gathers, moved)
+
+
 def _learning(program: Program) -> Iterator[tuple[PhaseId, tuple[str, ...]]]:
     """The weights that each stage that goes back gives gradients for, by the number they go by, last phase first."""
     last = len(program.phases) - 1
     for phase in range(last, -1, -1):
         yield PhaseId(phase), program.phases[phase].learnt
+        for reduce in program.reduces[phase - 1] if phase else ():
+            yield PhaseId(phase), () if reduce.running is None else reduce.running.names
         if phase > 0:
             for step in program.gathers[phase - 1]:
                 yield gather_parameters(phase, last), step.learnt

@@ -13,7 +13,8 @@ from siafu.graph import Graph
 from siafu.program.constants import constant_rows, gathers_deep
 from siafu.program.constants import recipes as constant_recipes
 from siafu.program.program import Program
-from siafu.server.assembly import ConstantRows, constant_type
+from siafu.server.assembly import ConstantRows
+from siafu.server.constant_type import constant_type
 
 Ids = NDArray[np.int64]
 ReadRows = Callable[[Ids], Tensor]

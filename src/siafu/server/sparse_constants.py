@@ -8,8 +8,9 @@ from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.program import Program, TensorPhase
 from siafu.program.record.cut import is_gather, is_row
 from siafu.program.tensor_program import Ref, TensorProgram
+from siafu.server.streamed_rows import StreamedRows
 
-ConstantTable = Tensor | SparseRows
+ConstantTable = Tensor | SparseRows | StreamedRows
 
 
 def sparse_constants(program: Program, graph: Graph) -> frozenset[str]:
@@ -41,6 +42,8 @@ def _gathers_of_zeros(node: fx.Node, features: fx.Node) -> int | None:
 
 def _is_multiplied_only(program: Program, name: str) -> bool:
     """Whether rows of that name are read by products alone, of phases that compute all rows."""
+    if any(name == reduce.sent for group in program.reduces for reduce in group):
+        return False
     if any(name in step.sent for group in program.gathers for step in group):
         return False
     if name in program.phases[-1].inputs:

@@ -9,16 +9,18 @@ from torch import Tensor
 
 from siafu.kernels import Table
 from siafu.pipeline.events import Measures
-from siafu.pipeline.ids import IntervalId, LaneName, PhaseId, ServerId
+from siafu.pipeline.ids import IntervalId, LaneName, PhaseId, ServerId, StageId
 from siafu.pipeline.schedule import Schedule, Stage
 from siafu.pipeline.task import Task
 from siafu.server.copying import copy_rows, place_rows, taken_rows
 from siafu.server.disk_share import DiskShare
 from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import TaskInputs, TaskSettings
-from siafu.server.schedules import Groups
+from siafu.server.schedules import Groups, running_names
 from siafu.server.stages.draws import Draws
 from siafu.server.stages.registry import stages_of
+
+_NOWHERE = np.iinfo(np.int64).max  # where rows begin of which none came
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,11 +73,13 @@ class GraphWorker:
     ) -> None:
         self.server, self.lanes, self.disk = server, lanes, disk
         self._first_interval, self._bounds, self._groups = first_interval, bounds, groups
+        self._running = running_names(lanes["train"].program) if "train" in lanes else frozenset()
         draws = Draws(seed)
         self._stages = {
             name: [stages_of(stage.kind).local(lane, stage, draws) for stage in schedules[name].stages]
             for name, lane in lanes.items()
         }
+        self._first_ghosts: dict[tuple[LaneName, StageId, IntervalId], int] = {}
         self.begin_anew()
 
     @property
@@ -109,6 +113,24 @@ class GraphWorker:
         stage = self._stages[task.lane][task.stage.id]
         return self._result(task, stage.run(interval, weights, task.epoch))
 
+    def can_begin(self, task: Task) -> bool:
+        """Whether a gather can begin with some of its rows."""
+        return self._stages[task.lane][task.stage.id].begins
+
+    def begin(self, task: Task, missing: Sequence[IntervalId]) -> None:
+        """Begin a gather, or go on with it; missing: its sources whose rows are not there, own ones first."""
+        sent = task.lane, task.stage.reads[0]
+        until = min(self._first_row(sent, each) for each in missing)
+        stage = self._stages[task.lane][task.stage.id]
+        stage.begin(task.interval - self._first_interval, task.epoch, until)
+
+    def _first_row(self, sent: tuple[LaneName, StageId], interval: IntervalId) -> int:
+        """Where an interval's rows of a stage begin in the tables that edges read; of ghosts it is known once some came."""
+        own = interval - self._first_interval
+        if 0 <= own < len(self._bounds):
+            return self._bounds[own][0]
+        return self._first_ghosts.get((*sent, interval), self._bounds[-1][1])
+
     def task_inputs(self, task: Task, settings: TaskSettings) -> TaskInputs:
         """What to compute elsewhere for a task of a remote kind."""
         stage = self._stages[task.lane][task.stage.id]
@@ -125,9 +147,14 @@ class GraphWorker:
             for name, gradient in part.items():
                 partial[name] = partial[name] + gradient if name in partial else gradient
         gradients = {
-            group: {name: partial.pop(name) for name in self._groups[group]} for group in task.stage.gradients
+            group: {name: partial.pop(name) for name in self._groups[group] if self._is_given(name, partial)}
+            for group in task.stage.gradients
         }
         return TaskResult(gradients, done.measures)
+
+    def _is_given(self, name: str, partial: Mapping[str, Tensor]) -> bool:
+        """Whether a task gives what a weight is updated with. Statistics that buffers follow come from one interval alone."""
+        return name in partial or name not in self._running
 
     def send_rows(self, to: "GraphWorker", lane: LaneName, stage: Stage, interval: IntervalId) -> int:
         """Copy the rows that `stage` made of an interval to the ghosts of another server; how many bytes went."""
@@ -144,13 +171,18 @@ class GraphWorker:
         found = self._sent(to, lane, stage, interval)
         return [Piece(span.start, _bytes(taken_rows(source, rows[span]))) for source, rows, span in found]
 
-    def keep_rows(self, sender: ServerId, lane: LaneName, stage: Stage, pieces: Sequence[Piece]) -> None:
-        """Put rows of another server, as it packed them, among the ghosts."""
+    def keep_rows(
+        self, sender: ServerId, lane: LaneName, stage: Stage, interval: IntervalId, pieces: Sequence[Piece]
+    ) -> None:
+        """Put rows of another server's interval, as it packed them, among the ghosts."""
+        first_ghosts = []
         for piece, (target, slots) in zip(pieces, self._received(sender, lane, stage), strict=True):
             rows = _rows_of(piece.rows, target)
             if not 0 <= piece.first <= len(slots) - len(rows):
                 raise ValueError(f"{len(rows)} rows at {piece.first} for {len(slots)} ghosts")
             place_rows(rows, target, slots[piece.first : piece.first + len(rows)])
+            first_ghosts += slots[piece.first : piece.first + len(rows)][:1].tolist()
+        self._first_ghosts[lane, stage.id, interval] = min(first_ghosts, default=_NOWHERE)
 
     def _sent(
         self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId
@@ -159,7 +191,8 @@ class GraphWorker:
         first, last = self._bounds[interval - self._first_interval]
         for exchange, tables in self._stages[lane][stage.id].scattered:
             rows = exchange.send[to]
-            lo, hi = np.searchsorted(rows, (first, last))
+            bounds = (interval, interval + 1) if exchange.by_interval else (first, last)
+            lo, hi = np.searchsorted(rows, bounds)
             for table in tables:
                 yield table, rows, slice(int(lo), int(hi))
 

@@ -2,9 +2,11 @@
 
 from siafu.tables.disk_table import DiskTable
 from siafu.tables.disk_traffic import DiskTraffic
+from siafu.tables.made_rows import MadeRows
 from siafu.tables.named_tables import ComingRows, NamedTables
 from siafu.tables.pages import page_buffer
 from siafu.tables.partition_reader import PartitionReader
+from siafu.tables.row_stream import RowStream
 from siafu.tables.row_table import MemoryTable, RowTable
 from siafu.tables.scratch_directory import ScratchDirectory
 from siafu.tables.target_groups import TargetGroups
@@ -14,9 +16,11 @@ __all__ = [
     "ComingRows",
     "DiskTable",
     "DiskTraffic",
+    "MadeRows",
     "MemoryTable",
     "NamedTables",
     "PartitionReader",
+    "RowStream",
     "RowTable",
     "ScratchDirectory",
     "TargetGroups",

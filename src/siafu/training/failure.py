@@ -18,6 +18,8 @@ def story_of_failure(trainer: Trainer, directory: RunDirectory) -> Iterator[None
     except (BadInput, Diverged, Interrupted):
         raise
     except Exception as error:
+        if trainer.callback_failed:  # it is the user's, who knows why
+            raise
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         # The error counts, not that a disk has no room for its story.
         with suppress(OSError, SiafuError):

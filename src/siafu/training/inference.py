@@ -16,7 +16,7 @@ from siafu.runtime.one_thread import one_thread, use_one_thread
 from siafu.server.assembly import assemble
 from siafu.server.memory.fitting import Fit, fit
 from siafu.server.memory.listing import RunListing
-from siafu.server.plan import ServerPlan, model_input
+from siafu.server.plan import ServerPlan
 from siafu.server.worker import GraphWorker
 from siafu.tables import DiskTraffic, ScratchDirectory
 
@@ -60,9 +60,8 @@ class Inference:
         width = program.shapes[program.phases[-1].outputs[-1]]
         out = torch.zeros((plan.graph.num_vertices, *width), dtype=plan.dtype)
         plan = replace(plan, objective=OutputsOnly(out))
-        x = model_input(plan.graph, normalize=plan.options.normalize_features)
         with one_thread(), torch.no_grad():  # what is folded has the same bits wherever it is made
-            (worker,) = assemble(plan.blueprint(), x.to(plan.dtype), plan.weights).workers
+            (worker,) = assemble(plan.blueprint(), plan.features, plan.weights).workers
             if worker.disk is not None:
                 self.traffic = worker.disk.scratch.traffic
             try:

@@ -2,8 +2,9 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from torch import nn
@@ -12,6 +13,7 @@ from siafu.base.option import described, option, options_of
 from siafu.graph import Graph
 from siafu.options import Options, Session
 from siafu.report.progress import Progress
+from siafu.training.pace import Callback
 from siafu.training.run import Run
 
 Given = ParamSpec("Given")
@@ -28,10 +30,22 @@ class Keywords(Session, Options):
         unset="what it was loaded from",
     )
     progress: Progress | None = option(None, "Told of every epoch.")
+    callbacks: "Sequence[Callback]" = option(
+        (),
+        "Functions called after every epoch with an `EpochEnd`; they may stop the run and change learning rates.",
+        more="See docs/loop.md.",
+    )
+    start: "str | Path | Run | nn.Module | None" = option(
+        None,
+        "Begin with the weights of another run or model.",
+        more="A run, its directory, or a model.",
+        unset="with the model's own",
+    )
 
     def options(self) -> Options:
         """How to train, without the vertices' owners: a `Partition` is as large as the graph."""
-        return Options(**self.as_json() | {"lambdas": self.lambdas, "objective": self.objective})
+        given = {"lambdas": self.lambdas, "objective": self.objective, "scheduler": self.scheduler}
+        return Options(**self.as_json() | given)
 
 
 class TrainFunction(Protocol[Given]):

@@ -13,15 +13,18 @@ from torch import Tensor, nn
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
+from siafu.nn.calling import call_model
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.registry import objective_of_run
+from siafu.program.record.record import mode as mode_of
 from siafu.report.files.checkpoint import is_whole, load_tensors
 from siafu.report.files.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.files.run_directory import RunDirectory
 from siafu.report.pages.plot import Plot, plot_history
 from siafu.report.pages.run_card import run_card
-from siafu.server.plan import rows_of
+from siafu.server.plan import model_input, rows_of
 from siafu.tables import ScratchDirectory
+from siafu.training.hidden_rows import hidden_rows
 from siafu.training.inference import Inference
 
 # What the pipeline counts, as it stands in a summary.
@@ -218,7 +221,8 @@ class Run:
         chosen to fit memory.
         """
         graph = graph_of(graph, "evaluate")
-        y = target_of(self.objective, graph)
+        objective = self.objective.on(graph)
+        y = target_of(objective, graph)
         if graph.num_classes != self.config["graph"]["classes"]:
             raise BadInput(
                 f"graph {graph.name!r} has {graph.num_classes} classes, the run was trained for "
@@ -227,7 +231,21 @@ class Run:
         splits = rows_of(graph)
         wanted = torch.unique(torch.cat([*splits.values(), torch.empty(0, dtype=torch.int64)]))
         out = self.logits(graph, rows=wanted, memory=memory, scratch=scratch, told=told)
-        return self.objective.scores(out, y, splits)
+        return objective.scores(out, y, splits)
+
+    def rows(self, graph: Graph, layer: int | str = -2) -> Tensor:
+        """[V, C]: rows of a hidden layer, dropout off. The model is run as it is, over the whole graph in memory.
+
+        layer: a layer's number in the model's `convs`: its rows as the next layer takes them, after activation and norm; -1 is
+               the model's output, -2 the last hidden layer. Or the name of any of the model's modules: what it gives
+        """
+        graph = graph_of(graph, "rows")
+        self._refuse_other_features(graph)
+        normalize = self.config["training"]["normalize_features"]
+        x = model_input(graph, normalize=True) if normalize else None
+        with hidden_rows(self.model, layer) as kept, mode_of(self.model, training=False), torch.no_grad():
+            out = call_model(self.model, graph, x)
+        return kept.rows(out)
 
     def logits(
         self,
@@ -243,12 +261,7 @@ class Run:
         rows: vertices whose output is wanted, ascending: others have zeros; None: all. memory, scratch, told: as for `evaluate`
         """
         graph = graph_of(graph, "predict")
-        wanted = self.config["graph"]["features"]
-        if graph.num_features != wanted:
-            raise BadInput(
-                f"graph {graph.name!r} has {graph.num_features} features, the run was trained with {wanted}: "
-                "give a graph of the same kind"
-            )
+        self._refuse_other_features(graph)
         pass_ = Inference(
             graph,
             self.model,
@@ -260,6 +273,14 @@ class Run:
         for line in pass_.fit.told():
             told(line)
         return pass_.run()
+
+    def _refuse_other_features(self, graph: Graph) -> None:
+        wanted = self.config["graph"]["features"]
+        if graph.num_features != wanted:
+            raise BadInput(
+                f"graph {graph.name!r} has {graph.num_features} features, the run was trained with {wanted}: "
+                "give a graph of the same kind"
+            )
 
     @property
     def multi_label(self) -> bool:

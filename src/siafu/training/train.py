@@ -5,7 +5,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,13 +34,16 @@ from siafu.report.progress import Progress
 from siafu.report.run_cost import RunCost
 from siafu.report.signals import StopRequest
 from siafu.runtime.happenings import Rewound
-from siafu.serverless.platforms.platform import AwsPlatform, LocalPlatform, Platform
 from siafu.training.facts import facts_of
 from siafu.training.failure import story_of_failure
 from siafu.training.keywords import Keywords, keywords_of
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.run import NO_LAMBDAS, Run
+from siafu.training.start import start_from
 from siafu.training.trainer import Checkpoint, Trainer, lambdas_on
+
+if TYPE_CHECKING:
+    from siafu.serverless.platforms.platform import Platform
 
 
 @keywords_of(Keywords)
@@ -59,6 +62,7 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     so does the dashboard's stop button (see `siafu.report.files.stop_file`).
     """
     graph = graph_of(graph, "train")
+    start_from(model, asked.start)
     path = None if asked.out is None else Path(asked.out)
     if path is None:
         _refuse_without_directory(asked)
@@ -84,6 +88,7 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         traced=asked.trace != "off" and path is not None,
         memory=asked.memory,
         scratch=None if asked.scratch is None else Path(asked.scratch),
+        callbacks=asked.callbacks,
     )
     if not asked.resume:
         trainer.refuse_more_than_budget()  # before a run that is there is overwritten
@@ -116,12 +121,15 @@ def _refuse_without_directory(asked: Keywords) -> None:
         )
 
 
-def _platform(lambdas: str | Named) -> Platform | None:
+def _platform(lambdas: str | Named) -> "Platform | None":
     """Where Lambdas run; None: there are none. An account or function that is wrong is refused here."""
     if not isinstance(lambdas, str):
-        return cast(Platform, lambdas)
+        return cast("Platform", lambdas)
     if lambdas == "off":
         return None
+
+    from siafu.serverless.platforms.platform import AwsPlatform, LocalPlatform
+
     return LocalPlatform() if lambdas == "local" else AwsPlatform.of()
 
 

@@ -1,17 +1,18 @@
 """Trainer: one training as a run of the pipeline, made of a graph, a model and options."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from siafu.base.activity import together
-from siafu.base.errors import Diverged
+from siafu.base.errors import BadInput, Diverged
 from siafu.base.memory import budget_bytes
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
@@ -31,8 +32,7 @@ from siafu.program.record.record import state_of
 from siafu.report.files.metrics import EpochMetrics, best_epoch
 from siafu.report.lambda_metrics import lambda_metrics
 from siafu.runtime.counting import added
-from siafu.runtime.happenings import EpochActivity, EpochRecord, Outcome, Rewound, Snapshot
-from siafu.runtime.lambdas import Lambdas
+from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Rewound, Snapshot
 from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Entry
@@ -41,13 +41,15 @@ from siafu.server.memory.fitting import Fit, fit
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice
 from siafu.server.memory.memory_list import MemoryList
-from siafu.server.plan import ServerPlan, model_input
-from siafu.serverless.platforms.platform import LocalPlatform, Platform
+from siafu.server.plan import ServerPlan
 from siafu.tables import DiskTraffic, ScratchDirectory
+from siafu.training.pace import Callback, Pace
 from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
     from siafu.cluster.runtime import ClusterRuntime
+    from siafu.runtime.lambdas import Lambdas
+    from siafu.serverless.platforms.platform import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,12 @@ class Trainer:
         options: Options,
         partition: Partition,
         programs: dict[LaneName, Program] | None = None,
-        lambdas: Lambdas | None = None,
+        lambdas: "Lambdas | None" = None,
         cluster: str | None = None,
         traced: bool = False,
         memory: str | None = None,
         scratch: Path | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         """Ready to be prepared.
 
@@ -89,12 +92,15 @@ class Trainer:
         traced:   whether `activity` tells of every task
         memory:   a size that this process may take; None: what is free
         scratch:  a directory for tables that do not fit; None: all are in memory
+        callbacks: called after every epoch
         """
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self.busy_seconds: Mapping[str, float] = {}
         self.activity = EpochActivity()
         self.plan = ServerPlan.of(graph, model, options, partition, programs=programs)
+        self.stopped = self.callback_failed = False
+        self._pace = self._paced(callbacks)
         self._best_weights: Mapping[str, Tensor] = self.plan.weights
         self._start = Snapshot(Epoch(0), Version(0), self.plan.weights, {}, {})
         self._earlier: dict[str, Any] = {}
@@ -102,7 +108,20 @@ class Trainer:
         self._cluster, self._traced, self._memory = cluster, traced, memory
         self._lambdas = lambdas or _lambdas(options)
         self._traffic: DiskTraffic | None = None
+        self._moved_before = self._disk_counts()
         self._scratch = None if scratch is None else ScratchDirectory(scratch)
+
+    def _paced(self, callbacks: Sequence[Callback]) -> Pace | None:
+        """The pace of the run, if it has one; the plan then knows it."""
+        options = self.options
+        if options.scheduler is None and options.groups is None and not callbacks:
+            return None
+        if options.update_every is not None:
+            raise BadInput(
+                "callbacks are for updates that are an epoch's, and update_every makes others: leave one out"
+            )
+        self.plan = replace(self.plan, paced=True)
+        return Pace(options.optimizer, self.plan.rate_groups, options.scheduler, callbacks)
 
     @property
     def epoch(self) -> int:
@@ -124,7 +143,7 @@ class Trainer:
         best = best_epoch(self.history, self.objective.metric)
         patience = self.options.patience
         stopped = patience is not None and best is not None and self.epoch - best.epoch >= patience
-        return self.epoch >= self.options.epochs or stopped
+        return self.epoch >= self.options.epochs or stopped or self.stopped
 
     @property
     def programs(self) -> dict[LaneName, Program]:
@@ -136,24 +155,43 @@ class Trainer:
         runtime = self._runtime
         if runtime is None:
             return
-        for event in runtime.events():
-            match event:
-                case EpochRecord():
-                    self.busy_seconds, self.activity = event.busy_seconds, event.activity
-                    self.history.append(_metrics(event, self.objective))
-                    yield self.history[-1]
-                case Snapshot():
-                    yield self._checkpoint(event)
-                case Rewound():
-                    del self.history[event.epochs :]
-                    yield event
-                case Outcome():
-                    # Lambdas have gone home since: their bills are in it now.
-                    counters = runtime.counters() | self._disk_counts()
-                    self._earlier = added(self._start.counters, counters)
-                    self._end(event)
-                    if event.last is not None:
-                        yield self._checkpoint(replace(event.last, counters=counters))
+        with closing(cast(Generator[Happening], runtime.events())) as events:
+            for event in events:
+                match event:
+                    case EpochRecord():
+                        self.busy_seconds, self.activity = event.busy_seconds, event.activity
+                        self.history.append(self._metrics(event))
+                        yield self.history[-1]
+                        self._close_epoch(runtime, event)
+                    case Snapshot():
+                        yield self._checkpoint(event)
+                    case Rewound():
+                        del self.history[event.epochs :]
+                        if self._pace is not None and self._pace.closes:
+                            self._pace.go_back(self.history)
+                        yield event
+                    case Outcome():
+                        # Lambdas have gone home since: their bills are in it now.
+                        counters = runtime.counters() | self._disk_counts()
+                        self._earlier = added(self._start.counters, counters)
+                        self._end(event)
+                        if event.last is not None:
+                            yield self._checkpoint(replace(event.last, counters=counters))
+
+    def _metrics(self, record: EpochRecord) -> EpochMetrics:
+        read, written = self._moved()
+        found = replace(_metrics(record, self.objective), bytes_read=read, bytes_written=written)
+        return found if self._pace is None else replace(found, lr=self._pace.lr(record.epoch))
+
+    def _close_epoch(self, runtime: "LocalRuntime | ClusterRuntime", record: EpochRecord) -> None:
+        """Let callbacks see an epoch, and the next begin."""
+        if self._pace is None or not self._pace.closes:
+            return
+        self.callback_failed = True
+        stop = self._pace.close(self.history)
+        self.callback_failed = False
+        self.stopped |= stop
+        runtime.close_epoch(record, stop=stop)
 
     def stop_soon(self) -> None:
         """End `run` at the end of an epoch, after a checkpoint. May be called from a signal's handler."""
@@ -180,14 +218,17 @@ class Trainer:
         self, tensors: dict[str, Tensor], counters: dict[str, Any], history: list[EpochMetrics]
     ) -> None:
         """Be again as when a checkpoint was taken."""
-        weights, best, optimizer = (_under(f"{part}.", tensors) for part in ("model", "best", "optimizer"))
-        if len(weights) + len(best) + len(optimizer) != len(tensors):
+        parts = ("model", "best", "optimizer", "pace")
+        weights, best, optimizer, pace = (_under(f"{part}.", tensors) for part in parts)
+        if len(weights) + len(best) + len(optimizer) + len(pace) != len(tensors):
             raise ValueError("it has tensors that belong to no part of a checkpoint")
         for part in (weights, best):
             _refuse_others(part, self.plan.weights)
         learnt = {name: weights[name] for names in self.plan.groups.values() for name in names}
         updated = self.options.mode != "async" and len(history) > 0
         check_state(optimizer, learnt, self.plan.settings, updated=updated)
+        if self._pace is not None and self._pace.closes:
+            self._pace.go_back(history, _rates(pace, self._pace.num_groups))
         self.history = history
         self._best_weights, self._earlier = best, counters
         epoch = Epoch(len(history))
@@ -263,13 +304,11 @@ class Trainer:
     def _prepare_here(self, due: "_Due") -> list[str]:
         self.refuse_more_than_budget()
         plan = self.plan = self.fit.plan
-        x = model_input(plan.graph, normalize=self.options.normalize_features)
         with one_thread():  # what is folded has the same bits wherever it is made
-            assembly = assemble(
-                plan.blueprint(on_lambdas=self._lambdas is not None), x.to(plan.dtype), plan.weights
-            )
+            blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
+            assembly = assemble(blueprint, plan.features, plan.weights)
         self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
-        setup = plan.setup(assembly.layout)
+        setup = plan.setup(assembly.layout, rows_travel=self._lambdas is not None)
         self._runtime = LocalRuntime(
             setup,
             self._run_machine(setup),
@@ -294,11 +333,13 @@ class Trainer:
                 options.evaluate_every,
                 options.patience,
                 exact_above=options.exact_above,
+                closes=self._pace is not None and self._pace.closes,
             ),
             objective.score,
             start=Anchor(self._start.epochs, self._start.version),
             best=None if best is None else Best(Epoch(best.epoch - 1), best.score(objective.metric)),
             exact=self._was_exact(),
+            rates=None if self._pace is None else self._pace.rates,
         )
 
     def _was_exact(self) -> bool:
@@ -312,8 +353,18 @@ class Trainer:
         tensors = {f"model.{name}": tensor for name, tensor in snapshot.weights.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self._best_weights.items()}
         tensors |= {f"optimizer.{name}": tensor for name, tensor in snapshot.optimizer.items()}
+        if self._pace is not None and self._pace.closes:
+            tensors["pace.rates"] = self._pace.state()
         counters = {**snapshot.counters, **self._disk_counts()}
         return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
+
+    def _moved(self) -> tuple[int, int] | tuple[None, None]:
+        """Bytes that scratch files read and wrote since the epoch before; nothing where no table is on disk."""
+        if self._traffic is None:
+            return None, None
+        now, before = self._disk_counts(), self._moved_before
+        self._moved_before = now
+        return now["bytes_read"] - before["bytes_read"], now["bytes_written"] - before["bytes_written"]
 
     def _disk_counts(self) -> dict[str, int]:
         """Bytes that this session moved from and to scratch files."""
@@ -328,14 +379,19 @@ class Trainer:
             )
 
 
-def _lambdas(options: Options) -> Lambdas | None:
+def _lambdas(options: Options) -> "Lambdas | None":
     if options.lambdas == "off":
         return None
+
+    from siafu.serverless.platforms.platform import LocalPlatform
+
     return lambdas_on(LocalPlatform(), options.lambda_count)
 
 
-def lambdas_on(platform: Platform, count: int | str | None) -> Lambdas:
+def lambdas_on(platform: "Platform", count: int | str | None) -> "Lambdas":
     """As many as wanted: a number, "auto", or None, what is usual there: where they cost nothing, one a core."""
+    from siafu.runtime.lambdas import Lambdas
+
     one_a_core = count is None and not platform.paid
     if count is None:
         count = "auto" if platform.paid else thread_count()
@@ -367,7 +423,7 @@ def _placed(listed: MemoryList, partition: Partition, counts: Sequence[int]) -> 
 
 def _metrics(record: EpochRecord, objective: Objective) -> EpochMetrics:
     tallies = {} if record.evaluation is None else decode(record.evaluation)
-    accuracies = {
+    accuracies: dict[str, Any] = {
         f"{split}_accuracy": objective.measured(tallies[split]) if split in tallies else None
         for split in SPLITS
     }
@@ -384,6 +440,16 @@ def _metrics(record: EpochRecord, objective: Objective) -> EpochMetrics:
         bytes_scattered=record.activity.bytes_scattered,
         lambdas=lambda_metrics(record.activity),
     )
+
+
+def _rates(found: Mapping[str, Tensor], groups: int) -> tuple[float, ...] | None:
+    """The rates that a checkpoint holds; None: it was made before there were any."""
+    if not found:
+        return None
+    rates = found.get("rates")
+    if rates is None or rates.shape != (4 * groups,) or rates.dtype != torch.float64:
+        raise ValueError(f"it has no rates of {groups} groups of parameters")
+    return tuple(rates.tolist())
 
 
 def _refuse_others(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:

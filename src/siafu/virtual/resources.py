@@ -8,6 +8,8 @@ from typing import Any
 from siafu.virtual.agenda import Agenda
 
 Urgency = tuple[Any, ...]
+Seconds = float | Callable[[], float]
+"""What a job takes, or what tells it when the job begins."""
 FIRST: Urgency = (-1,)
 """What others wait for and takes next to no time: before every task."""
 
@@ -23,9 +25,9 @@ class Cores:
         self._agenda = agenda
         self._free = count
         self._added = 0
-        self._ready: list[tuple[Urgency, int, str, float, Callable[[], None]]] = []
+        self._ready: list[tuple[Urgency, int, str, Seconds, Callable[[], None]]] = []
 
-    def add(self, urgency: Urgency, kind: str, seconds: float, then: Callable[[], None]) -> None:
+    def add(self, urgency: Urgency, kind: str, seconds: Seconds, then: Callable[[], None]) -> None:
         """Run a job that takes so long, and call `then` at its end."""
         if self._free:
             self._free -= 1
@@ -34,9 +36,10 @@ class Cores:
         self._added += 1
         heapq.heappush(self._ready, (urgency, self._added, kind, seconds, then))
 
-    def _start(self, kind: str, seconds: float, then: Callable[[], None]) -> None:
-        self.busy[kind] += seconds
-        self._agenda.after(seconds, self._end, then)
+    def _start(self, kind: str, seconds: Seconds, then: Callable[[], None]) -> None:
+        spent = seconds() if callable(seconds) else seconds
+        self.busy[kind] += spent
+        self._agenda.after(spent, self._end, then)
 
     def _end(self, then: Callable[[], None]) -> None:
         # What follows from the job is ready before the core looks for its next.

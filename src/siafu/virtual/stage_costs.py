@@ -94,10 +94,12 @@ class StageCosts:
     def _sent(self, stage: Stage, work: Work) -> float:
         """Bytes that a simulated interval sends to one simulated receiver, for all that both stand for."""
         sample = self.sample
-        if not stage.scatters or sample.servers == 1:
+        if sample.servers == 1 or not stage.sends:
             return 0.0
-        rows = self._ghosts(stage) / sample.simulated_intervals
-        return rows * work.ghost_bytes / (sample.simulated_servers - 1)
+        found = work.sum_bytes * sample.intervals_each * (sample.servers - 1)
+        if stage.scatters:
+            found += self._ghosts(stage) / sample.simulated_intervals * work.ghost_bytes
+        return found / (sample.simulated_servers - 1)
 
     def _ghosts(self, stage: Stage) -> float:
         """Rows that a server receives, and sends, after a stage."""

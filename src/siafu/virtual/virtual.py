@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from siafu.base.errors import BadInput
-from siafu.graph.partition import auto_interval_count
+from siafu.graph.partition import auto_interval_count, gather_parts
 from siafu.pipeline.ids import Mode
 from siafu.pipeline.setup import Setup
 from siafu.virtual.costs import LambdaKind, Machine
@@ -76,6 +76,7 @@ def simulate(
     lambdas_on_cores: bool = False,
     weight_machine: Machine | None = None,
     lambda_network_bytes_s: float | None = None,
+    early_gathers: bool = True,
     most_servers: int = 4,
     most_intervals: int = 64,
 ) -> Simulated:
@@ -86,6 +87,7 @@ def simulate(
     lambdas_on_cores: Lambdas are processes on their server's own cores, as `--lambdas local` has it
     weight_machine: of the weight servers; None: they are like the graph servers
     lambda_network_bytes_s: what all Lambdas of a server share; None: the server's network, with its other traffic
+    early_gathers:  gathers of pipe begin with the rows that are there, where rows travel
     most_servers, most_intervals: how many servers, and intervals of a server, to simulate at most; where there are more,
                     those that are simulated stand for the others, which are like them
     """
@@ -117,6 +119,9 @@ def simulate(
         mode,
         policy_named(policy),
         staleness,
+        gather_parts=gather_parts(int(shape.edges / (servers * count)))
+        if early_gathers and mode == "pipe" and (servers > 1 or kind)
+        else 0,
     )
     run = VirtualRun(
         setup,

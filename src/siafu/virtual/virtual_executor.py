@@ -6,7 +6,7 @@ from typing import Any
 
 from siafu.pipeline.events import RowsArrived, WeightsAsked
 from siafu.pipeline.ids import Address, ServerId, Version
-from siafu.pipeline.instructions import KeepRows, RunTask
+from siafu.pipeline.instructions import BeginTask, KeepRows, RunTask
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task, entry_priority
 from siafu.runtime.executor import Weights
@@ -15,6 +15,7 @@ from siafu.server.worker import TaskResult
 from siafu.virtual.agenda import Agenda
 from siafu.virtual.resources import FIRST, Cores
 from siafu.virtual.stage_costs import StageCosts, TaskCost
+from siafu.virtual.virtual_gathers import VirtualGathers
 from siafu.virtual.virtual_lambdas import TensorTask, VirtualLambdas
 
 
@@ -22,10 +23,17 @@ class VirtualExecutor:
     """Every task takes what it costs; what costs nothing takes no time. See `siafu.runtime.executor`."""
 
     def __init__(
-        self, agenda: Agenda, setup: Setup, costs: StageCosts, cores: Cores, fleet: VirtualLambdas | None
+        self,
+        agenda: Agenda,
+        setup: Setup,
+        server: ServerId,
+        costs: StageCosts,
+        cores: Cores,
+        fleet: VirtualLambdas | None,
     ) -> None:
         self._agenda, self._setup, self._costs = agenda, setup, costs
         self._cores, self._fleet = cores, fleet
+        self._gathers = VirtualGathers(setup, server, costs, cores) if setup.gather_parts else None
 
     def run(
         self, what: RunTask, weights: Weights, began: Callable[[], None], done: Callable[[TaskResult], None]
@@ -37,11 +45,21 @@ class VirtualExecutor:
         if cost is None:
             self._agenda.after(0.0, end)
             return
+
+        def add(seconds: float) -> None:
+            self._cores.add(urgency, str(task.stage), seconds, end)
+
         urgency = (0, *(task.priority if self._setup.exact else task.fresh_priority))
         if self._fleet is not None and task.stage.kind.remote and cost.work.received:
             self._hand_over(self._fleet, what, cost, urgency, end)
+        elif self._gathers is not None and task.stage.kind.begins:
+            self._gathers.end(task, lambda done: add((1.0 - done) * cost.seconds))
         else:
-            self._cores.add(urgency, str(task.stage), cost.seconds, end)
+            add(cost.seconds)
+
+    def begin(self, what: BeginTask) -> None:
+        assert self._gathers is not None
+        self._gathers.begin(what)
 
     def _hand_over(
         self,

@@ -115,6 +115,7 @@ class VirtualRun:
         executor = VirtualExecutor(
             self.agenda,
             self._setup,
+            server,
             self._costs,
             self.cores[server],
             self.fleets[server] if self.fleets else None,

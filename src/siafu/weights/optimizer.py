@@ -5,18 +5,41 @@ Parameters go by name and each by itself, so any subset of a model's can live on
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from siafu.base.errors import BadInput
+from siafu.weights.groups import GroupRates
 
 Weights = Mapping[str, Tensor]
 """Parameters by name. The tensors belong to a version, and versions do not change."""
 
 State = Mapping[str, Tensor]
 """An optimizer's memory, as a checkpoint holds it: "PARAMETER.SLOT", the slots named as torch.optim's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """How a buffer follows the statistics of the epochs, as torch's norms keep it.
+
+    momentum: share of an epoch's in the next value; None: the buffer is the mean of all, or a count
+    count:    name of the buffer that counts epochs; None: this is it
+    """
+
+    momentum: float | None = None
+    count: str | None = None
+
+    def next(self, name: str, came: Weights, weights: Weights) -> Tensor:
+        """The next value of the buffer; came: an epoch's statistics, by the buffers' names."""
+        buffer, found = weights[name], came[name]
+        if self.momentum is not None:
+            return found * self.momentum + buffer * (1 - self.momentum)
+        if self.count is None:
+            return buffer + found
+        share = 1.0 / float(weights[self.count] + came[self.count])
+        return found * share + buffer * (1 - share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +50,9 @@ class Settings:
     lr:           learning rate
     weight_decay: of each parameter by name; those that are not in it have none
     betas, eps:   Adam's, and of no effect for sgd
+    running:      buffers that follow statistics, by name: no optimizer's, but made with every version
+    groups:       number of each parameter's group, by name, where the run decides every update's rates
+    clip:         bound of the norm of all parameters' gradients together; None: there is none
     """
 
     optimizer: str
@@ -34,10 +60,20 @@ class Settings:
     weight_decay: Mapping[str, float] = field(default_factory=dict)
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
+    running: Mapping[str, Follows] = field(default_factory=dict)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         if self.optimizer not in RULES:
             raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(RULES)}")
+
+    def of(self, name: str, rates: tuple[float, ...]) -> tuple["Settings", float]:
+        """Settings for a parameter, and its weight decay; rates: of all groups, as `GroupRates` has them."""
+        if not rates:
+            return self, self.weight_decay.get(name, 0.0)
+        found = GroupRates.of(rates, self.groups[name])
+        return replace(self, lr=found.lr, betas=(found.beta1, found.beta2)), found.weight_decay
 
 
 def check_state(state: State, weights: Weights, settings: Settings, *, updated: bool) -> None:
@@ -46,7 +82,8 @@ def check_state(state: State, weights: Weights, settings: Settings, *, updated: 
     updated: each of the weights has been updated; else some may have no state yet
     """
     slots = RULES[settings.optimizer].slots
-    known = {f"{name}.{slot}": (weight, slot) for name, weight in weights.items() for slot in slots}
+    learnt = {name: weight for name, weight in weights.items() if name not in settings.running}
+    known = {f"{name}.{slot}": (weight, slot) for name, weight in learnt.items() for slot in slots}
     if unknown := sorted(state.keys() - known.keys()):
         rule = settings.optimizer
         raise ValueError(f"the optimizer's state has {unknown[0]!r}, which {rule} does not know")
@@ -69,16 +106,22 @@ def _check_slot(key: str, found: Tensor, weight: Tensor, slot: str) -> None:
 
 @torch.no_grad()
 def step(
-    weights: Weights, gradients: Weights, state: State, settings: Settings
+    weights: Weights, gradients: Weights, state: State, settings: Settings, rates: tuple[float, ...] = ()
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The next weights and state. A parameter without a gradient keeps its tensor and its state as they are."""
+    """The next weights and state. A parameter without a gradient keeps its tensor and its state as they are.
+
+    rates: of this step, for each group of parameters (`GroupRates`); (): those of the settings
+    """
     rule = RULES[settings.optimizer]
     next_weights, next_state = dict(weights), dict(state)
     for name, gradient in gradients.items():
         weight = _weight_of(name, gradient, weights)
+        if name in settings.running:
+            next_weights[name] = settings.running[name].next(name, gradients, weights)
+            continue
         slots = {slot: state[f"{name}.{slot}"] for slot in rule.slots if f"{name}.{slot}" in state}
-        decay = settings.weight_decay.get(name, 0.0)
-        next_weights[name], remembered = rule.update(weight, gradient, slots, decay, settings)
+        how, decay = settings.of(name, rates)
+        next_weights[name], remembered = rule.update(weight, gradient, slots, decay, how)
         next_state |= {f"{name}.{slot}": tensor for slot, tensor in remembered.items()}
     return next_weights, next_state
 

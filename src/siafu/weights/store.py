@@ -1,10 +1,11 @@
 """WeightStore: the tensors of one weight server: versions of the weights, sums of gradients, the optimizer's state."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
 from siafu.base.errors import SiafuError
+from siafu.weights.clipping import Norms, clipped, norms_of
 from siafu.weights.optimizer import Settings, State, Weights, step
 from siafu.weights.policy import Version
 
@@ -21,10 +22,14 @@ class WeightStore:
 
     home:  names of the parameters that are updated here
     fixed: weights and buffers that are not trained
+    order: names of the model's parameters, in the model's order
     """
 
-    def __init__(self, home: Collection[str], fixed: Weights, settings: Settings) -> None:
+    def __init__(
+        self, home: Collection[str], fixed: Weights, settings: Settings, order: Sequence[str] = ()
+    ) -> None:
         self.gradients_applied = 0
+        self._places = {name: place for place, name in enumerate(order)}
         self._home, self._fixed, self._settings = frozenset(home), dict(fixed), settings
         self._versions: dict[Version, dict[str, Tensor]] = {}
         self._sums: dict[Version, dict[str, Tensor]] = {}
@@ -76,13 +81,26 @@ class WeightStore:
                 sums[name] = gradient.detach().clone()
         self._counts[version] = self._counts.get(version, 0) + 1
 
-    def update(self, version: Version) -> None:
-        """Make this server's part of `version` from the version before and the sum of the gradients."""
-        made, self._state = step(
-            self.part(version - 1), self._sums.pop(version, {}), self._state, self._settings
-        )
+    def norms(self, version: Version) -> Norms:
+        """Norms of the gradients that `version` will be made of here, by the parameters' places in the model."""
+        return norms_of(self._learnt(self._sums.get(version, {})), self._places)
+
+    def update(self, version: Version, rates: tuple[float, ...] = (), norms: Norms = ()) -> None:
+        """Make this server's part of `version` from the version before and the sum of the gradients.
+
+        rates: of each group of parameters; (): those of the settings
+        norms: of all gradients, which are scaled to the bound that the settings have
+        """
+        gradients = self._sums.pop(version, {})
+        if self._settings.clip is not None:
+            gradients = gradients | clipped(self._learnt(gradients), norms, self._settings.clip)
+        made, self._state = step(self.part(version - 1), gradients, self._state, self._settings, rates)
         self.gradients_applied += self._counts.pop(version, 0)
         self.keep(version, made)
+
+    def _learnt(self, gradients: Weights) -> dict[str, Tensor]:
+        """Gradients of parameters; statistics that buffers follow are none."""
+        return {name: each for name, each in gradients.items() if name not in self._settings.running}
 
     def state(self) -> dict[str, Tensor]:
         """The optimizer's state of the parameters that are at home here, as a checkpoint holds it."""

@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 
 import siafu
-from siafu.base.errors import BadInput
+from siafu.base.errors import BadInput, SiafuError
 from siafu.base.memory import own_bytes
 from siafu.embedding import embedding_memory
 from siafu.embedding.disk.bucket_orders import ORDERS
@@ -19,6 +20,7 @@ from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.ranking import rank_triples
 from siafu.tables import ScratchDirectory
 from tests.embedding.knowledge import SMALL, families, small_options
+from tests.tables.faulty_disk import FaultyDisk
 
 
 def learn(**options: Any) -> EmbeddingRun:
@@ -29,37 +31,57 @@ def vectors_of(trainer: DiskTrainer, kind: int = 0) -> np.ndarray:
     return np.concatenate(list(trainer.streamed(kind).parts()))
 
 
-def test_rows_stay_with_their_partition_wherever_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ahead", [1, 2, 3])
+@pytest.mark.parametrize("told", [True, False])
+def test_rows_stay_with_their_partition_wherever_it_is(tmp_path: Path, ahead: int, told: bool) -> None:
     layout = PartitionLayout(1003, 10, 5, 2)
-    buffer = PartitionBuffer(layout, 2, ScratchDirectory(tmp_path))
+    buffer = PartitionBuffer(layout, 2, ScratchDirectory(tmp_path), ahead=ahead)
     buffer.fill(lambda entities: np.repeat(entities, 10).reshape(-1, 10).astype(np.float32))
-    buffer.load((3, 1), 4)
+    moves = [(3, 4), (1, 0), (4, 3), (0, 1), (3, 2)]
+    buffer.load((3, 1), [coming for _, coming in moves] if told else ())
     buffer.arrays[1][buffer.slots[3] * layout.rows] = 7.0
-    for leaving, coming, following in ((3, 4, 0), (1, 0, 3), (4, 3, 1), (0, 1, None)):
-        buffer.swap(leaving, coming, following)
+    for leaving, coming in moves:
+        buffer.admit(coming)
+        buffer.release(leaving)
         for partition, slot in buffer.slots.items():
             rows = buffer.arrays[0][slot * layout.rows :][: layout.count(partition)]
             assert np.array_equal(rows[:, 3], layout.entities(partition))
-    assert buffer.arrays[1][buffer.slots[3] * layout.rows, 0] == 7.0
-    buffer.leave(3)
-    buffer.enter(2)
+        if coming == 3:
+            assert buffer.arrays[1][buffer.slots[3] * layout.rows, 0] == 7.0
     assert set(buffer.slots) == {1, 2}
     buffer.flush()
     assert buffer.read(3, 1)[0, 0] == 7.0
     assert buffer.swaps == 5
     assert buffer.scratch.traffic.bytes_read > 0
+    assert buffer.moving_seconds > 0
     buffer.close()
 
 
-def test_what_was_read_ahead_is_read_again_if_it_has_changed_since(tmp_path: Path) -> None:
+def test_a_partition_is_not_read_ahead_while_it_changes(tmp_path: Path) -> None:
     layout = PartitionLayout(30, 4, 5, 1)
-    buffer = PartitionBuffer(layout, 2, ScratchDirectory(tmp_path))
+    buffer = PartitionBuffer(layout, 2, ScratchDirectory(tmp_path), ahead=2)
     buffer.fill(lambda entities: np.zeros((len(entities), 4), np.float32))
-    buffer.load((0, 1), 1)  # 1 is read ahead while it is here
+    buffer.load((0, 1), [2, 1])  # 1 comes again, and is here still
     buffer.arrays[0][buffer.slots[1] * layout.rows] = 5.0
-    buffer.leave(1)
-    buffer.swap(0, 1, None)
+    buffer.admit(2)
+    buffer.release(1)
+    buffer.admit(1)
     assert buffer.arrays[0][buffer.slots[1] * layout.rows, 0] == 5.0
+    buffer.close()
+
+
+def test_a_write_that_fails_behind_is_told(tmp_path: Path) -> None:
+    calls = FaultyDisk(kind="write", error=errno.EIO, fails_at=6)
+    buffer = PartitionBuffer(PartitionLayout(30, 4, 5, 1), 2, ScratchDirectory(tmp_path, calls))
+    buffer.fill(lambda entities: np.zeros((len(entities), 4), np.float32))
+    buffer.load((0, 1), [2, 3])
+    buffer.admit(2)
+    buffer.release(0)
+    buffer.admit(3)
+    with pytest.raises(SiafuError, match="cannot write a scratch file"):
+        for partition in (1, 2):
+            buffer.release(partition)
+        buffer.flush()
     buffer.close()
 
 

@@ -108,6 +108,14 @@ class DropsMessages(Own):
         return F.dropout(x_j, 0.5, self.training)
 
 
+class Weighs(pyg.GCNConv):
+    """Asks for the greatest number of all vertices."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = super().forward(x, edge_index)
+        return out / out.amax(0, keepdim=True)
+
+
 class NormsMessages(Own):
     def message(self, x_j: Tensor) -> Tensor:
         out: Tensor = self.norm(x_j)
@@ -223,21 +231,10 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         "set its dropout to 0",
     ),
     "bipartite": (Bipartite, "SAGEConv: sources and targets with rows of their own", "one graph"),
-    "batch norm": (
-        lambda: pyg.GCN(8, 8, 2, 3, norm="BatchNorm"),
-        "BatchNorm: batch norm mixes",
-        'LayerNorm(mode="node")',
-    ),
-    "norm of the graph": (
-        lambda: pyg.GCN(8, 8, 2, 3, norm="LayerNorm"),
-        "LayerNorm: mean mixes",
-        'LayerNorm(mode="node")',
-    ),
-    "graph norm": (lambda: pyg.GCN(8, 8, 2, 3, norm="GraphNorm"), "GraphNorm: ", "vert"),
-    "pair norm": (
-        lambda: pyg.GCN(8, 8, 2, 3, norm="PairNorm"),
-        "PairNorm: mean mixes",
-        'LayerNorm(mode="node")',
+    "softmax over vertices": (
+        lambda: Weighs(8, 3),
+        "Weighs: amax mixes",
+        "sums, means, variances",
     ),
 }
 

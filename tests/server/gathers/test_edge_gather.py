@@ -38,9 +38,14 @@ class ByAutograd:
         self.module = module
 
     def messages(
-        self, source: torch.Tensor, target: torch.Tensor, weights: dict[str, torch.Tensor]
+        self,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        weights: dict[str, torch.Tensor],
+        features: torch.Tensor | None = None,
     ) -> torch.Tensor:
         assert len(source) > 0
+        assert features is None
         return torch.func.functional_call(self.module, dict(weights), (source, target)).detach()
 
     def gradients(
@@ -49,6 +54,7 @@ class ByAutograd:
         target: torch.Tensor,
         weights: dict[str, torch.Tensor],
         of_messages: torch.Tensor,
+        features: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
         named = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
         ends = [rows.detach().requires_grad_() for rows in (source, target)]

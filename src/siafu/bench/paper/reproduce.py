@@ -70,6 +70,7 @@ def epoch(
         epochs=EPOCHS,
         weight_machine=weight_machine(),
         lambda_network_bytes_s=lambda_network(name),
+        early_gathers=False,
         most_servers=_SERVERS,
         most_intervals=_SIMULATED,
     )

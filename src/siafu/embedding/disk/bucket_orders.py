@@ -84,6 +84,11 @@ def random_order(partitions: int, buffer: int, random: np.random.Generator) -> l
 ORDERS: dict[str, Order] = {"beta": beta_order, "comet": comet_order, "random": random_order}
 
 
+def read_ahead(order: str, buffer: int) -> int:
+    """Partitions that change from one state to the next, so that as many places let the disk work while a state is trained."""
+    return max(1, buffer // 2) if order == "comet" else 1
+
+
 def count_swaps(states: list[BufferState]) -> int:
     """Partitions that are read in place of others, the first buffer not counted."""
     return sum(len(set(after.resident) - set(before.resident)) for before, after in pairwise(states))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.embedding.disk.bucket_orders import ORDERS, BufferState
+from siafu.embedding.disk.bucket_orders import ORDERS, BufferState, read_ahead
 from siafu.embedding.disk.partition_buffer import PartitionBuffer, PartitionLayout
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embedding_trainer import NEGATIVES, Pause, never, refuse_divergence
@@ -88,7 +88,8 @@ class DiskTrainer:
         layout = PartitionLayout(
             triples.num_entities, options.dim, options.partitions, 1 + moment_count(options.optimizer)
         )
-        self.buffer = PartitionBuffer(layout, options.buffer, ScratchDirectory(scratch))
+        ahead = read_ahead(options.order, options.buffer)
+        self.buffer = PartitionBuffer(layout, options.buffer, ScratchDirectory(scratch), ahead=ahead)
         self.buffer.fill(self._first_rows)
         vectors, *moments = self.buffer.arrays
         relations = first_relations(
@@ -144,21 +145,15 @@ class DiskTrainer:
     def _resident(self, states: list[BufferState]) -> Iterator[BufferState]:
         """Each state, once its partitions are in the buffer."""
         moves = [_moves(before, after) for before, after in pairwise(states)]
-        coming = [
-            admitted for each in moves for gone, admitted in each if gone is not None and admitted is not None
-        ]
-        self.buffer.load(states[0].resident, coming[0] if coming else None)
+        coming = [admitted for each in moves for _, admitted in each if admitted is not None]
+        self.buffer.load(states[0].resident, coming)
         yield states[0]
-        done = 0
         for state, swaps in zip(states[1:], moves, strict=True):
             for leaving, admitted in swaps:
-                if leaving is not None and admitted is not None:
-                    done += 1
-                    self.buffer.swap(leaving, admitted, coming[done] if done < len(coming) else None)
-                elif leaving is not None:
-                    self.buffer.leave(leaving)
-                elif admitted is not None:
-                    self.buffer.enter(admitted)
+                if admitted is not None:
+                    self.buffer.admit(admitted)
+                if leaving is not None:
+                    self.buffer.release(leaving)
             yield state
 
     def _batches(self, state: BufferState, number: int) -> Batches:

@@ -1,12 +1,15 @@
 """PartitionBuffer: rows of some partitions in memory, those of all in a scratch file.
 
-Entity e is row e // p of partition e % p. The buffer has one place more than it may hold partitions: while some are trained, the one that
-left last is written from its place, and then the next one is read into that.
+Entity e is row e // p of partition e % p. The buffer has some places more than it may hold partitions: while some are trained, those that
+left are written from their places, and then the next ones are read into these, by one thread, in this order.
 """
 
 import math
-from collections.abc import Callable, Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -50,34 +53,40 @@ class PartitionLayout:
     def file_bytes(self) -> int:
         return self.partitions * self.kinds * self.bytes
 
-    def buffer_bytes(self, buffer: int) -> int:
-        """Bytes of a buffer for so many partitions, and the one that is on its way."""
-        return (buffer + 1) * self.kinds * self.bytes
+    def buffer_bytes(self, buffer: int, ahead: int) -> int:
+        """Bytes of a buffer for so many partitions, and for those that are on their way."""
+        return (buffer + ahead) * self.kinds * self.bytes
 
 
 class PartitionBuffer:
     """Partitions in memory, which change places with those in the file.
 
-    arrays: by kind, [(buffer + 1) * rows, dim]: the place of a partition is a range of rows
+    arrays: by kind, [(buffer + ahead) * rows, dim]: the place of a partition is a range of rows
     slots:  the place of each resident partition
-    swaps:  partitions read in place of others
+    swaps:  partitions read after the first ones of an epoch
+    moving_seconds: time that reading and writing took, by any thread
+    waited_seconds: time that the trainer waited for it
     """
 
-    def __init__(self, layout: PartitionLayout, buffer: int, scratch: ScratchDirectory) -> None:
+    def __init__(
+        self, layout: PartitionLayout, buffer: int, scratch: ScratchDirectory, *, ahead: int = 1
+    ) -> None:
         self.layout = layout
         self.scratch = scratch
         self._file = scratch.file(layout.file_bytes)
-        self._memory = [page_buffer((buffer + 1) * layout.bytes) for _ in range(layout.kinds)]
+        places = buffer + ahead
+        self._memory = [page_buffer(places * layout.bytes) for _ in range(layout.kinds)]
         self.arrays: list[NDArray[np.float32]] = [
-            memory[: (buffer + 1) * layout.bytes].view(np.float32).reshape(-1, layout.dim)
+            memory[: places * layout.bytes].view(np.float32).reshape(-1, layout.dim)
             for memory in self._memory
         ]
         self.slots: dict[int, int] = {}
         self.swaps = 0
-        self._spare = buffer
-        self._free = list(range(buffer))
-        self._coming: tuple[int | None, Future[None]] | None = None
-        self._there: int | None = None
+        self.moving_seconds = self.waited_seconds = 0.0
+        self._free = list(range(places))
+        self._expected: deque[int] = deque()
+        self._coming: dict[int, tuple[int, Future[None]]] = {}
+        self._leaving: list[Future[None]] = []
         self._disk = ThreadPoolExecutor(1, "siafu-partitions")
 
     def fill(self, first_rows: FirstRows) -> None:
@@ -110,84 +119,91 @@ class PartitionBuffer:
         self._file.read_into(memory, self.layout.place(partition, kind) + first * width)
         return memory.view(np.float32).reshape(-1, self.layout.dim)
 
-    def load(self, partitions: tuple[int, ...], following: int | None) -> None:
-        """Read the first partitions of an epoch; following: the one that comes next."""
-        for partition in partitions:
-            slot = self._free.pop()
-            self._read_slot(partition, slot)
-            self.slots[partition] = slot
-        self._order(None, following)
+    def load(self, partitions: tuple[int, ...], coming: Iterable[int] = ()) -> None:
+        """Read the first partitions of an epoch; coming: those that are admitted later, in this order."""
+        with self._waiting():
+            self._expected = deque(coming)
+            for partition in partitions:
+                self.slots[partition] = self._arrived(partition)
+        self._read_ahead()
 
-    def swap(self, leaving: int, coming: int, following: int | None) -> None:
-        """Let one partition take another's place; following: the one that comes after it."""
-        if self._moved() != coming:
-            self._read_slot(coming, self._spare)
-        slot = self.slots.pop(leaving)
-        self.slots[coming] = self._spare
-        self._spare = slot
+    def admit(self, partition: int) -> None:
+        """Make a partition resident: it is there, or on its way, if `load` was told of it."""
+        with self._waiting():
+            if self._expected and self._expected[0] == partition and partition not in self._coming:
+                self._expected.popleft()
+            self.slots[partition] = self._arrived(partition)
         self.swaps += 1
-        self._order(leaving, following)
 
-    def leave(self, partition: int) -> None:
-        """Write a partition whose place nobody takes."""
-        expected = self._moved()
-        slot = self.slots.pop(partition)
-        self._write_slot(partition, slot)
-        self._free.append(slot)
-        # What was read ahead is older than what has just been written.
-        self._there = None if expected == partition else expected
-
-    def enter(self, partition: int) -> None:
-        """Read a partition into a free place."""
-        self._there = self._moved()
-        slot = self._free.pop()
-        self._read_slot(partition, slot)
-        self.slots[partition] = slot
-        self.swaps += 1
+    def release(self, partition: int) -> None:
+        """Have a resident partition written, and the next one read into its place, while others are trained."""
+        with self._waiting():
+            self._settle(wait=False)
+            slot = self.slots.pop(partition)
+            self._leaving.append(self._disk.submit(self._write_slot, partition, slot))
+            self._free.append(slot)
+        self._read_ahead()
 
     def flush(self) -> None:
         """Write all that is resident; the buffer is empty then."""
-        self._moved()
-        for partition, slot in self.slots.items():
-            self._write_slot(partition, slot)
-            self._free.append(slot)
-        self.slots = {}
+        with self._waiting():
+            self._expected.clear()
+            for slot, read in self._coming.values():
+                read.result()
+                self._free.append(slot)
+            self._coming = {}
+            for partition, slot in self.slots.items():
+                self._leaving.append(self._disk.submit(self._write_slot, partition, slot))
+                self._free.append(slot)
+            self.slots = {}
+            self._settle(wait=True)
 
     def close(self) -> None:
         """Give memory and disk back."""
         self._disk.shutdown()
         self._file.close()
 
-    def _order(self, leaving: int | None, following: int | None) -> None:
-        """Have the spare place's old rows written, and the next partition read into it, while others are trained."""
-        spare = self._spare
+    def _arrived(self, partition: int) -> int:
+        """The place of a partition, once it is there."""
+        if partition not in self._coming:
+            # After whatever is being written: it may be this one, or lie in the place that is taken.
+            slot = self._free.pop(0)
+            self._coming[partition] = slot, self._disk.submit(self._read_slot, partition, slot)
+        slot, read = self._coming.pop(partition)
+        read.result()
+        return slot
 
-        def move() -> None:
-            if leaving is not None:
-                self._write_slot(leaving, spare)
-            if following is not None:
-                self._read_slot(following, spare)
+    def _read_ahead(self) -> None:
+        """Have those that come next read into free places. One that is still resident is read when it has left: it changes until then."""
+        while self._free and self._expected and self._expected[0] not in self.slots:
+            partition, slot = self._expected.popleft(), self._free.pop(0)
+            self._coming[partition] = slot, self._disk.submit(self._read_slot, partition, slot)
 
-        self._coming = (following, self._disk.submit(move))
+    def _settle(self, *, wait: bool) -> None:
+        """Raise the error of a write that failed; wait: for all of them."""
+        for write in self._leaving:
+            if wait or write.done():
+                write.result()
+        self._leaving = [write for write in self._leaving if not write.done()]
 
-    def _moved(self) -> int | None:
-        """Wait for the disk; the partition that is in the spare place then."""
-        if self._coming is not None:
-            expected, moved = self._coming
-            self._coming = None
-            moved.result()
-            return expected
-        there, self._there = self._there, None
-        return there
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.waited_seconds += time.perf_counter() - began
 
     def _pages(self, slot: int) -> Iterator[NDArray[np.uint8]]:
         for memory in self._memory:
             yield memory[slot * self.layout.bytes : (slot + 1) * self.layout.bytes]
 
     def _read_slot(self, partition: int, slot: int) -> None:
+        began = time.perf_counter()
         for kind, pages in enumerate(self._pages(slot)):
             self._file.read_into(pages, self.layout.place(partition, kind))
+        self.moving_seconds += time.perf_counter() - began
 
     def _write_slot(self, partition: int, slot: int) -> None:
+        began = time.perf_counter()
         for kind, pages in enumerate(self._pages(slot)):
             self._file.write(pages, self.layout.place(partition, kind))
+        self.moving_seconds += time.perf_counter() - began

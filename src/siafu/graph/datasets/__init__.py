@@ -1,7 +1,8 @@
-"""Datasets by name: `load` finds them where they are, fetches them, or makes them."""
+"""Datasets by name: `load` finds them where they are, fetches them, or makes them.
 
-import difflib
-import os
+Code that fetches, imports or generates is loaded when a dataset is not there yet.
+"""
+
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,17 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from siafu.base.dataset_names import CATALOGUE_NAMES, cached_store, data_directories, unknown_dataset
 from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput, StoreError
 from siafu.base.files import cache_directory, disk_errors
 from siafu.graph.content import is_count
-from siafu.graph.datasets.bundle import read_bundle
-from siafu.graph.datasets.catalogue import CATALOGUE, Dataset
 from siafu.graph.graph import Graph
 from siafu.graph.remote import is_address, open_store
 from siafu.graph.store import MANIFEST, is_store, read_store, refuse_triples
 
-__all__ = ["CATALOGUE", "Dataset", "Listing", "cached_store", "listings", "load", "refuse_unknown"]
+__all__ = ["Listing", "cached_store", "listings", "load", "refuse_unknown"]
 
 
 def load(name_or_path: str | Path, *, verify: bool = True) -> Graph:
@@ -54,7 +54,7 @@ def refuse_unknown(name: str) -> None:
     path = Path(name)
     if is_address(name) or path.name != name or is_store(path):
         return
-    if _in_data_path(name) is None and not is_store(cached_store(name)) and name not in CATALOGUE:
+    if _in_data_path(name) is None and not is_store(cached_store(name)) and name not in CATALOGUE_NAMES:
         raise _unknown(name, path)
 
 
@@ -74,15 +74,23 @@ def _load(name_or_path: str | Path, path: Path, *, verify: bool) -> Graph:
             raise _not_imported(path)
         return read_store(path)
     if (found := _in_data_path(name)) is not None:
-        return read_store(found, verify=verify) if found.is_dir() else read_bundle(found)
+        if found.is_dir():
+            return read_store(found, verify=verify)
+
+        from siafu.graph.datasets.bundle import read_bundle
+
+        return read_bundle(found)
     return _load_cached(name, path, verify=verify)
 
 
 def _load_cached(name: str, path: Path, *, verify: bool) -> Graph:
     store = cached_store(name)
     if not is_store(store):
-        if name not in CATALOGUE:
+        if name not in CATALOGUE_NAMES:
             raise _unknown(name, path)
+
+        from siafu.graph.datasets.catalogue import CATALOGUE
+
         _publish(store, partial(CATALOGUE[name].make, CATALOGUE[name]))
     try:
         return read_store(store, verify=verify)
@@ -94,18 +102,11 @@ def _unknown(name: str, path: Path) -> BadInput:
     if path.is_file():
         return _not_imported(path)
     refuse_triples(path)
-    near = difflib.get_close_matches(name.lower(), {known.name for known in listings()}, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "give a store's path, or a dataset's name;"
-    return BadInput(f"no dataset or store {name!r}: {hint} 'siafu datasets' lists the names")
+    return unknown_dataset(name, (known.name for known in listings()))
 
 
 def _not_imported(path: Path) -> BadInput:
     return BadInput(f"{path} is a file, not a store: turn it into one with 'siafu import {path}'")
-
-
-def cached_store(name: str) -> Path:
-    """Path of the store of that name in the cache."""
-    return cache_directory() / "datasets" / name
 
 
 def _publish(store: Path, make: Callable[[Path], None]) -> None:
@@ -123,12 +124,8 @@ def _publish(store: Path, make: Callable[[Path], None]) -> None:
         shutil.rmtree(mine, ignore_errors=True)
 
 
-def _data_path() -> list[Path]:
-    return [Path(part).expanduser() for part in os.environ.get("SIAFU_DATA", "").split(os.pathsep) if part]
-
-
 def _in_data_path(name: str) -> Path | None:
-    for folder in _data_path():
+    for folder in data_directories():
         for candidate in (folder / name, folder / f"{name}.npz"):
             if is_store(candidate) or (candidate.is_file() and candidate.suffix == ".npz"):
                 return candidate
@@ -155,6 +152,8 @@ class Listing:
 
 def listings() -> list[Listing]:
     """Everything `load` knows by name: the catalogue, then what else the cache and $SIAFU_DATA hold."""
+    from siafu.graph.datasets.catalogue import CATALOGUE
+
     found: dict[str, Listing] = {}
     for known in CATALOGUE.values():
         ready = is_store(cached_store(known.name))
@@ -163,7 +162,7 @@ def listings() -> list[Listing]:
     for store in _stores_in(cache_directory() / "datasets"):
         if store.name not in found:
             found[store.name] = _describe(store, "generated")
-    for folder in reversed(_data_path()):
+    for folder in reversed(data_directories()):
         for file in sorted(folder.glob("*.npz")):
             found[file.stem] = Listing(file.stem, None, None, None, None, str(file), ready=True)
         found |= {store.name: _describe(store, str(store)) for store in _stores_in(folder)}

@@ -1,7 +1,7 @@
 """Partitions: the assignment of vertices to servers, their ghosts, and intervals within a server."""
 
 from siafu.graph.partition.ghosts import ByServer, GhostTable, LocalGraph, edge_numbers, local_graph
-from siafu.graph.partition.intervals import auto_interval_count, intervals
+from siafu.graph.partition.intervals import auto_interval_count, gather_parts, intervals
 from siafu.graph.partition.memory import ServerMemory, memory_before, memory_per_server
 from siafu.graph.partition.methods import METHODS, check_parts, chosen_method, make_partition
 from siafu.graph.partition.partition import Partition
@@ -22,6 +22,7 @@ __all__ = [
     "check_parts",
     "chosen_method",
     "edge_numbers",
+    "gather_parts",
     "interval_reads",
     "intervals",
     "local_graph",

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 _LEAST_WORK = 1 << 16  # vertices plus edges: a gather over fewer is over before the next task is found
 _NUMBERS_AN_EDGE = 16  # of a row that is multiplied
+_EDGES_A_PART = 1 << 14  # of a gather: fewer cost more in visits of rows than an early start gains
+_MOST_PARTS = 8
 _PER_THREAD = 4  # enough that a core which ends early finds more to do
 
 
@@ -45,6 +47,12 @@ def auto_interval_count(vertices: int, edges: int, threads: int, *, numbers: flo
     """
     worth_having = int(vertices * (1 + numbers / _NUMBERS_AN_EDGE) + edges) // _LEAST_WORK
     return max(1, min(worth_having, _PER_THREAD * threads, vertices))
+
+
+def gather_parts(edges: int) -> int:
+    """Number of parts into which a gather over so many edges may be cut to begin with some of its rows; 0: it is not."""
+    parts = min(_MOST_PARTS, edges // _EDGES_A_PART)
+    return parts if parts > 1 else 0
 
 
 def _bounds(indptr: NDArray[np.int64], count: int, vertex_cost: int | None) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from siafu.nn.calling import RunModel
 from siafu.nn.pyg import functions, layers, relations
 from siafu.nn.pyg.aggregate import softmax
 from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredFeatures, StoredType, StoredWeight, leaves
+from siafu.nn.pyg.norms import one_graph
 from siafu.nn.pyg.session import PygCall, entered, is_entered, refusal
 from siafu.nn.pyg.values import EdgeToken, EdgeValue, filled_with, without_memory
 from siafu.nn.recording import recorder
@@ -212,6 +213,8 @@ def _stand_ins(model: nn.Module) -> Iterator[None]:
                     each.__dict__["forward"] = types.MethodType(relations.rgcn, each)
                 each.__dict__["propagate"] = types.MethodType(layers.propagate, each)
                 each.__dict__["edge_updater"] = types.MethodType(layers.edge_updater, each)
+        if recorder() is not None:
+            one_graph(model)
         called = Aggregation.__call__
         Aggregation.__call__ = layers.aggregation_call(called, MultiAggregation)
         try:
@@ -291,19 +294,12 @@ class _EdgeFunctions(TorchFunctionMode):
                 return _extreme(args[0], dim, greatest=func in (torch.max, Tensor.max))
         if recorder() is None:
             return func(*args, **kwargs)
-        if func is F.batch_norm and _has_rows(args[0]) and _is_training(*args, **kwargs):
-            raise _mixing("batch norm")
         out = func(*args, **kwargs)
         if _is_plain(out) and not _has_rows(out) and any(map(_has_rows, leaves((args, kwargs)))):
             name = str(getattr(func, "__name__", func))
-            if not name.startswith("new_"):
+            if not name.startswith("new_") and name not in _OF_ALL:
                 raise _mixing(name)
         return out
-
-
-def _is_training(*args: Any, **kwargs: Any) -> bool:
-    """Whether a batch norm takes the statistics of its rows, and not those that it has kept."""
-    return bool(inspect.signature(F.batch_norm).bind(*args, **kwargs).arguments.get("training", False))
 
 
 def _is_plain(value: Any) -> bool:
@@ -319,11 +315,13 @@ def _has_rows(value: Any) -> bool:
 def _mixing(operation: str) -> BadInput:
     return refusal(
         f"{operation} mixes the rows of different vertices",
-        'outside of an aggregation each vertex is computed alone: use LayerNorm(mode="node") for a norm',
+        "outside of an aggregation each vertex is computed alone, but for sums, means, variances and what norms make of them",
     )
 
 
 _MADE = {torch.ones: 1.0, torch.zeros: 0.0, Tensor.new_ones: 1.0, Tensor.new_zeros: 0.0}
+_OF_ALL = frozenset({"sum", "mean", "var", "std", "var_mean"})
+"""Functions over all vertices that a recorded model may use."""
 _EXTREMES = (torch.max, Tensor.max, torch.min, Tensor.min)
 
 

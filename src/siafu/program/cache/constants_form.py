@@ -60,7 +60,7 @@ def read_constants(form: dict[str, Any], weights: Iterable[str], sites: list[Gat
         graph, named, inputs["features"], inputs["vertices"], inputs["key"], inputs["features"], sites
     )
     constants = tuple(nodes[number] for number in form["constants"])
-    return Cut(recording, (), (), constants, tuple(sites[number] for number in form["folded"]))
+    return Cut(recording, (), (), (), constants, tuple(sites[number] for number in form["folded"]))
 
 
 def _below(nodes: Iterable[fx.Node]) -> set[fx.Node]:

@@ -52,7 +52,8 @@ def fingerprint(
         told = [_code_told(), _model_told(model), _objective_told(objective, graph)]
     except _Unknown:
         return None
-    seen = [graph.num_features, graph.num_classes, graph.multi_label, training, repr(loss_scale), repr(saved)]
+    sizes = [graph.num_vertices, graph.num_features, graph.num_classes]
+    seen = [*sizes, graph.multi_label, training, repr(loss_scale), repr(saved)]
     seen += [once]
     text = json.dumps([*told, seen], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

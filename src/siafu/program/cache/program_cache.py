@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from siafu.base.compiling import compiling
 from siafu.base.errors import SiafuError
 from siafu.base.files import cache_directory, replace_text
 from siafu.graph import Graph
@@ -47,11 +48,12 @@ def compiled(
     if found is not None:
         return found
     # It brings PyTorch's tracing along, which takes longer to import than a small training takes.
-    from siafu.program.compile import compile_model
+    with compiling("the model"):
+        from siafu.program.compile import compile_model
 
-    made = compile_model(
-        model, graph, objective, training=training, loss_scale=loss_scale, sparse=sparse, once=once
-    )
+        made = compile_model(
+            model, graph, objective, training=training, loss_scale=loss_scale, sparse=sparse, once=once
+        )
     if path is not None:
         _write(path, made, model)
     return made

@@ -10,8 +10,9 @@ from siafu.nn import Layer, gather
 from siafu.nn.gather import Gather
 from siafu.program.cache.constants_form import NoForm, constants_form, read_constants
 from siafu.program.phase_programs import PhasePrograms
-from siafu.program.program import GatherStep, Program, TensorPhase
+from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase
 from siafu.program.record.record import GatherSite, state_of
+from siafu.program.record.statistics import RunningStatistics
 from siafu.program.tensor_program import TensorProgram
 
 _PROGRAMS = ("forward", "forward_keeping", "backward", "backward_kept", "last")
@@ -25,6 +26,7 @@ def program_form(program: Program, model: nn.Module) -> dict[str, Any]:
     return {
         "phases": [_phase_form(phase, known) for phase in program.phases],
         "gathers": [[_step_form(step, sites) for step in group] for group in program.gathers],
+        "reduces": [[asdict(step) for step in group] for group in program.reduces],
         "sites": [_site_form(site, layers) for site in sites],
         "shapes": program.shapes,
         "constants": program.constants,
@@ -45,16 +47,17 @@ def read_program(form: dict[str, Any], model: nn.Module) -> Program:
         tuple(form["constants"]),
         read_constants(form["made once"], state_of(model), sites),
         tuple(form["choices"]),
+        tuple(tuple(_read_reduce(each) for each in group) for group in form["reduces"]),
     )
 
 
 def _phase_form(phase: TensorPhase, known: dict[str, Any]) -> list[Any]:
     names = (phase.inputs, phase.outputs, phase.weights, phase.learnt, phase.differentiated)
-    return [*names, _programs_form(phase.programs, known)]
+    return [*names, phase.totals, phase.moved, _programs_form(phase.programs, known)]
 
 
 def _read_phase(form: list[Any], known: dict[str, TensorProgram]) -> TensorPhase:
-    inputs, outputs, weights, learnt, differentiated, programs = form
+    inputs, outputs, weights, learnt, differentiated, totals, moved, programs = form
     return TensorPhase(
         tuple(inputs),
         tuple(outputs),
@@ -62,6 +65,8 @@ def _read_phase(form: list[Any], known: dict[str, TensorProgram]) -> TensorPhase
         tuple(learnt),
         tuple(differentiated),
         _read_programs(programs, known),
+        tuple(totals),
+        tuple(moved),
     )
 
 
@@ -86,6 +91,18 @@ def _step_form(step: GatherStep, sites: list[GatherSite]) -> list[Any]:
 def _read_step(form: list[Any], sites: list[GatherSite]) -> GatherStep:
     site, sent, out, learnt, differentiated = form
     return GatherStep(sites[site], tuple(sent), out, None, tuple(learnt), tuple(differentiated))
+
+
+def _read_reduce(form: dict[str, Any]) -> ReduceStep:
+    running = form["running"]
+    return ReduceStep(
+        form["sent"],
+        form["out"],
+        tuple(form["shape"]),
+        form["variance"],
+        form["differentiated"],
+        None if running is None else RunningStatistics(**running),
+    )
 
 
 def _site_form(site: GatherSite, layers: dict[nn.Module, str]) -> list[Any]:

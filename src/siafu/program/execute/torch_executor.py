@@ -49,10 +49,16 @@ class TorchExecutor:
         rows = self._frame.count_rows(given, rows)
         lead = self._frame.float_in
         precision = torch.float32 if lead is None else given[lead].dtype
-        with torch.no_grad():
-            for step in self._steps:
-                step(values, rows, precision)
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                self._run_steps(values, rows, precision)
+        else:  # as on the threads of a run: to say so again takes as long as a small operation
+            self._run_steps(values, rows, precision)
         return [values[number] for number in self._outputs]
+
+    def _run_steps(self, values: Values, rows: int, precision: torch.dtype) -> None:
+        for step in self._steps:
+            step(values, rows, precision)
 
 
 def _step(op: Op, first: int, dead: tuple[int, ...]) -> RunOperation:

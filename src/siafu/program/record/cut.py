@@ -10,6 +10,7 @@ from torch import Tensor, fx
 from siafu.base.errors import BadInput
 from siafu.program.record.record import GatherSite, Recording
 from siafu.program.record.rows_first import TURNED_BACK, row_axis
+from siafu.program.record.statistics import RunningStatistics, is_moments
 
 _GATHER = torch.ops.siafu.gather.default
 
@@ -24,22 +25,38 @@ class CutGather:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class CutReduce:
+    """Statistics over all vertices, taken in every epoch: of `sent` rows, `out` comes of them.
+
+    variance: whether they have a variance besides the mean
+    running:  buffers that follow them; None: none do
+    """
+
+    sent: fx.Node
+    out: fx.Node
+    variance: bool
+    running: RunningStatistics | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class CutPhase:
-    """The operations between two gathers.
+    """The operations between two gathers, or between a gather and statistics over all vertices.
 
     inputs:  rows that come in: constants, what gathers gave, what earlier phases made
     outputs: rows that go along edges next, that a later phase reads, or that come out of the model
     weights: names of the weights it reads
+    totals:  statistics that it reads
     """
 
     inputs: tuple[fx.Node, ...]
     outputs: tuple[fx.Node, ...]
     weights: tuple[str, ...]
+    totals: tuple[fx.Node, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cut:
-    """phases[0] · gathers[0] · phases[1] · gathers[1] · … · phases[-1]
+    """phases[0] · gathers[0] and reduces[0] · phases[1] · gathers[1] and reduces[1] · … · phases[-1]
 
     Of a program that was read from a file there are the constants and what they are made of, and no phases: these have
     become tensor programs.
@@ -51,6 +68,7 @@ class Cut:
     recording: Recording
     phases: tuple[CutPhase, ...]
     gathers: tuple[tuple[CutGather, ...], ...]
+    reduces: tuple[tuple[CutReduce, ...], ...]
     constants: tuple[fx.Node, ...]
     folded: tuple[GatherSite, ...]
 
@@ -85,11 +103,11 @@ def is_gather(node: fx.Node) -> bool:
 
 def changing_nodes(recording: Recording, trainable: set[str]) -> set[fx.Node]:
     """The nodes that depend on a trainable weight or on dropout: they run in every epoch."""
-    weights = [node for name, node in recording.weights.items() if name in trainable]
+    weights = [node for name, node in recording.weights.items() if name in trainable | recording.moving]
     changing = {*weights, recording.vertices, recording.key}
     for node in _operations(recording):
         depends = any(each in changing for each in node.all_input_nodes) and not _is_size(node)
-        if depends or TURNED_BACK in node.meta:
+        if depends or TURNED_BACK in node.meta or is_moments(node):
             changing.add(node)
     return changing
 
@@ -119,10 +137,15 @@ class _Cutter:
         last = max(depth.values(), default=0)
         phase = self._phases(depth, last)
         gathers = tuple(
-            tuple(self._gather(node) for node, deep in depth.items() if deep == number)
+            tuple(self._gather(node) for node, deep in depth.items() if deep == number and is_gather(node))
             for number in range(1, last + 1)
         )
-        sent = {row: k for k, group in enumerate(gathers) for each in group for row in each.sent}
+        reduces = tuple(
+            tuple(self._reduce(node) for node, deep in depth.items() if deep == number and is_moments(node))
+            for number in range(1, last + 1)
+        )
+        sent = [row for group in gathers for each in group for row in each.sent]
+        sent += [each.sent for group in reduces for each in group]
         phases = tuple(self._phase(number, phase, last, set(sent)) for number in range(last + 1))
         constants = [row for each in phases for row in each.inputs if row not in self.changing]
         constants += [row for row in sent if row not in self.changing]
@@ -132,17 +155,18 @@ class _Cutter:
             self.recording,
             phases,
             gathers,
+            reduces,
             tuple(dict.fromkeys(constants)),
             tuple(sites[number] for number in sorted(_site(node) for node in folded)),
         )
 
     def _depths(self) -> dict[fx.Node, int]:
-        """Number of gathers, itself counted, from the features to each gather that runs every epoch."""
+        """Number of cuts, itself counted, from the features to each gather that runs every epoch and to each statistic."""
         below: dict[fx.Node, int] = {}
         depth = {}
         for node in self.nodes:
             below[node] = max((below.get(each, 0) for each in node.all_input_nodes), default=0)
-            if is_gather(node) and node in self.changing:
+            if _is_cut(node) and node in self.changing:
                 below[node] += 1
                 depth[node] = below[node]
         return depth
@@ -154,10 +178,10 @@ class _Cutter:
         """
         phase = {self.recording.output: last}
         for node in reversed(self.nodes):
-            if node not in self.changing or not is_row(node) or is_gather(node):
+            if node not in self.changing or not is_row(node) or _is_cut(node):
                 continue
             readers = [
-                depth[user] - 1 if is_gather(user) else phase[user]
+                depth[user] - 1 if _is_cut(user) else phase[user]
                 for user in node.users
                 if user in phase or user in depth
             ]
@@ -175,6 +199,11 @@ class _Cutter:
         sent: Any = node.args[0]
         return CutGather(self.recording.sites[_site(node)], tuple(sent), node)
 
+    def _reduce(self, node: fx.Node) -> CutReduce:
+        sent, site, variance = node.args
+        assert isinstance(sent, fx.Node) and isinstance(site, int)
+        return CutReduce(sent, node, bool(variance), self.recording.running.get(site))
+
     def _phase(self, number: int, phase: dict[fx.Node, int], last: int, sent: set[fx.Node]) -> CutPhase:
         own = [node for node in self.nodes if phase.get(node) == number]
         inside = set(own)
@@ -190,11 +219,13 @@ class _Cutter:
         ]
         if number == last:
             outputs.append(output)
-        weights = [self.name_of[node] for node in _ancestors(own, stop=is_row) if node in self.name_of]
+        small = _ancestors(own, stop=is_row)
+        weights = [self.name_of[node] for node in small if node in self.name_of]
         return CutPhase(
             tuple(dict.fromkeys(read)),
             tuple(dict.fromkeys(outputs)),
             tuple(name for name in self.recording.weights if name in set(weights)),
+            tuple(node for node in self.nodes if node in small and is_moments(node)),
         )
 
 
@@ -219,10 +250,14 @@ def _ancestors(nodes: Iterable[fx.Node], stop: Any = lambda node: False) -> set[
 def _refuse_mixing(node: fx.Node) -> None:
     """Only a gather looks at other vertices' rows: without row in, no row out, and the other way round."""
     rows_in = any(is_row(each) for each in node.all_input_nodes)
-    if rows_in and not is_row(node) and not _is_size(node):
+    if rows_in and not is_row(node) and not _is_size(node) and not is_moments(node):
         raise BadInput(
             f"the model's {node.target} mixes the rows of different vertices: outside of a gather each vertex is computed alone"
         )
+
+
+def _is_cut(node: fx.Node) -> bool:
+    return is_gather(node) or is_moments(node)
 
 
 def _is_size(node: fx.Node) -> bool:

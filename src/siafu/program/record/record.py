@@ -16,6 +16,7 @@ from siafu.nn.calling import call_with
 from siafu.nn.dropout import CountedDropout, on_edges
 from siafu.nn.gather import Gather
 from siafu.nn.recording import recording
+from siafu.program.record.statistics import NormsRecorded, RunningStatistics
 
 EdgeFunction = Callable[..., Tensor]
 _SOME_ROWS = 11  # a size to trace with; it ends up symbolic, but must differ from the sizes 0 and 1
@@ -68,6 +69,8 @@ class Recording:
     output:   the rows that come out, as a node
     sites:    the gathers, in the order in which they were called
     remarks:  what there is to say about it, for people
+    running:  buffers that follow statistics of the whole graph, by the site of `siafu.moments`
+    moving:   names of buffers that change from epoch to epoch
     """
 
     graph: fx.Graph
@@ -78,6 +81,8 @@ class Recording:
     output: fx.Node
     sites: list[GatherSite]
     remarks: list[str] = field(default_factory=list)
+    running: dict[int, RunningStatistics] = field(default_factory=dict)
+    moving: set[str] = field(default_factory=set)
 
 
 def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
@@ -87,16 +92,22 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
 
     weights = state_of(model)
     note = _Note(weights, dict(model.named_parameters()))
+    running: dict[int, RunningStatistics] = {}
+    moving: set[str] = set()
 
     def forward(weights_given: list[Tensor], x: Tensor, vertices: Tensor, key: Tensor) -> Tensor:
         note.begin(weights_given, x)
-        with recording(note), CountedDropout(key, vertices) as note.counting:
+        norms = NormsRecorded(note.name_of)
+        with recording(note), norms, CountedDropout(key, vertices) as note.counting:
             named = dict(zip(weights, weights_given, strict=True))
 
             def run(given: tuple[Any, ...], options: dict[str, Any]) -> Any:
                 return torch.func.functional_call(model, named, given, options, tie_weights=False)
 
             out = call_with(model, graph, x, run)
+        running.clear()
+        running.update(norms.running)
+        moving.update(norms.moving)
         if not isinstance(out, Tensor):
             raise BadInput(
                 f"the model gives a {type(out).__name__}: it must give one tensor, a row for each vertex"
@@ -131,6 +142,8 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
         output,
         note.sites,
         note.remarks,
+        running,
+        moving,
     )
 
 
@@ -197,9 +210,11 @@ class _Note:
         self.sites.clear()
         self.remarks.clear()
 
+    def name_of(self, tensor: Any) -> str | None:
+        return next((name for name, each in self.given.items() if each is tensor), None)
+
     def parameter(self, tensor: Tensor) -> nn.Parameter | None:
-        names = (name for name, each in self.given.items() if each is tensor)
-        return self.parameters.get(next(names, ""))
+        return self.parameters.get(self.name_of(tensor) or "")
 
     def remark(self, words: str) -> None:
         if words not in self.remarks:

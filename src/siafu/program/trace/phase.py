@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, fx
@@ -41,6 +42,8 @@ def trace_phase(
     differentiated: Sequence[int] = (),
     loss: LossFunction | None = None,
     target: RowSpec | None = None,
+    totals: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    moved: Sequence[str] = (),
 ) -> PhasePrograms:
     """Trace `function` for any number of rows, and its gradients.
 
@@ -49,8 +52,12 @@ def trace_phase(
     differentiated: the rows, by position, that get one
     loss:           of the last phase
     target:         what its y looks like; if not given, one class a row
+    totals:         shapes of statistics over all vertices that it reads, by name; `function` finds them among the weights
+    moved:          those that get a gradient
     """
-    phase = _Phase(function, rows, weights, list(learnt), list(differentiated), loss, target)
+    phase = _Phase(
+        function, rows, weights, list(learnt), list(differentiated), loss, target, totals, list(moved)
+    )
     builder, given = phase.trace()
     return _split(builder, given, phase)
 
@@ -64,6 +71,8 @@ class _Phase:
     differentiated: list[int]
     loss: LossFunction | None
     target: RowSpec | None
+    totals: Mapping[str, tuple[int, ...]]
+    moved: list[str]
 
     def __post_init__(self) -> None:
         floats = {each.dtype for each in self.weights.values() if each.is_floating_point()}
@@ -79,7 +88,7 @@ class _Phase:
         """Everything in one: named values of the outputs, the loss and the gradients."""
         inputs = self._inputs()
         outputs = self._check_forward(inputs)
-        if self.loss is None and (self.learnt or self.differentiated):
+        if self.loss is None and (self.learnt or self.differentiated or self.moved):
             inputs |= {f"gradient/{k}": out for k, out in enumerate(outputs)}
         return self._traced(self._joint, inputs)
 
@@ -136,6 +145,8 @@ class _Phase:
         for name, each in self.weights.items():
             bare = torch.empty(each.shape, dtype=each.dtype)
             inputs[f"weight/{name}"] = without_numbers(self.fakes, bare)
+        for name, shape in self.totals.items():
+            inputs[f"total/{name}"] = without_numbers(self.fakes, torch.empty(shape, dtype=self.float))
         inputs["vertices"] = self._fake_rows(RowSpec((), "int64"))
         inputs["key"] = without_numbers(self.fakes, torch.empty(2, dtype=torch.int64))
         if self.loss is not None:
@@ -149,10 +160,12 @@ class _Phase:
     def _call(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
         rows = [inputs[f"rows/{k}"] for k in range(len(self.rows))]
         weights = {name: inputs[f"weight/{name}"] for name in self.weights}
+        weights |= {name: inputs[f"total/{name}"] for name in self.totals}
         return list(self.function(rows, weights, inputs["vertices"], inputs["key"]))
 
     def _joint(self, inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
         wanted = [f"rows/{k}" for k in self.differentiated] + [f"weight/{name}" for name in self.learnt]
+        wanted += [f"total/{name}" for name in self.moved]
         inputs = inputs | {name: inputs[name].detach().requires_grad_() for name in wanted}
         with torch.enable_grad():
             # What gets a gradient must not be changed in place: a copy may be.

@@ -35,6 +35,8 @@ class EpochMetrics:
     bytes_scattered:  rows sent to other servers since the one before
     lambdas:          what Lambdas did since the one before; None: there are none
     usd:              dollars from the run's start to here; None: it has no price
+    lr:               learning rate of its update, of the first group of parameters; None: the run has one for all epochs
+    bytes_read, bytes_written: moved from and to scratch files since the one before; None: no table is on disk
     """
 
     epoch: int
@@ -51,6 +53,9 @@ class EpochMetrics:
     bytes_scattered: int | None = None
     lambdas: dict[str, Any] | None = None
     usd: float | None = None
+    lr: float | None = None
+    bytes_read: int | None = None
+    bytes_written: int | None = None
 
     @property
     def evaluated(self) -> bool:
@@ -182,6 +187,9 @@ def _line(metrics: EpochMetrics) -> bytes:
     return json.dumps(as_line(metrics), allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
+_COUNTED = ("time", "bytes_scattered", "usd", "lr", "bytes_read", "bytes_written")
+
+
 def _parse(line: bytes) -> EpochMetrics | None:
     if not line.endswith(b"\n"):
         return None
@@ -200,7 +208,7 @@ def _refuse(name: str) -> None:
 
 def _is_sound(metrics: EpochMetrics) -> bool:
     """Whether the numbers that are reckoned with are numbers: a file may hold anything."""
-    numbers = [getattr(metrics, name) for name in (*_MEASURED, "time", "bytes_scattered", "usd")]
+    numbers = [getattr(metrics, name) for name in (*_MEASURED, *_COUNTED)]
     needed = (metrics.epoch, metrics.train_loss, metrics.seconds)
     tables = (metrics.busy_seconds, metrics.staleness)
     return (

@@ -1,6 +1,8 @@
 """Figures of a run, in words: for reports, comparisons and cards."""
 
 import statistics
+from collections.abc import Mapping
+from typing import Any
 
 from siafu.cost.run_prices import wanted
 from siafu.report import words
@@ -35,6 +37,17 @@ def figures(run: RunRecord, metric: str | None = None) -> list[tuple[str, str]]:
         ("peak memory", words.size(words.amount(summary.get("peak_rss_bytes")))),
         ("staleness, at most", words.count(words.amount(summary.get("max_staleness_seen")))),
         ("rows sent between servers", words.size(words.amount(summary.get("bytes_scattered")))),
+        *_scratch(summary),
         ("cost", words.usd(last.usd if cost is None else cost)),
         ("value, 1 / (seconds × dollars)", words.short(value)),
+    ]
+
+
+def _scratch(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Traffic of scratch files; nothing where no table was on disk."""
+    if not summary.get("bytes_written"):
+        return []
+    return [
+        (f"{what} scratch files", words.size(words.amount(summary.get(name))))
+        for what, name in (("read from", "bytes_read"), ("written to", "bytes_written"))
     ]

@@ -29,6 +29,7 @@ class HeldArray:
     on_threads: it is there only where the stage's tasks run on threads: Lambdas keep theirs
     passes:   it is there only where the rows that are gathered have a table
     on_disk:  it may be on disk: "source", what edges read, or "rows", what stays at its vertices
+    grouped:  numbers that a group of rows holds for each while they are gathered from disk; None: as many as columns
     over:     the array whose place it takes where gradients take the place of rows; None: none
     """
 
@@ -45,6 +46,7 @@ class HeldArray:
     passes: bool = False
     on_disk: Literal["source", "rows"] | None = None
     over: str | None = None
+    grouped: int | None = None
 
     @property
     def row_bytes(self) -> int:

@@ -33,6 +33,7 @@ class Work:
     sent:         a tensor task: bytes of rows that it makes
     weights, gradients: bytes of parameters read, and of their gradients made
     ghost_bytes:  bytes of a row that is scattered, to each server that holds it as a ghost
+    sum_bytes:    bytes of sums over its rows, which every other server gets
     again:        what the backward task computes again unless it finds what the forward task made; None: nothing
     """
 
@@ -59,6 +60,7 @@ class Work:
     weights: float = 0.0
     gradients: float = 0.0
     ghost_bytes: float = 0.0
+    sum_bytes: float = 0.0
     again: "Work | None" = None
 
     @property

@@ -22,7 +22,9 @@ from siafu.program.program import GatherStep
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
-from siafu.server.gathers.gather_tables import ResultTable
+from siafu.server.gathers.disk_attention_gather import DiskAttentionGather
+from siafu.server.gathers.early_gather import EarlyAttentionAdjoint
+from siafu.server.gathers.gather_tables import DiskTables, ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
     LocalGather,
@@ -82,6 +84,17 @@ class AttentionGather(LocalGather):
             # Nothing comes back along an edge to a row that never sends: its weight is exp(-inf).
             targets[:, heads : 2 * heads] = np.inf
             self.backward_tables = [tables.source("gradients", columns, heads * padded, stored), targets]
+            if tables.results_stay:
+                self.early_backward = EarlyAttentionAdjoint(
+                    self._walks.backward,
+                    rows,
+                    self.forward_tables[1],
+                    targets,
+                    self.backward_tables[0],
+                    self._how,
+                    self._back.table(),
+                    self._of_source,
+                )
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         x, source, target = sent
@@ -145,20 +158,24 @@ class AttentionGather(LocalGather):
         rows, sources = self.forward_tables
         gradient, targets = self.backward_tables
         out = self._back.begin(first, last)
-        attend_adjoint_range(
-            walk.edges.indptr,
-            walk.edges.indices,
-            rows,
-            sources,
-            targets,
-            gradient,
-            *self._how._replace(dropout=dropout, seed=seed).arguments,
-            walk.drawn,
-            out,
-            self._of_source,
-            first,
-            last,
+        begun = self.early_backward is not None and self.early_backward.end(
+            first, last, dropout=dropout, seed=seed
         )
+        if not begun:
+            attend_adjoint_range(
+                walk.edges.indptr,
+                walk.edges.indices,
+                rows,
+                sources,
+                targets,
+                gradient,
+                *self._how._replace(dropout=dropout, seed=seed).arguments,
+                walk.drawn,
+                out,
+                self._of_source,
+                first,
+                last,
+            )
         logits = (torch.from_numpy(of[first:last]) for of in (self._of_source, self._of_target))
         return GatherGradients((self._joined(out, first, last), *logits), {})
 
@@ -197,6 +214,10 @@ class SoftmaxBehaviour(GatherBehaviour[Softmax]):
         needed: Mask | None = None,
         training: bool = True,
     ) -> LocalGather:
+        if isinstance(server.tables, DiskTables):
+            return DiskAttentionGather(
+                gather, server, width, dtype, server.tables.disk, needed=needed, training=training
+            )
         return AttentionGather(gather, server, width, dtype, needed=needed, training=training)
 
     def flops(self, gather: Softmax, width: int, *, back: bool, weighted: bool) -> int:
@@ -215,7 +236,15 @@ class SoftmaxBehaviour(GatherBehaviour[Softmax]):
     def held(self, gather: Softmax, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
         heads, columns = gather.heads, self.columns(gather, width)
         rows = HeldArray(
-            "rows", "what edges gather", "backward", columns, stored_size(gather, itemsize), "forward", "all"
+            "rows",
+            "what edges gather",
+            "backward",
+            columns,
+            stored_size(gather, itemsize),
+            "forward",
+            "all",
+            on_disk="source",
+            grouped=2 * columns + 4 * heads,
         )
         sums = HeldArray(
             "sums",

@@ -1,26 +1,17 @@
 """DiskSumGather: Sum, Mean and GcnSum where the rows that edges read are on disk."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from siafu.base.threads import run_all, thread_count
-from siafu.kernels import (
-    Table,
-    add_bucket,
-    equal_chunks,
-    finish_sums,
-    first_edges,
-    pack_range,
-    start_sums,
-)
+from siafu.kernels import pack_range
 from siafu.nn.gather import Sum
 from siafu.nn.tensors import storage
 from siafu.server.disk_share import SLOTS, DiskShare, equal_ranges
 from siafu.server.edges import ServerEdges, Walk
+from siafu.server.gathers.group_sums import GroupSums
 from siafu.server.gathers.local_gather import (
     GatherGradients,
     LocalGather,
@@ -30,10 +21,7 @@ from siafu.server.gathers.local_gather import (
     sum_type,
     view,
 )
-from siafu.tables import DiskTable, MemoryTable, PartitionReader, TargetGroups, page_buffer
-
-_CHUNKS_PER_THREAD = 4
-_ROWS_AT_ONCE = 1 << 16  # own rows that are read at a time, where there are self-loops
+from siafu.tables import DiskTable, TargetGroups
 
 Ids = NDArray[np.int64]
 
@@ -95,6 +83,7 @@ class DiskSumGather(LocalGather):
         return GatherGradients((view(self._backward.take(first, last), 0, last - first, self._width),), {})
 
     def begin_anew(self) -> None:
+        super().begin_anew()
         self._disk.writer.flush()
         self._forward.begin_anew()
         if hasattr(self, "_gradients"):
@@ -117,55 +106,20 @@ class DiskSumGather(LocalGather):
     def _groups(
         self, table: DiskTable, walk: Walk, scale: NDArray[Any] | None, needed: Ids | None
     ) -> TargetGroups:
-        if self._weighted:
-            walk.weights(self._kind)  # made now, by one thread
-        return TargetGroups(
-            [table],
-            equal_ranges(self.server.own, self._disk.cut.groups),
-            equal_ranges(walk.columns, self._disk.cut.partitions),
-            SLOTS,
-            partial(self._sums, table, walk, scale, needed),
-            self._disk.writer.flush,
+        cut = self._disk.cut
+        sums = GroupSums(
+            table,
+            walk.edges,
+            walk.weights(self._kind) if self._weighted else None,
+            self._self_weight,
+            scale,
+            needed,
+            self._width,
+            self._kind,
+            cut.partitions,
         )
-
-    def _sums(
-        self,
-        table: DiskTable,
-        walk: Walk,
-        scale: NDArray[Any] | None,
-        needed: Ids | None,
-        first: int,
-        last: int,
-        reader: PartitionReader,
-    ) -> Table:
-        """The sums of rows first:last: what partitions of the sources give, one after the other, on every core."""
-        edges, count = walk.edges, last - first
-        indptr = edges.indptr[first : last + 1]
-        inside = None if needed is None else needed[(needed >= first) & (needed < last)] - first
-        at = first_edges(indptr, inside)
-        weights = walk.weights(self._kind) if self._weighted else None
-        sums = _buffer(count, self._width, self._kind)
-        self._start(table, sums, first)
-        chunks = equal_chunks(indptr, thread_count() * _CHUNKS_PER_THREAD)
-        own = -1 if self._self_weight is None else first
-        for low, high in equal_ranges(walk.columns, self._disk.cut.partitions):
-            with reader.next() as (_, (rows,)):
-                add = partial(add_bucket, indptr, edges.indices, weights, rows, low, high, own, at, sums)
-                run_all(lambda chunk, add=add: add(*chunk), chunks)  # type: ignore[misc]
-        factors = None if scale is None else scale[first:last]
-        run_all(lambda chunk: finish_sums(factors, sums, *chunk), chunks)
-        return sums
-
-    def _start(self, table: DiskTable, sums: Table, first: int) -> None:
-        """Begin sums with self-loops, of the rows' own, or with zeros, which new memory has."""
-        if self._self_weight is None:
-            return
-        buffer = page_buffer(table.buffer_bytes(min(_ROWS_AT_ONCE, len(sums))))
-        for lo in range(0, len(sums), _ROWS_AT_ONCE):
-            hi = min(lo + _ROWS_AT_ONCE, len(sums))
-            rows = table.read(first + lo, first + hi, buffer)
-            start_sums(rows, self._self_weight[first + lo : first + hi], sums[lo:hi], 0, hi - lo)
-
-
-def _buffer(rows: int, columns: int, dtype: np.dtype[Any]) -> Table:
-    return MemoryTable(0, columns, dtype).buffer(rows)
+        groups, partitions = (
+            equal_ranges(self.server.own, cut.groups),
+            equal_ranges(walk.columns, cut.partitions),
+        )
+        return TargetGroups([table], groups, partitions, SLOTS, sums, self._disk.writer.flush)

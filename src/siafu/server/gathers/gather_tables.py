@@ -29,7 +29,12 @@ class ResultTable(ABC):
 
 
 class GatherTables(ABC):
-    """Makes the tables of one gather. `LocalGather` asks for all of them when it is made."""
+    """Makes the tables of one gather. `LocalGather` asks for all of them when it is made.
+
+    results_stay: until they are made anew, in one place
+    """
+
+    results_stay: bool = False
 
     @abstractmethod
     def source(
@@ -60,6 +65,8 @@ class HeldTables(GatherTables):
     known:    the tables of another gather by name, which this one uses and adds to; the two never run at a time
     in_place: whether source rows may take the place of others
     """
+
+    results_stay = True
 
     def __init__(self, own: int, known: dict[str, Table] | None = None, *, in_place: bool = False) -> None:
         self._own, self._in_place = own, in_place
@@ -124,6 +131,8 @@ class PassingTables(HeldTables):
     scratch: the server's
     prefix:  tells gathers that run in one task apart
     """
+
+    results_stay = False
 
     def __init__(
         self,

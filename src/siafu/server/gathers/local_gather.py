@@ -12,6 +12,7 @@ from siafu.kernels import Table
 from siafu.nn.gather import Gather
 from siafu.nn.tensors import as_rows
 from siafu.server.edges import Exchange, ServerEdges, Walks
+from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.gather_tables import HeldTables, ResultTable
 
 Mask = NDArray[np.bool_]
@@ -48,9 +49,12 @@ class LocalGather(ABC):
                      gathered: what `forward` gives for them means nothing, and no gradient comes from them.
     resends:         `send_back` reads what `forward` made
     weight_names:    the model's parameters that it reads, in its gather's order; learnt: those that get gradients
+    early_forward, early_backward: for ranges that are begun before all rows are there; None: they wait
     """
 
     resends: bool = False
+    early_forward: EarlyGather[Any] | None = None
+    early_backward: EarlyGather[Any] | None = None
 
     def __init__(self, server: ServerEdges, needed: Mask | None) -> None:
         self.server = server
@@ -100,8 +104,11 @@ class LocalGather(ABC):
     ) -> GatherGradients:
         """The gradients of what `send` took for these rows."""
 
-    def begin_anew(self) -> None:  # noqa: B027  (most leave nothing behind)
+    def begin_anew(self) -> None:
         """Forget what calls have left for others: the run goes back. None may run."""
+        for early in (self.early_forward, self.early_backward):
+            if early is not None:
+                early.forget()
 
     @property
     def held_bytes(self) -> int:

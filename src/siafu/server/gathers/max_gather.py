@@ -23,7 +23,9 @@ from siafu.program.program import GatherStep
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
-from siafu.server.gathers.gather_tables import HeldTables, ResultTable
+from siafu.server.gathers.disk_max_gather import DiskMaxGather
+from siafu.server.gathers.early_gather import EarlyMax, EarlyMaxAdjoint
+from siafu.server.gathers.gather_tables import DiskTables, HeldTables, ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
     LocalGather,
@@ -66,6 +68,16 @@ class MaxGather(LocalGather):
             self.backward_tables = [
                 tables.source(name, columns, width, kind) for name in ("maxima sent", "shares")
             ]
+        if tables.results_stay:
+            (rows,), walks = self.forward_tables, self._walks
+            self.early_forward = EarlyMax(
+                walks.forward, rows, self._out.table(), self._ties.table(), self.needed
+            )
+            if training:
+                maxima, shares = self.backward_tables
+                self.early_backward = EarlyMaxAdjoint(
+                    walks.backward, rows, maxima, shares, self._back.table()
+                )
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         (x,) = sent
@@ -78,7 +90,8 @@ class MaxGather(LocalGather):
         (rows,) = self.forward_tables
         out, ties = self._out.begin(first, last), self._ties.begin(first, last)
         span = self._walks.span(first, last)
-        max_range(indptr, indices, rows, out, ties, self.needed, *span)
+        if self.early_forward is None or not self.early_forward.end(first, last):
+            max_range(indptr, indices, rows, out, ties, self.needed, *span)
         return view(out, first, last, self._width)
 
     def send_back(self, first: int, last: int, gradient: torch.Tensor) -> None:
@@ -101,7 +114,8 @@ class MaxGather(LocalGather):
         (rows,) = self.forward_tables
         maxima, shares = self.backward_tables
         out = self._back.begin(first, last)
-        max_adjoint_range(indptr, indices, rows, maxima, shares, out, first, last)
+        if self.early_backward is None or not self.early_backward.end(first, last):
+            max_adjoint_range(indptr, indices, rows, maxima, shares, out, first, last)
         return GatherGradients((view(out, first, last, self._width),), {})
 
     def _results(self) -> list[ResultTable]:
@@ -174,6 +188,10 @@ class MaxBehaviour(GatherBehaviour[Max]):
         needed: Mask | None = None,
         training: bool = True,
     ) -> LocalGather:
+        if isinstance(server.tables, DiskTables):
+            return DiskMaxGather(
+                gather, server, width, dtype, server.tables.disk, needed=needed, training=training
+            )
         return MaxGather(gather, server, width, dtype, needed=needed, training=training)
 
     def resends(self, step: GatherStep) -> bool:
@@ -203,12 +221,30 @@ class MaxBehaviour(GatherBehaviour[Max]):
                 "needed",
                 passes=True,
             ),
-            HeldArray("rows", "what edges compare", "backward", width, stored, "forward", "all"),
+            # Two tables come back: a group with its own rows, and parts of these, is as long as three.
+            HeldArray(
+                "rows",
+                "what edges compare",
+                "backward",
+                width,
+                stored,
+                "forward",
+                "all",
+                on_disk="source",
+                grouped=3 * width,
+            ),
         )
         if not training:
             return arrays
         back = HeldArray(
-            "maxima sent", "to be compared again", "gather", width, itemsize, "backward", backward="needed"
+            "maxima sent",
+            "to be compared again",
+            "gather",
+            width,
+            itemsize,
+            "backward",
+            backward="needed",
+            on_disk="source",
         )
         return (*arrays, back, replace(back, name="shares", purpose="what a row gets that reaches a maximum"))
 

@@ -23,6 +23,7 @@ from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges, Walk
 from siafu.server.gathers.behaviour import GatherBehaviour
 from siafu.server.gathers.disk_sum_gather import DiskSumGather
+from siafu.server.gathers.early_gather import EarlySum, SumFactors
 from siafu.server.gathers.gather_tables import DiskTables, ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
@@ -69,6 +70,12 @@ class SumGather(LocalGather):
             (rows,), columns = self.forward_tables, walks.backward.columns
             self.backward_tables = [tables.source("gradients", columns, width, stored, over=rows)]
             self._backward = self._slabs(walks.backward, self.backward_tables[0])
+            self.early_backward = self._early(
+                walks.backward, self.backward_tables[0], self._backward, self._back, self._pre, None
+            )
+        self.early_forward = self._early(
+            walks.forward, self.forward_tables[0], self._forward, self._out, self._post, self.needed
+        )
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         (x,) = sent
@@ -78,7 +85,8 @@ class SumGather(LocalGather):
         self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
     ) -> torch.Tensor:
         out, span = self._out.begin(first, last), self._walks.span(first, last)
-        self._sum(out, self._walks.forward, self._forward, self._post, self.needed, *span)
+        if self.early_forward is None or not self.early_forward.end(first, last):
+            self._sum(out, self._walks.forward, self._forward, self._post, self.needed, *span)
         return view(out, first, last, self._width)
 
     def send_back(self, first: int, last: int, gradient: torch.Tensor) -> None:
@@ -95,7 +103,8 @@ class SumGather(LocalGather):
         self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
     ) -> GatherGradients:
         out = self._back.begin(first, last)
-        self._sum(out, self._walks.backward, self._backward, self._pre, None, first, last)
+        if self.early_backward is None or not self.early_backward.end(first, last):
+            self._sum(out, self._walks.backward, self._backward, self._pre, None, first, last)
         return GatherGradients((view(out, first, last, self._width),), {})
 
     def _sum(
@@ -116,6 +125,21 @@ class SumGather(LocalGather):
             indptr, indices, _ = walk.edges
             weights = walk.weights(self._kind) if self._weighted else None
             sum_range(indptr, indices, weights, rows, self._self_weight, scale, out, picked, first, last)
+
+    def _early(
+        self,
+        walk: Walk,
+        rows: Table,
+        slabs: list[tuple[slice, Table, Blocks | None]],
+        out: ResultTable,
+        scale: NDArray[Any] | None,
+        needed: NDArray[np.int64] | None,
+    ) -> EarlySum | None:
+        """Where edges are dense, blocks of sources are faster than an early start."""
+        if not self._tables.results_stay or any(blocks is not None for _, _, blocks in slabs):
+            return None
+        weights = walk.weights(self._kind) if self._weighted else None
+        return EarlySum(walk, rows, out.table(), SumFactors(self._self_weight, scale), weights, needed)
 
     def _slabs(self, walk: Walk, table: Table) -> list[tuple[slice, Table, Blocks | None]]:
         """Columns that are summed together, their rows, and the blocks that suit rows this wide."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import fx
 
+from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.kernels import MAX_TILE, block_size, table_row_bytes
 from siafu.pipeline.ids import LaneName
@@ -14,10 +15,13 @@ from siafu.program.constants import recipes
 from siafu.program.density import sampled_density
 from siafu.program.program import Program
 from siafu.program.record.cut import is_gather, is_row, row_shape
-from siafu.server.assembly import constant_type
+from siafu.server.constant_type import constant_type
+from siafu.server.disk_share import SLOTS, DiskCut
 from siafu.server.memory.edge_copies import blocks_bytes
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.sparse_constants import sparse_constants
+from siafu.tables.pages import whole_pages
+from siafu.tables.row_stream import SPAN_BYTES, SPANS_A_THREAD
 
 _FEATURES = "x"  # the recipe of constant rows that are the features themselves
 _ID = 4  # bytes of a nonzero's column
@@ -37,6 +41,7 @@ class ConstantSizes:
     dtype:    what is computed in
     sparse:   tensor tasks run here: rows of mostly zeros are held without them
     vertices: whose rows are in this process; servers: how many hold them
+    disk:     how they are cut, where they are on disk
     """
 
     def __init__(
@@ -49,8 +54,10 @@ class ConstantSizes:
         sparse: bool,
         vertices: int,
         servers: int,
+        disk: DiskCut | None = None,
     ) -> None:
         self._graph, self._dtype, self._vertices, self._servers = graph, dtype, vertices, servers
+        self._disk = disk if disk is not None and disk.constants else None
         self._normalize = normalize
         self._found: dict[str, tuple[fx.Node, int, bool]] = {}
         for program in programs.values():
@@ -65,7 +72,10 @@ class ConstantSizes:
         return sampled_density(self._graph, gathered=recipe != _FEATURES)
 
     def listed(self) -> Iterator[Allocation]:
-        """Everything."""
+        """Everything in memory."""
+        if self._disk is not None:
+            yield from self._streamed(self._disk)
+            return
         graph, itemsize = self._graph, self._dtype.itemsize
         whole = widened_bytes(graph, itemsize, normalize=self._normalize)
         widened = whole * self._vertices // max(1, graph.num_vertices)
@@ -77,6 +87,42 @@ class ConstantSizes:
         for recipe, (node, size, without_zeros) in self._found.items():
             yield from self._rows(recipe, node, size, without_zeros=without_zeros)
         yield from self._while_folding()
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of tables on disk: those of constants, and of gathers that constants are made of."""
+        if self._disk is None:
+            return 0
+        itemsize, rows = self._dtype.itemsize, self._vertices
+        ends = [(node, size) for node, size, _ in self._found.values()]
+        nodes = set(chain.from_iterable(_made_of(node) for node, _ in ends))
+        gathered = [(node, itemsize) for node in nodes if is_gather(node)]
+        written = [(node, size) for node, size in ends if node.op != "placeholder"]
+        tables = {*gathered, *written}
+        return sum(whole_pages(rows * table_row_bytes(_columns(node), size)) for node, size in tables)
+
+    def _streamed(self, cut: DiskCut) -> Iterator[Allocation]:
+        """Parts of constants on disk that are in memory."""
+        itemsize, rows = self._dtype.itemsize, self._vertices
+        ends = [node for node, _, _ in self._found.values()]
+        nodes = set(chain.from_iterable(_made_of(end) for end in ends))
+        written = [node for node in ends if node.op != "placeholder"]
+        spans = len(written) * thread_count() * SPANS_A_THREAD * SPAN_BYTES
+        yield Allocation("constant rows being read", spans, Lifetime.EPOCHS, "from tables on disk, ahead")
+        widths = [
+            _columns(each)
+            for node in nodes
+            if is_gather(node)
+            for each in node.all_input_nodes
+            if is_row(each)
+        ]
+        if widths:
+            row = table_row_bytes(max(widths), itemsize)
+            group, partition = -(-rows // cut.constants), -(-rows // cut.constant_partitions)
+            found = group * (row + _POINTER) + SLOTS * partition * row
+            yield Allocation(
+                "groups of constant rows", found, Lifetime.FOLDING, "sums, and parts of the sources"
+            )
 
     def _rows(self, recipe: str, node: fx.Node, size: int, *, without_zeros: bool) -> Iterator[Allocation]:
         vertices, columns = self._vertices, _columns(node)

@@ -1,8 +1,10 @@
 """How a run that does not fit memory is laid out with tables on disk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from siafu.server.constants_on_disk import can_be_on_disk
 from siafu.server.disk_share import DiskCut
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.plan import ServerPlan
@@ -11,25 +13,48 @@ from siafu.server.savings import Savings
 _FEW_GROUPS = (2, 4)
 _GROUPS = (2, 4, 8, 16, 32, 64)
 _PARTITIONS_A_GROUP = 2
+_FOLDED = (1, 2, 4, 8, 16, 32, 64)  # groups of rows that constants are gathered in
 
 
 def on_disk(
     plan: ServerPlan, directory: Path, budget: int, listed: Callable[[ServerPlan], MemoryList]
 ) -> ServerPlan:
-    """The plan with tables on disk: those that edges read, and if that is not enough rows that stay at their vertices.
+    """The plan with tables on disk, the cheapest that fits; that which takes least, if none does.
 
-    Groups are as few as the budget allows, since each reads the sources once; the most, if none fits.
+    Groups are as few as the budget allows, since each reads the sources once.
 
     listed: makes the list of a plan's arrays
     """
+    found, least = plan, None
+    for savings in _ways(plan, directory):
+        tried = plan.saving(savings)
+        peak = listed(tried).peak
+        if peak <= budget:
+            return tried
+        if least is None or peak < least:
+            found, least = tried, peak
+    return found
+
+
+def _ways(plan: ServerPlan, directory: Path) -> Iterator[Savings]:
+    """Ways to lay a run out, the cheapest first."""
     gathers = frozenset(range(max(len(each.gathers) for each in plan.programs.values())))
     phases = frozenset(range(max(len(each.phases) for each in plan.programs.values())))
-    cuts = [
+    streamed = all(can_be_on_disk(each, plan.graph) for each in plan.programs.values())
+    if streamed:
+        # Constants alone: they are read through twice an epoch, whatever is read of a table.
+        for folded in _FOLDED:
+            cut = DiskCut(directory, 1, 1, constants=folded, tables=False)
+            yield Savings(fused=gathers, in_place=True, shared=True, disk=cut)
+            yield Savings(fused=gathers, remade=phases, in_place=True, shared=True, disk=cut)
+    tables = [
         *(DiskCut(directory, groups, _PARTITIONS_A_GROUP * groups) for groups in _FEW_GROUPS),
         *(DiskCut(directory, groups, _PARTITIONS_A_GROUP * groups, rows=True) for groups in _GROUPS),
     ]
-    for cut in cuts:
-        found = plan.saving(Savings(fused=gathers, remade=phases, shared=True, disk=cut))
-        if listed(found).peak <= budget:
-            break
-    return found
+    for cut in tables:
+        yield Savings(fused=gathers, remade=phases, shared=True, disk=cut)
+    if streamed:
+        for cut in tables:
+            for folded in _FOLDED:
+                both = replace(cut, constants=folded)
+                yield Savings(fused=gathers, remade=phases, shared=True, disk=both)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.mapped import mapped_file
 from siafu.graph import Graph
 from siafu.graph.csr import id_dtype
 from siafu.kernels import MAX_TILE, block_size, padded
@@ -31,23 +32,24 @@ _RESTRICTED = "edges to the rows that are needed"
 
 def is_mapped(array: NDArray[Any] | None) -> bool:
     """Whether an array is a file's pages."""
-    while array is not None:
-        if isinstance(array, np.memmap):
-            return True
-        base = array.base
-        array = base if isinstance(base, np.ndarray) else None
-    return False
+    return mapped_file(array) is not None
 
 
-def graph_edges(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocation]:
-    """The graph's own edges, those of its transpose, and each server's part where there are several."""
+def graph_edges(graph: Graph, parts: Sequence[ServerPart], *, on_disk: bool = False) -> Iterator[Allocation]:
+    """The graph's own edges, those of its transpose, and each server's part where there are several.
+
+    on_disk: copies of edges are in mapped scratch files
+    """
     arrays = [each for each in graph.in_edges if each is not None]
     mapped, size = is_mapped(graph.indices), sum(each.nbytes for each in arrays)
     yield Allocation("in-edges", size, Lifetime.RUN, "the graph as it is given", mapped=mapped)
     yield from _edge_rows(graph, parts)
     symmetric = graph.is_symmetric
     if not symmetric:
-        yield Allocation("out-edges", size, Lifetime.RUN, "gathers of gradients walk them")
+        pointers = graph.indptr.nbytes if on_disk else 0
+        edges, purpose = size - pointers, "gathers of gradients walk them"
+        yield Allocation("out-edges", edges, Lifetime.RUN, purpose, mapped=on_disk)
+        yield Allocation("out-edges, by vertex", pointers, Lifetime.RUN, "where they begin")
     for part in parts:
         if part.alone:
             continue
@@ -94,12 +96,14 @@ class EdgeCopies:
     """The copies of edges that one server's gathers make; those that two gathers share are listed once.
 
     on_disk: gathers of a lane, by place, that read their rows from disk: they go by buckets, and walk edges as they are
+    mapped:  the copies of some of the edges are in mapped scratch files
     """
 
     graph: Graph
     part: ServerPart
     itemsize: int
     on_disk: Mapping[LaneName, frozenset[int]]
+    mapped: bool = False
 
     def of(
         self, programs: Mapping[LaneName, Program], needs: Mapping[LaneName, NeededRows]
@@ -163,8 +167,9 @@ class EdgeCopies:
         if plain and walk.copied and (walk.key, "plain") not in known:
             known.add((walk.key, "plain"))
             edge = self.graph.indices.itemsize + (0 if self.graph.edge_weight is None else 4)
-            found = _POINTER * (walk.rows + 1) + edge * walk.edges
-            yield Allocation(_RESTRICTED, found, Lifetime.EPOCHS, "the last gather's gradients go along them")
+            pointers, purpose = _POINTER * (walk.rows + 1), "the last gather's gradients go along them"
+            yield Allocation(_RESTRICTED, edge * walk.edges, Lifetime.EPOCHS, purpose, mapped=self.mapped)
+            yield Allocation(f"{_RESTRICTED}, by vertex", pointers, Lifetime.EPOCHS, purpose)
 
 
 def blocks_bytes(rows: int, sources: int, edges: int, size: int, weight: int = 0) -> int:

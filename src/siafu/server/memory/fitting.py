@@ -5,6 +5,7 @@ from pathlib import Path
 
 from siafu.base.errors import BadInput
 from siafu.base.memory import refuse_more_than_budget, rounded_up
+from siafu.server.disk_share import DiskCut
 from siafu.server.memory.disk_choice import on_disk
 from siafu.server.memory.listing import RunListing, disk_bytes
 from siafu.server.memory.measures import Choice, choose, choose_if_needed
@@ -20,7 +21,7 @@ class Fit:
     choice:  the measures that were taken, and the arrays then
     budget:  bytes that the process may take; None: any amount
     scratch: bytes of its tables on disk
-    least:   memory and disk with which a plan would do that has no scratch directory yet; None: no table of it can be on disk
+    least:   memory and disk with which a plan would do that has no scratch directory yet; None: a disk would not help
     """
 
     plan: ServerPlan
@@ -38,13 +39,8 @@ class Fit:
         found = []
         if self.choice.measures:
             found.append(f"to fit into {rounded_up(self.budget or 0)}: {self.choice}")
-        disk = self.plan.savings.disk
-        if disk is not None:
-            found.append(
-                f"tables {'of rows ' if disk.rows else 'that edges read '}are on disk: "
-                f"{self.scratch / 1e6:,.0f} MB in {disk.directory}, "
-                f"{disk.groups} groups of rows, {disk.partitions} partitions of sources"
-            )
+        if self.plan.savings.disk is not None:
+            found.append(_told(self.plan.savings.disk, self.scratch))
         return found
 
     def refuse_misfit(self, what: str, remedy: str, *, memory: str | None) -> None:
@@ -79,10 +75,12 @@ def fit(listing: RunListing, budget: int | None, scratch: ScratchDirectory | Non
         return found
     reason = _not_on_disk(listing)
     if scratch is None:
-        return found if reason else Fit(saved, choice, budget, least=_least_on_disk(listing))
+        least = None if reason else _least_on_disk(listing)
+        helps = least is not None and least[0] < choice.listed.peak
+        return Fit(saved, choice, budget, least=least if helps else None)
     if reason:
         raise BadInput(f"{reason}: choose that, or give more memory")
-    plan = on_disk(listing.plan, scratch.path, budget, lambda each: listing.again(each).listed)
+    plan = on_disk(listing.plan, scratch.path, budget, lambda each: listing.saving(each.savings))
     size = disk_bytes(plan)
     scratch.refuse_more_than_free(size)
     return Fit(plan, choose(listing.again(plan), budget), budget, size)
@@ -99,5 +97,14 @@ def _not_on_disk(listing: RunListing) -> str:
 
 def _least_on_disk(listing: RunListing) -> tuple[int, int]:
     """The least memory, and the disk that it takes."""
-    plan = on_disk(listing.plan, Path(), 0, lambda each: listing.again(each).listed)
+    plan = on_disk(listing.plan, Path(), 0, lambda each: listing.saving(each.savings))
     return listing.again(plan).listed.peak, disk_bytes(plan)
+
+
+def _told(disk: DiskCut, scratch: int) -> str:
+    """Tables on disk, in words."""
+    what = [("tables of rows" if disk.rows else "tables that edges read")] if disk.tables else []
+    if disk.constants:
+        what.append("constant rows")
+    cut = f", {disk.groups} groups of rows, {disk.partitions} partitions of sources" if disk.tables else ""
+    return f"{' and '.join(what)} are on disk: {scratch / 1e6:,.0f} MB in {disk.directory}{cut}"

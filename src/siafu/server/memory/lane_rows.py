@@ -14,6 +14,7 @@ from siafu.program.tensor_program import TensorProgram
 from siafu.server.blocks import block_rows
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
+from siafu.server.costs.reduce_cost import sum_bytes
 from siafu.server.disk_share import buffer_bytes
 from siafu.server.fused_gathers import ROWS_AT_ONCE
 from siafu.server.fusion import frees_rows
@@ -53,6 +54,7 @@ class LaneRows:
         yield from self._joined_heads()
         yield from self._added_gradients()
         yield from self._labels()
+        yield from self._statistics()
 
     def on_disk(self) -> Iterator[tuple[str, HeldArray]]:
         """Tables that are on disk, and the stages whose they are."""
@@ -61,7 +63,7 @@ class LaneRows:
             return
         for stage in self.stages:
             for array in stages_of(stage.kind).held(self.extent, stage):
-                sources = array.on_disk == "source" and stage.kind == FUSED
+                sources = array.on_disk == "source" and stage.kind == FUSED and cut.tables
                 if sources or (array.on_disk == "rows" and cut.rows):
                     yield str(stage), array
 
@@ -79,7 +81,12 @@ class LaneRows:
             return
         needs = [
             buffer_bytes(
-                cut, each.bytes(rows) // each.row_bytes, each.columns, each.itemsize, self.extent.itemsize
+                cut,
+                each.bytes(rows) // each.row_bytes,
+                each.columns,
+                each.itemsize,
+                self.extent.itemsize,
+                each.grouped,
             )
             for each in tables
             if each.forward is not None
@@ -167,6 +174,22 @@ class LaneRows:
         found = rows * (numbers + _ID + len(self.plan.splits))
         yield Allocation(f"{_ENDS[self.lane]}: labels", found, Lifetime.SERVERS, "what rows should be")
 
+    def _statistics(self) -> Iterator[Allocation]:
+        """Sums of all intervals, which every server has; and of each own interval what its tasks read of them."""
+        steps = [step for group in self.extent.program.reduces for step in group]
+        if not steps:
+            return
+        every = sum(self.plan.interval_counts)
+        own = max(self.plan.interval_counts)
+        found = sum(
+            every * sum_bytes(step)
+            + (every * sum_bytes(step, back=True) if self.extent.training and step.differentiated else 0)
+            + 2 * own * 2 * step.width * self.extent.itemsize
+            for step in steps
+        )
+        name = f"{_ENDS[self.lane]}: statistics over all vertices"
+        yield Allocation(name, found, Lifetime.SERVERS, "sums of every interval, forth and back")
+
     def _passing(self) -> Iterator[Allocation]:
         """The threads' buffers for rows that are gathered and have no table; gathers of equal width share them, and lanes."""
         if self._is_guest:
@@ -177,7 +200,8 @@ class LaneRows:
             for number, step in enumerate(program.gathers[depth]):
                 width = self.extent.widths(step.sent)[0]
                 held = held_by_step(step, width, self.extent.itemsize, training=self.extent.training)
-                on_disk = self.extent.savings.disk is not None and any(each.on_disk for each in held)
+                cut = self.extent.savings.disk
+                on_disk = cut is not None and cut.tables and any(each.on_disk for each in held)
                 for array in held if not on_disk else ():
                     key = number, array.name, array.row_bytes
                     if not array.passes or key in buffers:
@@ -199,12 +223,18 @@ class LaneRows:
         """The most that a task holds for a block of rows: every value of its phase's program at once."""
         return max(
             (
-                self.extent.row_bytes(program.specs, self._block(number))
+                self.extent.row_bytes(program.specs, self._block(number)) + self._adjoint_bytes(number)
                 for number, phase in enumerate(self.extent.program.phases)
                 for program in self._programs(number)
             ),
             default=0,
         )
+
+    def _adjoint_bytes(self, number: int) -> int:
+        """Gradients of a block's rows that come of statistics over all vertices, and their sum with others."""
+        reduces = self.extent.program.reduces
+        steps = reduces[number] if self.extent.training and number < len(reduces) else ()
+        return sum(2 * self._block(number) * step.width * self.extent.itemsize for step in steps)
 
     def _block(self, number: int) -> int:
         phase = self.extent.program.phases[number]

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from siafu.base.memory import own_bytes
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
+from siafu.kernels import LANES
 from siafu.pipeline.ids import LaneName
 from siafu.server.costs.extent import Extent
 from siafu.server.disk_share import WRITTEN_BEHIND
+from siafu.server.gathers.registry import behaviour_of
 from siafu.server.memory.constants import ConstantSizes
 from siafu.server.memory.edge_copies import EdgeCopies, graph_edges, is_mapped
 from siafu.server.memory.lane_rows import LaneRows
@@ -23,6 +25,7 @@ _KERNELS = 40 << 20  # bytes that compiled kernels take once they are loaded
 _VERSIONS = 2  # of the weights at a time, where tasks overlap
 _STATES = {"sgd": 0}  # arrays of an optimizer's state for each weight; others have 2
 _ID = 8  # bytes of a vertex's number
+_NEXT_EDGE = 12  # bytes for each row of a gather that is begun: its next edge, how many of a block are added
 _VERTEX = 24  # bytes of the numbers that gathers share for a vertex: its id, its factors
 
 
@@ -45,7 +48,7 @@ class RunListing:
     parts:   the servers of this process
     needs:   the rows that each lane's last phase computes
     extents: what each lane goes over
-    always:  what no saving changes
+    always:  what no saving changes but the disk
     taken:   bytes that the process holds already
     """
 
@@ -85,7 +88,11 @@ class RunListing:
 
     def saving(self, savings: Savings) -> MemoryList:
         """The list."""
-        return MemoryList.of((*self.always, *self._rows(savings)), self.taken)
+        always: Iterable[Allocation] = self.always
+        if savings.disk != self.plan.savings.disk:
+            plan = self.plan.saving(savings)
+            always = _always(plan, self.parts, self.needs, self.taken, self.on_lambdas)
+        return MemoryList.of((*always, *self._rows(savings)), self.taken)
 
     def lanes(self, plan: ServerPlan, part: ServerPart) -> dict[LaneName, LaneRows]:
         """Arrays that each lane holds of a part, as a plan spares memory."""
@@ -110,6 +117,7 @@ class RunListing:
             lanes = self.lanes(plan, part)
             if plan.trains:
                 yield from lanes["train"].listed()
+                yield from self._begun(plan, part)
             there = lanes["train"].shared() if plan.trains and savings.shared else {}
             yield from lanes["evaluate"].listed(there)
             waiting = min(WRITTEN_BEHIND, _disk_bytes(lanes.values()))
@@ -117,6 +125,20 @@ class RunListing:
             blocks = max(blocks, *(each.block_bytes() for each in lanes.values()))
         yield Allocation(
             "tasks' blocks", thread_count() * blocks, Lifetime.TASK, "rows that threads compute at the moment"
+        )
+
+    def _begun(self, plan: ServerPlan, part: ServerPart) -> Iterator[Allocation]:
+        """Where gathers stand that have begun with some of their rows: one graph phase of a training at a time."""
+        travel = self.on_lambdas or len(self.parts) < plan.partition.parts
+        if not travel or not plan.gather_parts:
+            return
+        state = max(
+            _NEXT_EDGE + LANES * plan.dtype.itemsize * behaviour_of(step.site.gather).heads(step.site.gather)
+            for group in plan.programs["train"].gathers
+            for step in group
+        )
+        yield Allocation(
+            "gathers begun", part.vertices * state, Lifetime.TASK, "before all their rows are there"
         )
 
 
@@ -129,26 +151,43 @@ def _always(
 ) -> Iterator[Allocation]:
     graph = plan.graph
     yield from _given(graph, taken)
-    yield from graph_edges(graph, parts)
-    yield from ConstantSizes(
-        graph,
+    yield from _edges(plan, parts, needs)
+    yield from _constants(plan, parts, on_lambdas=on_lambdas).listed()
+    yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
+    for part in parts:
+        yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
+
+
+def _edges(
+    plan: ServerPlan, parts: Sequence[ServerPart], needs: Mapping[LaneName, NeededRows]
+) -> Iterator[Allocation]:
+    graph, itemsize, mapped = plan.graph, plan.dtype.itemsize, plan.savings.disk is not None
+    yield from graph_edges(graph, parts, on_disk=mapped)
+    for part in parts:
+        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped)
+        yield from copies.of(plan.programs, needs)
+
+
+def _constants(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:
+    return ConstantSizes(
+        plan.graph,
         plan.programs,
         plan.dtype,
         normalize=plan.options.normalize_features,
         sparse=not on_lambdas,
         vertices=sum(part.vertices for part in parts),
         servers=len(parts),
-    ).listed()
-    yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
-    for part in parts:
-        yield from EdgeCopies(graph, part, plan.dtype.itemsize, plan.gathers_on_disk).of(plan.programs, needs)
-        yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
+        disk=plan.savings.disk,
+    )
 
 
 def disk_bytes(plan: ServerPlan) -> int:
-    """Bytes of all tables on disk."""
+    """Bytes of all tables on disk, and of copies of edges."""
     listing = RunListing.of(plan)
-    return sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
+    constants = _constants(plan, listing.parts, on_lambdas=False).disk_bytes
+    edges = [each for each in _edges(plan, listing.parts, listing.needs) if each.mapped]
+    constants += sum(each.bytes for each in edges if each.name != "in-edges")
+    return constants + sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
 
 
 def _disk_bytes(lanes: Iterable[LaneRows]) -> int:

@@ -23,13 +23,19 @@ class LocalStage(ABC):
     """One stage of a lane on one graph server. Intervals are counted from the server's first.
 
     scattered: the tables whose rows go to other servers after a task of it, with who gets which
+    begins:    a task can begin with some of the rows that it gathers
     """
 
     scattered: Sequence[tuple[Exchange, Sequence[Table]]] = ()
+    begins: bool = False
 
     @abstractmethod
     def run(self, interval: int, weights: Weights, epoch: int) -> Done:
         """Run a task in the calling thread; what it gives besides rows."""
+
+    def begin(self, interval: int, epoch: int, until: int) -> None:
+        """Begin a task with the rows of its sources before `until`, or go on with it; of stages that begin only."""
+        raise NotImplementedError
 
     def task_inputs(self, interval: int, epoch: int, settings: TaskSettings) -> TaskInputs:
         """What to compute elsewhere for a task; of remote kinds only."""

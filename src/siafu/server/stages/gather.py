@@ -21,10 +21,15 @@ class LocalGatherStage(LocalStage):
 
     def __init__(self, lane: Lane, stage: Stage, draws: Draws) -> None:
         self._walk = lane.gather if stage.direction == "forward" else lane.gather_back
-        self._phase, self._draws = stage.phase, draws
+        self._lane, self._phase, self._draws = lane, stage.phase, draws
+        self._back = stage.direction == "backward"
+        self.begins = lane.begins(stage.phase, back=self._back)
 
     def run(self, interval: int, weights: Weights, epoch: int) -> Done:
         return self._walk(self._phase, interval, weights, self._draws.of(epoch))
+
+    def begin(self, interval: int, epoch: int, until: int) -> None:
+        self._lane.begin_gather(self._phase, interval, self._draws.of(epoch), until, back=self._back)
 
 
 class GatherStages(StageBehaviour):

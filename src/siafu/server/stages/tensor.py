@@ -1,7 +1,7 @@
 """Tensor stages: a tensor phase, forward or backward, on threads or on Lambdas."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +16,7 @@ from siafu.program.tensor_program import TensorProgram
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.program_work import row_work
+from siafu.server.costs.reduce_cost import reduce_cost
 from siafu.server.costs.stage_cost import StageCost
 from siafu.server.costs.work import Work
 from siafu.server.edges import Exchange
@@ -33,7 +34,7 @@ class LocalTensorStage(LocalStage):
     """Computes an interval's rows, here or elsewhere."""
 
     def __init__(self, lane: Lane, stage: Stage, draws: Draws) -> None:
-        self._stage, self._draws, self._training = stage, draws, lane.training
+        self._lane, self._stage, self._draws, self._training = lane, stage, draws, lane.training
         self._remote = RemotePhases(lane)
         if stage.phase == len(lane.program.phases) - 1:
             self._compute = lane.learn if lane.training else lane.tally
@@ -41,15 +42,29 @@ class LocalTensorStage(LocalStage):
             self._compute = partial(
                 lane.forward if stage.direction == "forward" else lane.backward, stage.phase
             )
-        self.scattered = _scattered(lane, stage) if stage.scatters else ()
+        self.scattered = [
+            *(_scattered(lane, stage) if stage.scatters else ()),
+            *(_summed(lane, stage) if stage.sums else ()),
+        ]
 
     def run(self, interval: int, weights: Weights, epoch: int) -> Done:
+        self._take_totals(interval, epoch)
         return self._compute(interval, weights, self._draws.of(epoch))
 
     def task_inputs(self, interval: int, epoch: int, settings: TaskSettings) -> TaskInputs:
+        self._take_totals(interval, epoch)
         return self._remote.task_inputs(
             self._stage, interval, self._draws.key(epoch), settings, training=self._training
         )
+
+    def _take_totals(self, interval: int, epoch: int) -> None:
+        stage, lane = self._stage, self._lane
+        if not stage.totals:
+            return
+        if stage.direction == "forward" or stage.phase == len(lane.program.phases) - 1:
+            lane.take_totals(stage.phase, interval, epoch)
+        else:
+            lane.take_total_gradients(stage.phase, interval, epoch)
 
     def finish(self, interval: int, outputs: Mapping[str, Tensor]) -> Done:
         return self._remote.finish(self._stage, interval, outputs, training=self._training)
@@ -59,6 +74,15 @@ def _scattered(lane: Lane, stage: Stage) -> list[tuple[Exchange, Sequence[Table]
     if stage.direction == "forward":
         return [(each.forward_exchange, each.forward_tables) for each in lane.gathers[stage.phase]]
     return [(each.backward_exchange, each.backward_tables) for each in lane.gathers[stage.phase - 1]]
+
+
+def _summed(lane: Lane, stage: Stage) -> Iterator[tuple[Exchange, Sequence[Table]]]:
+    if stage.direction == "forward":
+        yield from ((each.exchange, (each.forward_table,)) for each in lane.statistics[stage.phase])
+        return
+    for each in lane.statistics[stage.phase - 1]:
+        if each.backward_table is not None:
+            yield each.exchange, (each.backward_table,)
 
 
 class TensorStages(StageBehaviour):
@@ -75,6 +99,7 @@ class TensorStages(StageBehaviour):
         rows, is_last = round(extent.rows_of(stage)), stage.phase == extent.last
         read, made = _ends(phase, stage, is_last=is_last)
         keeps = extent.training and stage.direction == "forward" and stage.phase not in extent.savings.remade
+        reduced = reduce_cost(extent, stage)
         return StageCost(
             f"{stage.kind.letter}{stage.phase}(loss)"
             if is_last and stage.direction == "backward"
@@ -84,11 +109,12 @@ class TensorStages(StageBehaviour):
             extent.widths(read),
             extent.widths(made),
             extent.parameters(phase.learnt),
-            program.flops(rows),
-            extent.row_bytes([spec for _, spec in program.inputs], rows)
+            program.flops(rows) + round(reduced.flops),
+            round(reduced.moved)
+            + extent.row_bytes([spec for _, spec in program.inputs], rows)
             + extent.row_bytes([program.specs[number] for _, number in program.outputs], rows),
             extent.row_bytes(phase.programs.kept, rows) if keeps else 0,
-            tuple(op.name for op in program.ops),
+            (*reduced.names, *(op.name for op in program.ops)),
             program.hash,
             str(program),
         )
@@ -110,7 +136,7 @@ class TensorStages(StageBehaviour):
             received, made = extent.bytes(phase.outputs), extent.bytes(phase.differentiated)
             constant = 0.0
         read, written = _ends(phase, stage, is_last=is_last)
-        size = extent.itemsize
+        size, reduced = extent.itemsize, reduce_cost(extent, stage)
         found = replace(
             row_work(program).times(rows),
             widths_in=extent.widths(read),
@@ -123,7 +149,9 @@ class TensorStages(StageBehaviour):
             weights=float(size * extent.parameters(phase.weights)),
             gradients=float(size * extent.parameters(phase.learnt)) if back else 0.0,
             ghost_bytes=_ghost_bytes(extent, stage),
+            sum_bytes=reduced.sent,
         )
+        found = replace(found, moved=found.moved + reduced.moved)
         return replace(found, again=_again(extent, phase, rows)) if back and not is_last else found
 
     def held(self, extent: Extent, stage: Stage) -> tuple[HeldArray, ...]:

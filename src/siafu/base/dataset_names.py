@@ -1,0 +1,60 @@
+"""Names of datasets: which there are, where a name is looked for, and the refusal of others, before anything heavy is imported."""
+
+import difflib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from siafu.base.errors import BadInput
+from siafu.base.files import cache_directory
+
+CATALOGUE_NAMES = (
+    *("cora", "citeseer", "pubmed", "ogbn-arxiv", "ogbn-products"),
+    *("demo", "reddit-small", "reddit-large", "products", "amazon", "friendster"),
+)
+"""Datasets that can be fetched or generated; `graph/datasets/catalogue.py` has each."""
+
+
+def data_directories() -> list[Path]:
+    """The directories that $SIAFU_DATA names, in which stores and bundles are looked for by name."""
+    return [Path(part).expanduser() for part in os.environ.get("SIAFU_DATA", "").split(os.pathsep) if part]
+
+
+def cached_store(name: str) -> Path:
+    """Path of the store of that name in the cache."""
+    return cache_directory() / "datasets" / name
+
+
+def unknown_dataset(name: str, known: Iterable[str]) -> BadInput:
+    """No dataset has this name; known: the names that there are."""
+    near = difflib.get_close_matches(name.lower(), sorted(set(known)), n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "give a store's path, or a dataset's name;"
+    return BadInput(f"no dataset or store {name!r}: {hint} 'siafu datasets' lists the names")
+
+
+def refuse_unknown_name(name: str) -> None:
+    """Refuse a name if nothing of that name is in any place where names are looked for. What is there is left to `siafu.load`."""
+    path = Path(name)
+    if "://" in name or path.name != name or name in CATALOGUE_NAMES:
+        return
+    folders = [Path(), cache_directory() / "datasets", *data_directories()]
+    try:
+        if any(
+            (folder / each).exists()
+            for folder in folders
+            for each in (name, f"{name}.npz", f".{name}.replaced")
+        ):
+            return
+        known = {
+            each.stem if each.suffix == ".npz" else each.name
+            for folder in folders[1:]
+            for each in _in(folder)
+        }
+    except (OSError, ValueError):  # a name that is too long, or a place we may not look into
+        return
+    raise unknown_dataset(name, {*CATALOGUE_NAMES, *known})
+
+
+def _in(folder: Path) -> list[Path]:
+    """Entries that can be datasets."""
+    return [each for each in folder.iterdir() if each.name[0] != "."] if folder.is_dir() else []

@@ -1,0 +1,220 @@
+"""Constants on disk: rows that are made once of the features, gathered by groups into tables on disk, never held as a whole."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from siafu.graph import Graph
+from siafu.kernels import Table, pack_range
+from siafu.nn.gather import Sum
+from siafu.nn.tensors import as_rows, storage
+from siafu.program.constants import recipes
+from siafu.program.program import Program
+from siafu.program.record.cut import Cut, is_gather, is_row, row_shape
+from siafu.program.record.evaluate import evaluate
+from siafu.server.constant_type import constant_type
+from siafu.server.disk_share import SLOTS, DiskShare, equal_ranges
+from siafu.server.feature_rows import FeatureRows
+from siafu.server.gathers.group_sums import GroupSums
+from siafu.server.gathers.local_gather import sum_type
+from siafu.server.sparse_constants import sparse_constants
+from siafu.server.streamed_rows import RowsOnDisk, StreamedFeatures, StreamedRows
+from siafu.tables import DiskTable, MadeRows, PartitionReader, RowStream, page_buffer
+
+_AT_ONCE = 1 << 22  # bytes of rows that are made and written at a time
+
+StreamedConstant = Tensor | StreamedRows
+
+
+def can_be_on_disk(program: Program, graph: Graph) -> bool:
+    """Whether all constants of a program are sums over edges, or made of such row by row, number by number."""
+    nodes = {each for end in program.cut.constants for each in _made_of(end)}
+    return not sparse_constants(program, graph) and all(_is_streamed(each, program.cut) for each in nodes)
+
+
+def _made_of(node: fx.Node) -> Iterator[fx.Node]:
+    """A node and all rows that it is made of, but for what comes from outside."""
+    if node.op != "placeholder":
+        yield node
+        for each in node.all_input_nodes:
+            yield from _made_of(each)
+
+
+def _is_streamed(node: fx.Node, cut: Cut) -> bool:
+    if is_gather(node):
+        site = cut.recording.sites[_site(node)]
+        return isinstance(site.gather, Sum) and site.apply_edge is None
+    if not is_row(node):
+        return True
+    return torch.Tag.pointwise in getattr(node.target, "tags", ())
+
+
+def _site(node: fx.Node) -> int:
+    number: Any = node.args[2]
+    return int(number)
+
+
+class ConstantsOnDisk:
+    """Constant rows of one server that has all vertices; those that programs share are made once.
+
+    ranges: of rows that tasks go through, one after the other
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        features: FeatureRows,
+        weights: Mapping[str, Tensor],
+        disk: DiskShare,
+        ranges: Sequence[tuple[int, int]],
+    ) -> None:
+        self._graph, self._features, self._weights = graph, features, weights
+        self._disk, self._ranges = disk, ranges
+        self._known: dict[str, StreamedConstant] = {}
+
+    def of(self, program: Program) -> dict[str, StreamedConstant]:
+        """By name."""
+        found = recipes(program.cut)
+        if not all(recipe in self._known for recipe in found):
+            kind = constant_type(program, self._features.dtype)
+            made = _Folding(self._graph, self._features, self._weights, self._disk, program.cut)
+            for recipe, node in zip(found, program.cut.constants, strict=True):
+                if recipe not in self._known:
+                    self._known[recipe] = self._constant(made, node, kind)
+            made.close()
+        return {name: self._known[recipe] for name, recipe in zip(program.constants, found, strict=True)}
+
+    def _constant(self, made: "_Folding", node: fx.Node, kind: torch.dtype) -> StreamedConstant:
+        if node is made.cut.recording.features:
+            as_stored = self._features.as_stored and kind == self._features.dtype
+            return self._features.whole() if as_stored else StreamedFeatures(self._features, kind)
+        shape = row_shape(node)
+        assert shape is not None
+        gaps = is_gather(node) and kind == self._features.dtype
+        table = made.gathered(node) if gaps else made.written(node, kind)
+        return RowsOnDisk(RowStream(table, self._ranges), shape, kind, gaps=gaps)
+
+
+class _Folding:
+    """The rows that one program's constants are made of; what no constant keeps is gone when it is closed."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        features: FeatureRows,
+        weights: Mapping[str, Tensor],
+        disk: DiskShare,
+        cut: Cut,
+    ) -> None:
+        self.cut, self._graph, self._features, self._disk = cut, graph, features, disk
+        self._weights = {node: weights[name] for name, node in cut.recording.weights.items()}
+        self._gathered: dict[fx.Node, DiskTable] = {}
+        self._kept: set[fx.Node] = set()
+        self._kind = np.dtype(sum_type(features.dtype))
+
+    def gathered(self, node: fx.Node) -> DiskTable:
+        """The rows of a gather, to be kept."""
+        self._kept.add(node)
+        return self._gather(node)
+
+    def written(self, node: fx.Node, dtype: torch.dtype) -> DiskTable:
+        """The rows of any node, in a type."""
+        stored = np.dtype(np.uint16) if dtype == torch.bfloat16 else self._kind
+        table = DiskTable(self._disk.scratch, self._graph.num_vertices, _width(node), stored)
+        for first, last in self._blocks(table):
+            rows = self._block(node, first, last).reshape(last - first, -1).to(dtype)
+            values = rows.view(torch.uint16) if dtype == torch.bfloat16 else rows
+            buffer = self._disk.writer.buffer(table, first, last - first)
+            buffer[:, : table.columns] = values.numpy()
+            self._disk.writer.put(table, first, buffer)
+        self._disk.writer.flush()
+        return table
+
+    def close(self) -> None:
+        """Give the space of what is not kept back."""
+        for node, table in self._gathered.items():
+            if node not in self._kept:
+                table.close()
+
+    def _block(self, node: fx.Node, first: int, last: int) -> Tensor:
+        """Some rows of a node, of rows on disk and of features."""
+        known: dict[fx.Node, Any] = dict(self._weights)
+        known[self.cut.recording.features] = self._features.block(first, last)
+        for each in _made_of(node):
+            if is_gather(each):
+                table = self._gather(each)
+                rows = table.read(first, last, page_buffer(table.buffer_bytes(last - first)))
+                known[each] = torch.from_numpy(rows)[:, : table.columns]
+        with torch.no_grad():
+            found: Tensor = evaluate(node, known, last - first)
+        return found
+
+    def _gather(self, node: fx.Node) -> DiskTable:
+        """The rows of a gather; made once."""
+        if node not in self._gathered:
+            (source,) = (each for each in node.all_input_nodes if is_row(each))
+            for each in _made_of(source):  # before threads read
+                if is_gather(each):
+                    self._gather(each)
+            gather = self.cut.recording.sites[_site(node)].gather
+            assert isinstance(gather, Sum)
+            self._gathered[node] = self._summed(gather, source)
+        return self._gathered[node]
+
+    def _summed(self, gather: Sum, source: fx.Node) -> DiskTable:
+        graph, edges, cut, width = self._graph, self._graph.in_edges, self._disk.cut, _width(source)
+        scaling = gather.scaling(graph, self._features.dtype)
+        stored = storage(self._kind, gather.precision)
+        sources = MadeRows(graph.num_vertices, width, stored, partial(self._pack, source, scaling.pre))
+        weighted = gather.weighted and edges.weights is not None
+        sums = GroupSums(
+            sources,
+            edges,
+            edges.weights.astype(self._kind, copy=False) if weighted and edges.weights is not None else None,
+            scaling.self_weight,
+            scaling.post,
+            None,
+            width,
+            self._kind,
+            cut.constant_partitions,
+        )
+        table = DiskTable(self._disk.scratch, graph.num_vertices, width, self._kind)
+        groups = equal_ranges(graph.num_vertices, cut.constants)
+        partitions = equal_ranges(graph.num_vertices, cut.constant_partitions)
+        order = [*range(len(partitions))] * len(groups)
+        with PartitionReader([sources], partitions, order, SLOTS) as reader:
+            for first, last in groups:
+                self._write(table, first, sums(first, last, reader))
+        self._disk.writer.flush()
+        return table
+
+    def _pack(self, source: fx.Node, pre: Any, first: int, last: int, table: Table) -> None:
+        """Put some rows of what a gather reads into a table, times their factors."""
+        self._features.read_soon(first, last)
+        for low, high in self._blocks_within(first, last, table.strides[0]):
+            values = as_rows(self._block(source, low, high))
+            factors = None if pre is None else pre[low:high]
+            pack_range(values, factors, table[low - first : high - first], None, 0)
+
+    def _write(self, table: DiskTable, first: int, rows: Table) -> None:
+        for low, high in self._blocks_within(first, first + len(rows), table.row_bytes):
+            buffer = self._disk.writer.buffer(table, low, high - low)
+            buffer[:] = rows[low - first : high - first]
+            self._disk.writer.put(table, low, buffer)
+
+    def _blocks(self, table: DiskTable) -> Iterator[tuple[int, int]]:
+        return self._blocks_within(0, table.rows, table.row_bytes)
+
+    def _blocks_within(self, first: int, last: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+        rows = max(1, _AT_ONCE // row_bytes)
+        return ((low, min(low + rows, last)) for low in range(first, last, rows))
+
+
+def _width(node: fx.Node) -> int:
+    shape = row_shape(node)
+    assert shape is not None
+    return int(np.prod(shape))

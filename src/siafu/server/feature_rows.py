@@ -1,0 +1,63 @@
+"""FeatureRows: a graph's features in the type to compute in, all of them or a range of rows at a time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from siafu.base.errors import BadInput
+from siafu.base.mapped import read_soon
+from siafu.graph import Graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureRows:
+    """The rows that a model is trained on; those of a store stay in its mapped files.
+
+    normalize: whether each row is divided by the sum of its magnitudes
+    """
+
+    graph: Graph
+    dtype: torch.dtype
+    normalize: bool
+
+    @property
+    def as_stored(self) -> bool:
+        """Whether they are used as they are stored."""
+        kind = self._stored.dtype
+        return not self.normalize and kind == torch.empty(0, dtype=self.dtype).numpy().dtype
+
+    def whole(self) -> Tensor:
+        """All rows: the stored array itself, or a copy in memory."""
+        return self.block(0, len(self._stored))
+
+    def block(self, first: int, last: int) -> Tensor:
+        """The rows first:last."""
+        return self._computed(self._stored[first:last])
+
+    def read_soon(self, first: int, last: int) -> None:
+        """Have the rows first:last read from the store's file before they are used."""
+        read_soon(self._stored[first:last])
+
+    def of(self, vertices: NDArray[np.int64]) -> Tensor:
+        """Those of some vertices, copied."""
+        return self._computed(np.ascontiguousarray(self._stored[vertices]))
+
+    @property
+    def _stored(self) -> NDArray[np.generic]:
+        if self.graph.x is None:
+            raise BadInput(f"graph {self.graph.name!r} has no features: give it x")
+        return self.graph.x
+
+    def _computed(self, stored: NDArray[np.generic]) -> Tensor:
+        picked = torch.from_numpy(stored)
+        found = picked.view(torch.bfloat16).float() if picked.dtype == torch.uint16 else picked
+        return (normalized(found) if self.normalize else found).to(self.dtype)
+
+
+def normalized(x: Tensor) -> Tensor:
+    """Each row divided by the sum of its magnitudes; rows of zeros stay."""
+    sums = x.abs().sum(dim=1, keepdim=True)
+    return x / sums.masked_fill(sums == 0, 1.0)
