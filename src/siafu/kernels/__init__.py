@@ -55,6 +55,13 @@ from siafu.kernels.pairs import (
     pair_stats_range,
     pair_targets_range,
 )
+from siafu.kernels.relations import (
+    TypedEdges,
+    relation_range,
+    relation_weights_range,
+    type_shares,
+    typed_edges,
+)
 from siafu.kernels.rows import (
     Table,
     copy_range,
@@ -81,6 +88,7 @@ __all__ = [
     "Blocks",
     "EdgeTerms",
     "Table",
+    "TypedEdges",
     "add_bucket",
     "add_messages",
     "add_to_rows",
@@ -121,6 +129,8 @@ __all__ = [
     "pair_stats_range",
     "pair_targets_range",
     "pick_bucket",
+    "relation_range",
+    "relation_weights_range",
     "row_at",
     "rows_within",
     "share_out",
@@ -131,6 +141,8 @@ __all__ = [
     "sum_dtype",
     "sum_range",
     "table_row_bytes",
+    "type_shares",
+    "typed_edges",
     "window",
     "zero_table",
 ]

@@ -12,6 +12,8 @@ from siafu.nn.layer import Layer
 from siafu.nn.model import GNN
 from siafu.nn.pair_softmax import PairSoftmax
 from siafu.nn.pyg.model import PygModel, from_pyg
+from siafu.nn.relation_sum import RelationSum
+from siafu.nn.rgcn import RGCNConv
 from siafu.nn.sage import GraphSAGE, SAGEConv
 from siafu.nn.tensors import Precision, features
 
@@ -46,6 +48,8 @@ __all__ = [
     "PairSoftmax",
     "Precision",
     "PygModel",
+    "RGCNConv",
+    "RelationSum",
     "SAGEConv",
     "Softmax",
     "Sum",

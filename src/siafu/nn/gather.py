@@ -63,6 +63,10 @@ class Gather:
     def run(self, graph: Graph, *sent: Any, **options: Any) -> torch.Tensor:
         raise NotImplementedError
 
+    def width(self, sent: int) -> int:
+        """Columns of what comes out, of those of the first rows that are sent."""
+        return sent
+
     @property
     def title(self) -> str:
         """Its name where a program is explained."""

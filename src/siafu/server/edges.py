@@ -52,6 +52,7 @@ class Walk:
     drawn:    [columns] what dropout calls the table's rows: the user's numbers of the vertices; None: the rows' numbers
     picked:   the rows that are gathered for, ascending; None: all
     kept:     [columns] whether anything is gathered from there; None: from everywhere
+    typed:    edges by row and type, by the gathers that put them in order
     numbering: the places of all edges of a direction among the graph's; None where edges have neither features nor types
     scratch:  a directory for the copy of the edges that are kept; None: it is in memory
     """
@@ -68,6 +69,7 @@ class Walk:
     _blocks: dict[Any, Blocks] = field(default_factory=dict)
     _weights: dict[np.dtype[Any], NDArray[Any]] = field(default_factory=dict)
     _numbers: dict[str, NDArray[Any] | None] = field(default_factory=dict)
+    typed: dict[Any, Any] = field(default_factory=dict)
 
     @cached_property
     def edges(self) -> Csr:
@@ -273,14 +275,14 @@ class ServerEdges:
     def _forward(self, needed: Mask, rows: Ids) -> Walk:
         whole, ghosts = self._whole.forward, self.local.backward.ghosts
         if self._alone:
-            return replace(whole, picked=rows, _blocks={}, _numbers={})
+            return replace(whole, picked=rows, _blocks={}, _numbers={}, typed={})
         owner, parts = self._partition.owner, self._partition.parts
         read = rows_read(whole.edges, rows, whole.columns)
         readers = np.concatenate([np.full(self.own, self.local.server), owner[ghosts]])
         counts = np.concatenate([needed[self.local.vertices], needed[ghosts]])
         send = rows_read_by(self.local.backward.edges, readers, counts, self.local.server, parts)
         exchange = Exchange(send, _kept(whole.exchange.receive, read))
-        return replace(whole, exchange=exchange, picked=rows, _blocks={}, _numbers={})
+        return replace(whole, exchange=exchange, picked=rows, _blocks={}, _numbers={}, typed={})
 
     def _backward(self, needed: Mask) -> Walk:
         whole = self._whole.backward

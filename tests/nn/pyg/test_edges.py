@@ -112,3 +112,41 @@ def test_own_gatv2_has_pygs_weights_and_outputs() -> None:
     theirs.load_state_dict(ours.state_dict())
     graph = siafu.Graph.from_pyg(data)
     torch.testing.assert_close(ours(graph), theirs(data.x, data.edge_index), rtol=1e-5, atol=1e-5)
+
+
+class Typed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = pyg.RGCNConv(8, 6, 5, num_bases=2), pyg.RGCNConv(6, 4, 5)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        out: Tensor = self.second(self.first(x, edge_index, edge_type).relu(), edge_index, edge_type)
+        return out
+
+
+def test_types_of_edges_train_as_in_pyg_on_any_number_of_servers() -> None:
+    data = data_with()
+    data.edge_type = torch.arange(data.edge_index.shape[1]) % 5
+    theirs = Typed()
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=0.01)
+    expected = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        out = theirs(data.x, data.edge_index, data.edge_type)
+        loss = F.cross_entropy(out[data.train_mask], data.y[data.train_mask])
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    for settings in ({"mode": "sync"}, {"mode": "pipe", "servers": 3}):
+        run = siafu.train(data, Typed(), epochs=3, lr=0.01, weight_decay=0.0, **settings)  # type: ignore[arg-type]
+        np.testing.assert_allclose(losses(run), expected, atol=2e-6)
+
+
+def test_more_types_than_matrices_are_refused() -> None:
+    data = data_with()
+    data.edge_type = torch.full((data.edge_index.shape[1],), 7)
+    with pytest.raises(
+        BadInput, match=r"edge_type goes up to 7, but the model has 5 relations: .*num_relations=8"
+    ):
+        siafu.train(data, Typed(), epochs=1)

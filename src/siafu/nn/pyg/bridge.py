@@ -16,9 +16,9 @@ from torch.overrides import TorchFunctionMode
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.calling import RunModel
-from siafu.nn.pyg import functions, layers
+from siafu.nn.pyg import functions, layers, relations
 from siafu.nn.pyg.aggregate import softmax
-from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredFeatures, StoredWeight, leaves
+from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredFeatures, StoredType, StoredWeight, leaves
 from siafu.nn.pyg.norms import one_graph
 from siafu.nn.pyg.session import PygCall, entered, is_entered, refusal
 from siafu.nn.pyg.values import EdgeToken, EdgeValue, filled_with, without_memory
@@ -59,10 +59,18 @@ def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
     if graph.edge_weight is not None:
         weight = EdgeValue(StoredWeight(without_memory(MANY, dtype=x.dtype)))
     features = _features(graph, x)
+    types_of_edges = None
+    if graph.edge_type is not None:
+        types_of_edges = EdgeValue(StoredType(without_memory(MANY, dtype=torch.int64)))
     known = {"x": x, "edge_index": token, "num_nodes": x.shape[0]}
     if "edge_index" not in wanted:
         data = types.SimpleNamespace(
-            **known, edge_weight=weight, edge_attr=features, batch=None, num_features=x.shape[1]
+            **known,
+            edge_weight=weight,
+            edge_attr=features,
+            edge_type=types_of_edges,
+            batch=None,
+            num_features=x.shape[1],
         )
         return {next(iter(wanted)): data}
     given = {key: value for key, value in known.items() if key in wanted}
@@ -91,6 +99,18 @@ def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
         _remark(f"{name}'s edge_attr: {told}")
     elif features is not None:
         _remark(f"{name}'s forward takes no edge_attr: the features of edges do not count")
+    if "edge_type" in wanted:
+        if types_of_edges is not None:
+            given["edge_type"] = types_of_edges
+        elif wanted["edge_type"].default is inspect.Parameter.empty:
+            raise BadInput(
+                f"{name}'s forward wants 'edge_type', which the graph has not: give data.edge_type, or give 'edge_type' a default"
+            )
+        _remark(
+            f"{name}'s edge_type: {'None, the graph has none' if types_of_edges is None else 'those of the graph'}"
+        )
+    elif types_of_edges is not None:
+        _remark(f"{name}'s forward takes no edge_type: the types of edges do not count")
     for key, parameter in wanted.items():
         missing = parameter.default is inspect.Parameter.empty and key not in given
         if missing and parameter.kind in (
@@ -98,7 +118,7 @@ def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
             inspect.Parameter.KEYWORD_ONLY,
         ):
             raise BadInput(
-                f"{name}'s forward wants {key!r}, which Siafu has not: it gives x, edge_index, edge_weight, edge_attr and num_nodes; "
+                f"{name}'s forward wants {key!r}, which Siafu has not: it gives x, edge_index, edge_weight, edge_attr, edge_type and num_nodes; "
                 f"give {key!r} a default"
             )
     return given
@@ -174,7 +194,7 @@ def _stand_ins(model: nn.Module) -> Iterator[None]:
     if pyg is None:
         yield
         return
-    from torch_geometric.nn import MessagePassing
+    from torch_geometric.nn import FastRGCNConv, MessagePassing, RGCNConv
     from torch_geometric.nn.aggr import Aggregation, MultiAggregation
 
     replaced = _replacements()
@@ -189,6 +209,8 @@ def _stand_ins(model: nn.Module) -> Iterator[None]:
         for each in model.modules():
             if isinstance(each, MessagePassing):
                 layers.refuse_overrides(each)
+                if type(each).forward in (RGCNConv.forward, FastRGCNConv.forward):
+                    each.__dict__["forward"] = types.MethodType(relations.rgcn, each)
                 each.__dict__["propagate"] = types.MethodType(layers.propagate, each)
                 each.__dict__["edge_updater"] = types.MethodType(layers.edge_updater, each)
         if recorder() is not None:

@@ -52,6 +52,11 @@ class StoredFeatures(Node):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class StoredType(Node):
+    """The graph's own `edge_type`."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class GcnWeight(Node):
     """PyG's `gcn_norm`. weighted: of stored weights; loops: weight of the self-loop a vertex gets, None: none is added"""
 

@@ -231,7 +231,7 @@ class _Note:
     ) -> Tensor:
         assert self.counting is not None
         number = self.counting.next_site() if dropout > 0 else 0
-        width = int(sent[0].shape[1])
+        width = gather.width(int(sent[0].shape[1]))
         names = tuple(self._name(each) for each in parameters)
         site = GatherSite(gather, self.layer, width, dropout, number, weights=names)
         return self._note(site, list(sent), [self.given[name] for name in names])

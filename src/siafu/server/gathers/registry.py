@@ -16,10 +16,12 @@ from siafu.server.gathers.edge_programs import TracedEdge
 from siafu.server.gathers.local_gather import LocalGather, Mask
 from siafu.server.gathers.max_gather import MaxBehaviour
 from siafu.server.gathers.pair_gather import PairBehaviour
+from siafu.server.gathers.relation_gather import RelationBehaviour
 from siafu.server.gathers.sum_gather import SumBehaviour
 
 GATHERS: dict[type[Gather], GatherBehaviour[Any]] = {
-    each.gather: each for each in (SumBehaviour(), MaxBehaviour(), SoftmaxBehaviour(), PairBehaviour())
+    each.gather: each
+    for each in (SumBehaviour(), MaxBehaviour(), SoftmaxBehaviour(), PairBehaviour(), RelationBehaviour())
 }
 
 
@@ -29,7 +31,7 @@ def behaviour_of(gather: Gather) -> GatherBehaviour[Any]:
         if each in GATHERS:
             return GATHERS[each]
     raise BadInput(
-        f"no server can run a gather of type {type(gather).__name__}: use Sum, Mean, GcnSum, Max, Softmax or PairSoftmax"
+        f"no server can run a gather of type {type(gather).__name__}: use Sum, Mean, GcnSum, Max, Softmax, PairSoftmax or RelationSum"
     )
 
 

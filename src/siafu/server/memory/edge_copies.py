@@ -12,6 +12,7 @@ from siafu.graph import Graph
 from siafu.graph.csr import id_dtype
 from siafu.kernels import MAX_TILE, block_size, padded
 from siafu.nn.gather import Sum
+from siafu.nn.relation_sum import RelationSum
 from siafu.pipeline.ids import LaneName
 from siafu.program.program import GatherStep, Program
 from siafu.server.edges import WORTH_A_COPY
@@ -140,6 +141,12 @@ class EdgeCopies:
         self, program: Program, step: GatherStep, walk: _Walk, known: set[object], *, in_blocks: bool
     ) -> Iterator[Allocation]:
         gather = step.site.gather
+        if isinstance(gather, RelationSum) and (walk.key, "typed", gather.mean) not in known:
+            known.add((walk.key, "typed", gather.mean))
+            edge = self.graph.indices.itemsize + 4 + (self.itemsize if gather.mean else 0)
+            yield Allocation(
+                "edges by type", edge * walk.edges, Lifetime.SERVERS, "gathers walk a type after the other"
+            )
         weighted = getattr(gather, "weighted", False) and self.graph.edge_weight is not None
         plain = not isinstance(gather, Sum) or step.edge is not None or not in_blocks
         if not plain:
