@@ -1,6 +1,7 @@
 """RelationSum: sums over edges of several types, each with a matrix of its own."""
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -85,7 +86,8 @@ def composed(matrices: Matrices, parameters: tuple[torch.Tensor, ...]) -> torch.
     if matrices == "blocks":
         return torch.stack([torch.block_diag(*each) for each in parameters[0]])
     bases, shares = parameters
-    return (shares @ bases.flatten(1)).unflatten(1, bases.shape[1:])
+    flat: torch.Tensor = shares @ bases.flatten(1)
+    return flat.reshape(-1, *bases.shape[1:])
 
 
 _shares: WeakKeyDictionary[Graph, dict[str, NDArray[Any]]] = WeakKeyDictionary()
@@ -145,10 +147,10 @@ class _RelationFunction(torch.autograd.Function):
             _gather_weights(*edges, rows, width, packed, found, None, *chunk)
             return found
 
-        total = sum(run_all(part, equal_chunks(edges.indptr, _CHUNKS)))
+        total = reduce(np.add, run_all(part, equal_chunks(edges.indptr, _CHUNKS)))
         of_matrices = torch.from_numpy(np.ascontiguousarray(total[:, : gather.out_channels])).reshape(
             matrices.shape
-        )  # type: ignore[index]
+        )
         return None, None, as_tensor(of_x, width), of_matrices
 
 
