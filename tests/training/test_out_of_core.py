@@ -14,10 +14,11 @@ import siafu
 from siafu import Graph
 from siafu.base.mapped import mapped_file
 from siafu.errors import BadInput
-from siafu.server import constants_on_disk, disk_share
+from siafu.server import disk_share
 from siafu.server import fused_gathers as chunks
 from siafu.server.disk_share import DiskCut
 from siafu.server.memory import listing
+from siafu.server.rows import constants_on_disk
 from siafu.server.savings import Savings
 from siafu.tables import row_stream
 from siafu.training.placement import choose_partition
@@ -159,9 +160,11 @@ def test_copies_of_edges_are_mapped_from_scratch_files(tmp_path: Path) -> None:
         list(trainer.run())
         losses.append([(epoch.train_loss, epoch.val_loss) for epoch in trainer.history])
     assert losses[0] == losses[1]
-    assert mapped_file(graph.out_edges.indices) is None
-    assert mapped_file(again.out_edges.indices) is not None
-    np.testing.assert_array_equal(again.out_edges.weights, graph.out_edges.weights)
+    assert "out_edges" not in again.__dict__  # the copy is the run's, and goes with it
+    mapped = again.with_mapped_out_edges(tmp_path).out_edges
+    assert mapped_file(mapped.indices) is not None
+    np.testing.assert_array_equal(mapped.indices, graph.out_edges.indices)
+    np.testing.assert_array_equal(mapped.weights, graph.out_edges.weights)
 
 
 def test_in_double_precision_it_is_too(tmp_path: Path) -> None:

@@ -21,12 +21,8 @@ from siafu.program.constants import constant_rows
 from siafu.program.constants import recipes as constant_recipes
 from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.program import Program
-from siafu.server.blocks import Labels
-from siafu.server.constant_type import constant_type
-from siafu.server.constants_on_disk import ConstantsOnDisk
 from siafu.server.disk_share import DiskShare
 from siafu.server.edges import ServerEdges
-from siafu.server.feature_rows import FeatureRows
 from siafu.server.fusion import frees_rows
 from siafu.server.gathers.gather_tables import (
     DiskTables,
@@ -37,9 +33,13 @@ from siafu.server.gathers.gather_tables import (
 )
 from siafu.server.gathers.registry import local_step
 from siafu.server.lane import Lane
+from siafu.server.rows.blocks import Labels
+from siafu.server.rows.constant_type import constant_type
+from siafu.server.rows.constants_on_disk import ConstantsOnDisk
+from siafu.server.rows.feature_rows import FeatureRows
+from siafu.server.rows.sparse_constants import ConstantTable, sparse_constants
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups
-from siafu.server.sparse_constants import ConstantTable, sparse_constants
 from siafu.server.statistics import LocalStatistics
 from siafu.server.worker import GraphWorker
 from siafu.tables import NamedTables

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from siafu.program.program import GatherStep, Program
-from siafu.server.blocks import Chunk
 from siafu.server.gathers.local_gather import LocalGather
-from siafu.server.interval_rows import IntervalRows, WeightGradients, gradient_of
+from siafu.server.rows.blocks import Chunk
+from siafu.server.rows.interval_rows import IntervalRows, WeightGradients, gradient_of
 
 Weights = Mapping[str, Tensor]
 ROWS_AT_ONCE = 8192

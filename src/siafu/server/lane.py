@@ -13,16 +13,16 @@ from siafu.objective.tally import Tally
 from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase
 from siafu.program.record.statistics import RunningStatistics
-from siafu.server.blocks import Block, Chunk, Labels, block_rows, blocks_of, chunks_of
 from siafu.server.fused_gathers import Draw, FusedGathers
 from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.local_gather import LocalGather
-from siafu.server.interval_rows import IntervalRows, WeightGradients, gradient_of
 from siafu.server.phase_runner import PhaseRunner, RowsIn, reread_outputs
-from siafu.server.sparse_constants import ConstantTable
-from siafu.server.spilled_rows import SpilledRows
+from siafu.server.rows.blocks import Block, Chunk, Labels, block_rows, blocks_of, chunks_of
+from siafu.server.rows.interval_rows import IntervalRows, WeightGradients, gradient_of
+from siafu.server.rows.sparse_constants import ConstantTable
+from siafu.server.rows.spilled_rows import SpilledRows
+from siafu.server.rows.streamed_rows import StreamedRows
 from siafu.server.statistics import LocalStatistics
-from siafu.server.streamed_rows import StreamedRows
 from siafu.tables import NamedTables
 
 Weights = Mapping[str, Tensor]

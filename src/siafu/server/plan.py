@@ -31,7 +31,7 @@ from siafu.program.record.statistics import CUMULATIVE
 from siafu.server.assembly import Blueprint
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
-from siafu.server.feature_rows import FeatureRows, normalized
+from siafu.server.rows.feature_rows import FeatureRows, normalized
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.weights.groups import ParameterGroup, parameter_groups

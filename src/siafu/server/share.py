@@ -14,7 +14,7 @@ from siafu.program.constants import constant_rows, gathers_deep
 from siafu.program.constants import recipes as constant_recipes
 from siafu.program.program import Program
 from siafu.server.assembly import ConstantRows
-from siafu.server.constant_type import constant_type
+from siafu.server.rows.constant_type import constant_type
 
 Ids = NDArray[np.int64]
 ReadRows = Callable[[Ids], Tensor]

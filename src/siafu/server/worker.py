@@ -12,10 +12,10 @@ from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import IntervalId, LaneName, PhaseId, ServerId, StageId
 from siafu.pipeline.schedule import Schedule, Stage
 from siafu.pipeline.task import Task
-from siafu.server.copying import copy_rows, place_rows, taken_rows
 from siafu.server.disk_share import DiskShare
 from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import TaskInputs, TaskSettings
+from siafu.server.rows.copying import copy_rows, place_rows, taken_rows
 from siafu.server.schedules import Groups, running_names
 from siafu.server.stages.draws import Draws
 from siafu.server.stages.registry import stages_of

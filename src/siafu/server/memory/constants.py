@@ -15,11 +15,11 @@ from siafu.program.constants import recipes
 from siafu.program.density import sampled_density
 from siafu.program.program import Program
 from siafu.program.record.cut import is_gather, is_row, row_shape
-from siafu.server.constant_type import constant_type
 from siafu.server.disk_share import SLOTS, DiskCut
 from siafu.server.memory.edge_copies import blocks_bytes
 from siafu.server.memory.memory_list import Allocation, Lifetime
-from siafu.server.sparse_constants import sparse_constants
+from siafu.server.rows.constant_type import constant_type
+from siafu.server.rows.sparse_constants import sparse_constants
 from siafu.tables.pages import whole_pages
 from siafu.tables.row_stream import SPAN_BYTES, SPANS_A_THREAD
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from siafu.server.constants_on_disk import can_be_on_disk
 from siafu.server.disk_share import DiskCut
 from siafu.server.fusion import alike
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.plan import ServerPlan
+from siafu.server.rows.constants_on_disk import can_be_on_disk
 from siafu.server.savings import Savings
 
 _FEW_GROUPS = (2, 4)

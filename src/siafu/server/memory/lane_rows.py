@@ -11,7 +11,6 @@ from siafu.pipeline.schedule import Stage, fused_gathers
 from siafu.pipeline.stage_kind import FUSED
 from siafu.program.program import GatherStep
 from siafu.program.tensor_program import TensorProgram
-from siafu.server.blocks import block_rows
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.reduce_cost import sum_bytes
@@ -23,6 +22,7 @@ from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
 from siafu.server.memory.server_part import ServerPart
 from siafu.server.plan import ServerPlan
+from siafu.server.rows.blocks import block_rows
 from siafu.server.stages.registry import stages_of
 
 _ID = 8  # bytes of a vertex's number, and of a label

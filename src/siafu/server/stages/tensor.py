@@ -21,9 +21,9 @@ from siafu.server.costs.stage_cost import StageCost
 from siafu.server.costs.work import Work
 from siafu.server.edges import Exchange
 from siafu.server.gathers.registry import behaviour_of
-from siafu.server.interval_rows import gradient_of
 from siafu.server.lane import Done, Lane, Weights, lasting_rows, places_of
 from siafu.server.remote import RemotePhases, TaskInputs, TaskSettings
+from siafu.server.rows.interval_rows import gradient_of
 from siafu.server.stages.behaviour import LocalStage, StageBehaviour
 from siafu.server.stages.draws import Draws
 

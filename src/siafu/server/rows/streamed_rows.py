@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from siafu.server.feature_rows import FeatureRows
+from siafu.server.rows.feature_rows import FeatureRows
 from siafu.tables import RowStream
 
 

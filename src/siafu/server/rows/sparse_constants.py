@@ -8,7 +8,7 @@ from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.program import Program, TensorPhase
 from siafu.program.record.cut import is_gather, is_row
 from siafu.program.tensor_program import Ref, TensorProgram
-from siafu.server.streamed_rows import StreamedRows
+from siafu.server.rows.streamed_rows import StreamedRows
 
 ConstantTable = Tensor | SparseRows | StreamedRows
 

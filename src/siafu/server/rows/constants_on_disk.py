@@ -16,13 +16,13 @@ from siafu.program.constants import recipes
 from siafu.program.program import Program
 from siafu.program.record.cut import Cut, is_gather, is_row, row_shape
 from siafu.program.record.evaluate import evaluate
-from siafu.server.constant_type import constant_type
 from siafu.server.disk_share import SLOTS, DiskShare, equal_ranges
-from siafu.server.feature_rows import FeatureRows
 from siafu.server.gathers.group_sums import GroupSums
 from siafu.server.gathers.local_gather import sum_type
-from siafu.server.sparse_constants import sparse_constants
-from siafu.server.streamed_rows import RowsOnDisk, StreamedFeatures, StreamedRows
+from siafu.server.rows.constant_type import constant_type
+from siafu.server.rows.feature_rows import FeatureRows
+from siafu.server.rows.sparse_constants import sparse_constants
+from siafu.server.rows.streamed_rows import RowsOnDisk, StreamedFeatures, StreamedRows
 from siafu.tables import DiskTable, MadeRows, PartitionReader, RowStream, page_buffer
 
 _AT_ONCE = 1 << 22  # bytes of rows that are made and written at a time

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from siafu.kernels import Table
-from siafu.server.interval_rows import IntervalRows
+from siafu.server.rows.interval_rows import IntervalRows
 from siafu.tables import ComingRows, NamedTables
 
 

@@ -7,11 +7,11 @@ import torch
 import siafu
 from siafu.graph.partition import make_partition
 from siafu.program.execute.sparse_rows import SparseRows
-from siafu.server import sparse_constants as room
 from siafu.server.assembly import Assembly, assemble
 from siafu.server.memory.listing import memory_list
 from siafu.server.plan import ServerPlan, model_input
-from siafu.server.sparse_constants import sparse_constants
+from siafu.server.rows import sparse_constants as room
+from siafu.server.rows.sparse_constants import sparse_constants
 from tests.oracle import train_plainly
 from tests.toys import toy_graph
 from tests.training_runs import options
