@@ -11,14 +11,15 @@ from torch import Tensor
 from siafu.objective.objective import Objective
 from siafu.objective.tally import Tally
 from siafu.program.execute.sparse_rows import SparseRows
-from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase
-from siafu.program.record.statistics import RunningStatistics
+from siafu.program.program import GatherStep, Program, TensorPhase
 from siafu.server.fused_gathers import Draw, FusedGathers
 from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.local_gather import LocalGather
-from siafu.server.phase_runner import PhaseRunner, RowsIn, reread_outputs
+from siafu.server.lane_statistics import LaneStatistics
+from siafu.server.phase_runner import PhaseRunner, RowsIn
 from siafu.server.rows.blocks import Block, Chunk, Labels, block_rows, blocks_of, chunks_of
 from siafu.server.rows.interval_rows import IntervalRows, WeightGradients, gradient_of
+from siafu.server.rows.lasting_rows import lasting_rows, places_of
 from siafu.server.rows.sparse_constants import ConstantTable
 from siafu.server.rows.spilled_rows import SpilledRows
 from siafu.server.rows.streamed_rows import StreamedRows
@@ -82,8 +83,7 @@ class Lane:
         statistics: Sequence[Sequence[LocalStatistics]] = (),
         leads: bool = True,
     ) -> None:
-        self.statistics = statistics or [() for _ in program.reduces]
-        self._leads = leads
+        self.statistics = LaneStatistics(program, statistics, len(bounds), leads=leads)
         self._disk = disk
         self.program, self.bounds, self.gathers, self.training = program, bounds, gathers, training
         self._paired = [list(zip(*each, strict=True)) for each in zip(program.gathers, gathers, strict=True)]
@@ -119,7 +119,7 @@ class Lane:
     def activation_bytes(self) -> int:
         """Memory that the gathers' tables take, and what phases leave for later ones and for their backward pass."""
         tables = sum(local.held_bytes for group in self.gathers for local in group)
-        tables += sum(each.held_bytes for group in self.statistics for each in group)
+        tables += self.statistics.held_bytes
         shapes = [self.program.shapes[name] for name in self._lasting]
         shapes += [shape for run in self._runners for shape in run.kept_shapes]
         return tables + len(self._vertices) * self._itemsize * sum(math.prod(shape) for shape in shapes)
@@ -133,13 +133,7 @@ class Lane:
         for group in self.gathers:
             for local in group:
                 local.begin_anew()
-        for each in self.statistics:
-            for statistic in each:
-                statistic.begin_anew()
-        # By interval and name: statistics that its tasks read, gradients of them so far, and of those that are complete.
-        self._totals: list[dict[str, Tensor]] = [{} for _ in self.bounds]
-        self._moved: list[dict[str, Tensor]] = [{} for _ in self.bounds]
-        self._returned: list[dict[str, Tensor]] = [{} for _ in self.bounds]
+        self.statistics.begin_anew()
 
     def _interval_rows(self, first: int, last: int, memory: dict[str, Tensor]) -> IntervalRows:
         if self._disk is None:
@@ -148,7 +142,7 @@ class Lane:
 
     def forward(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """A tensor phase that is not the last: rows come in, rows go out along the edges."""
-        run, weights = self._runners[phase], self._with_totals(phase, interval, weights)
+        run, weights = self._runners[phase], self.statistics.among(weights, phase, interval)
         for chunk in self._chunks[phase][interval]:
             self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
             for block in chunk.blocks:
@@ -185,13 +179,13 @@ class Lane:
         for gather, local in self._steps(phase):
             sent = (outputs[n] if n in outputs else self._row(n, rows, block) for n in gather.sent)
             local.send(block.first, block.last, tuple(sent))
-        for reduce, statistic in self._reduces(phase):
+        for reduce, statistic in self.statistics.after(phase):
             name = reduce.sent
             statistic.add(interval, outputs[name] if name in outputs else self._row(name, rows, block))
 
     def end_forward(self, phase: int, interval: int) -> None:
         """All rows of an interval are made: its part of the statistics is known."""
-        for _, statistic in self._reduces(phase):
+        for _, statistic in self.statistics.after(phase):
             statistic.end(interval)
 
     def gather(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
@@ -217,7 +211,7 @@ class Lane:
         """The last tensor phase with the loss and its gradient."""
         phase = len(self.program.phases) - 1
         run, total, gradients = self._runners[phase], 0.0, WeightGradients()
-        weights = self._with_totals(phase, interval, weights)
+        weights = self.statistics.among(weights, phase, interval)
         for chunk in self._chunks[phase][interval]:
             self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
             for block in chunk.blocks:
@@ -227,7 +221,7 @@ class Lane:
                 gradients.add(of_weights)
                 self.put_last_gradients(interval, block, of_rows)
         self._rows[interval].end_passing()
-        return Done(self.settled(phase, interval, gradients.sums), (total,))
+        return Done(self.statistics.settled(phase, interval, gradients.sums), (total,))
 
     def put_last_gradients(self, interval: int, block: Block, of_rows: Sequence[Tensor]) -> None:
         """The gradients of what the last phase read, for its labelled rows."""
@@ -255,7 +249,7 @@ class Lane:
     def backward(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """The adjoint of `forward`."""
         run, gradients, of_edges = self._runners[phase], WeightGradients(), WeightGradients()
-        weights = self._with_totals(phase, interval, weights)
+        weights = self.statistics.among(weights, phase, interval)
         for chunk in self._chunks[phase][interval]:
             self._rows[interval].end_passing()
             of_edges.add(self._fused.gather_back(phase, self._rows[interval], chunk, weights, draw))
@@ -275,7 +269,7 @@ class Lane:
             self.send_back_unread(phase, interval, chunk)
         self._rows[interval].end_passing()
         self.end_backward(phase, interval)
-        return Done(self.settled(phase, interval, gradients.sums), edge_gradients=of_edges.sums)
+        return Done(self.statistics.settled(phase, interval, gradients.sums), edge_gradients=of_edges.sums)
 
     def put_gradients(self, phase: int, interval: int, block: Block, of_rows: Sequence[Tensor]) -> None:
         """The gradients of what a phase read: added to those of others, or sent back along the edges."""
@@ -318,7 +312,7 @@ class Lane:
     def tally(self, interval: int, weights: Weights, draw: Draw) -> Done:
         """The last tensor phase of an evaluation: how good its rows are."""
         phase = len(self.program.phases) - 1
-        run, weights = self._runners[phase], self._with_totals(phase, interval, weights)
+        run, weights = self._runners[phase], self.statistics.among(weights, phase, interval)
         tallies: dict[str, Tally] = {}
         for chunk in self._chunks[phase][interval]:
             self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
@@ -374,66 +368,18 @@ class Lane:
         assert found is not None, f"no gradient of {name} has come"
         return found
 
-    # Statistics over all vertices
-
-    def take_totals(self, phase: int, interval: int, epoch: int) -> None:
-        """Statistics that tensor phase `phase`, and perhaps later ones, read: all intervals' sums are here."""
-        for reduce, statistic in self._reduces(phase - 1) if phase else ():
-            self._totals[interval][reduce.out] = statistic.total(epoch)
-
-    def take_total_gradients(self, phase: int, interval: int, epoch: int) -> None:
-        """Gradients of the statistics of what `phase` made, for its backward task."""
-        for reduce, statistic in self._reduces(phase):
-            if reduce.differentiated:
-                self._returned[interval][reduce.out] = statistic.total_gradient(epoch)
-
-    def totals(self, phase: int, interval: int) -> dict[str, Tensor]:
-        """Statistics that a phase reads, by name."""
-        return {name: self._totals[interval][name] for name in self.program.phases[phase].totals}
-
-    def settled(self, phase: int, interval: int, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Gradients of weights alone. Those of statistics are added up until the phase that first read them; then they go out.
-
-        With the weights' go the statistics that buffers of the model follow, from one interval of all.
-        """
-        step, moved, found = self.program.phases[phase], self._moved[interval], dict(gradients)
-        for name in step.moved:
-            gradient = found.pop(name)
-            moved[name] = moved[name] + gradient if name in moved else gradient
-        for reduce, statistic in self._reduces(phase - 1) if phase else ():
-            if reduce.differentiated:
-                statistic.put_gradient(interval, moved.pop(reduce.out, None))
-            if reduce.running is not None and self._leads and interval == 0:
-                found |= followed(reduce.running, self._totals[interval][reduce.out], statistic.count())
-        return found
-
-    def _with_totals(self, phase: int, interval: int, weights: Weights) -> Weights:
-        totals = self.totals(phase, interval)
-        return {**weights, **totals} if totals else weights
-
-    def _reduces(self, before: int) -> list[tuple[ReduceStep, LocalStatistics]]:
-        """The statistics of what tensor phase `before` made or had."""
-        if before == len(self.program.reduces):
-            return []
-        return list(zip(self.program.reduces[before], self.statistics[before], strict=True))
-
     def _adjoints(self, phase: int, interval: int, rows: Block | Chunk, name: str) -> Iterator[Tensor]:
         """What statistics after `phase` add to the gradients of some rows."""
-        for reduce, statistic in self._reduces(phase):
+        for reduce, statistic in self.statistics.after(phase):
             if reduce.sent == name and reduce.differentiated:
                 values = self._row(name, self._rows[interval], rows) if reduce.variance else None
-                yield statistic.adjoint(
-                    rows.last - rows.first,
-                    values,
-                    self._totals[interval][reduce.out],
-                    self._returned[interval][reduce.out],
-                )
+                yield self.statistics.adjoint(reduce, statistic, interval, rows.last - rows.first, values)
 
     def _earlier_adjoints(self, phase: int, interval: int, block: Block) -> Iterator[tuple[str, Tensor]]:
         """The same for rows that the phase has not made itself."""
         outputs = self.program.phases[phase].outputs
         unread = [name for name, _ in self._unread(phase)]
-        for name in dict.fromkeys(reduce.sent for reduce, _ in self._reduces(phase)):
+        for name in dict.fromkeys(reduce.sent for reduce, _ in self.statistics.after(phase)):
             if name not in outputs and name not in unread:
                 for adjoint in self._adjoints(phase, interval, block, name):
                     yield name, adjoint
@@ -491,57 +437,6 @@ class Lane:
 
 def _early(local: LocalGather, *, back: bool) -> EarlyGather[Any] | None:
     return local.early_backward if back else local.early_forward
-
-
-def lasting_rows(program: Program, *, training: bool, remade: frozenset[int] = frozenset()) -> set[str]:
-    """Rows that a phase makes and that are read again later, other than through edges; remade: as in `Lane`."""
-    phases = program.phases
-    read_later = {name for phase in phases for name in phase.inputs}
-    read_later |= {
-        name
-        for depth, group in enumerate(program.gathers)
-        for step in group
-        for name in step.sent
-        if name not in phases[depth].outputs
-    }
-    read_later |= {
-        step.sent
-        for depth, group in enumerate(program.reduces)
-        for step in group
-        if step.sent not in phases[depth].outputs or (training and step.variance and step.differentiated)
-    }
-    read_back = {
-        phase.outputs[k]
-        for number, phase in enumerate(phases)
-        for k in (reread_outputs(phase) if training and number not in remade else ())
-    }
-    return read_back | {name for phase in phases for name in phase.outputs if name in read_later}
-
-
-def places_of(program: Program, remade: frozenset[int]) -> dict[str, str]:
-    """Gradients that can be where the rows are: of rows that a single phase reads, which then makes the gradient."""
-    found = {}
-    of_all = {step.sent for group in program.reduces for step in group if step.variance}
-    for number, phase in enumerate(program.phases):
-        again = set() if number in remade else {phase.outputs[k] for k in reread_outputs(phase)}
-        again |= of_all  # the gradient of a variance reads them once more
-        for name in phase.outputs:
-            readers = [each for each in program.phases if name in each.inputs]
-            if len(readers) == 1 and name in readers[0].differentiated and name not in again:
-                found[gradient_of(name)] = name
-    return found
-
-
-def followed(running: RunningStatistics, total: Tensor, count: int) -> dict[str, Tensor]:
-    """The statistics of an epoch that buffers follow, by the buffers' names; count: rows that they are of."""
-    found = {}
-    if running.mean is not None:
-        found[running.mean] = total[0]
-    if running.variance is not None:
-        found[running.variance] = total[1] * (count / max(1, count - 1))
-    if running.count is not None:
-        found[running.count] = torch.ones((), dtype=torch.int64)
-    return found
 
 
 def _kept(phase: int, number: int) -> str:

@@ -79,7 +79,7 @@ class RemotePhases:
                     given |= _numbered("kept", lane.kept(phase, interval, block))
                     outputs = lane.reread_outputs(phase, interval, block)
                     given |= {f"output/{k}": each for k, each in outputs.items()}
-        given |= {f"total/{name}": each for name, each in lane.totals(phase, interval).items()}
+        given |= {f"total/{name}": each for name, each in lane.statistics.totals(phase, interval).items()}
         programs = self._programs(stage, settings, training=training)
         read = {name for each in programs for name in each.input_names}
         constants = self._constants(phase) & read
@@ -110,7 +110,7 @@ class RemotePhases:
             return lane.tallied(block, outputs["output/0"])
         if stage.phase == self._last:
             lane.put_last_gradients(interval, block, _of_rows(phase, outputs))
-            gradients = lane.settled(stage.phase, interval, _of_weights(phase, outputs))
+            gradients = lane.statistics.settled(stage.phase, interval, _of_weights(phase, outputs))
             return Done(gradients, (outputs["loss"].item(),))
         if stage.direction == "forward":
             kept = sum(name.startswith("kept/") for name in outputs)
@@ -122,7 +122,7 @@ class RemotePhases:
         lane.put_gradients(stage.phase, interval, block, _of_rows(phase, outputs))
         lane.send_back_unread(stage.phase, interval, block)
         lane.end_backward(stage.phase, interval)
-        return Done(lane.settled(stage.phase, interval, _of_weights(phase, outputs)))
+        return Done(lane.statistics.settled(stage.phase, interval, _of_weights(phase, outputs)))
 
     def _programs(self, stage: Stage, settings: TaskSettings, *, training: bool) -> tuple[TensorProgram, ...]:
         """What a stage runs: worked out once."""

@@ -21,9 +21,10 @@ from siafu.server.costs.stage_cost import StageCost
 from siafu.server.costs.work import Work
 from siafu.server.edges import Exchange
 from siafu.server.gathers.registry import behaviour_of
-from siafu.server.lane import Done, Lane, Weights, lasting_rows, places_of
+from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import RemotePhases, TaskInputs, TaskSettings
 from siafu.server.rows.interval_rows import gradient_of
+from siafu.server.rows.lasting_rows import lasting_rows, places_of
 from siafu.server.stages.behaviour import LocalStage, StageBehaviour
 from siafu.server.stages.draws import Draws
 
@@ -62,9 +63,9 @@ class LocalTensorStage(LocalStage):
         if not stage.totals:
             return
         if stage.direction == "forward" or stage.phase == len(lane.program.phases) - 1:
-            lane.take_totals(stage.phase, interval, epoch)
+            lane.statistics.take(stage.phase, interval, epoch)
         else:
-            lane.take_total_gradients(stage.phase, interval, epoch)
+            lane.statistics.take_gradients(stage.phase, interval, epoch)
 
     def finish(self, interval: int, outputs: Mapping[str, Tensor]) -> Done:
         return self._remote.finish(self._stage, interval, outputs, training=self._training)
@@ -78,9 +79,9 @@ def _scattered(lane: Lane, stage: Stage) -> list[tuple[Exchange, Sequence[Table]
 
 def _summed(lane: Lane, stage: Stage) -> Iterator[tuple[Exchange, Sequence[Table]]]:
     if stage.direction == "forward":
-        yield from ((each.exchange, (each.forward_table,)) for each in lane.statistics[stage.phase])
+        yield from ((each.exchange, (each.forward_table,)) for each in lane.statistics.groups[stage.phase])
         return
-    for each in lane.statistics[stage.phase - 1]:
+    for each in lane.statistics.groups[stage.phase - 1]:
         if each.backward_table is not None:
             yield each.exchange, (each.backward_table,)
 
