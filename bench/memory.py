@@ -2,9 +2,11 @@
 
     python bench/memory.py [--shape NAME] [--model NAME] [--memory SIZE]
     python bench/memory.py --store products.store --model sage --layers 3 --hidden 256 --memory 14GB
+    python bench/memory.py --store amazon.store --model gcn --memory 7GB --scratch DIR
 
 --memory is the budget of the training, which then spares memory; "least" is the tightest that there is. A store (`siafu generate
-products`) is used in place of the graphs that are made here; then seconds of an epoch are printed, too.
+products`) is used in place of the graphs that are made here; then seconds of an epoch are printed, too. --scratch is a directory for tables
+on disk; then bytes read and written in all are printed, and how busy the disk was: time inside reads and writes over that of the run.
 
 Each training runs in a process of its own, on a graph that is made there. Before it is listed, a small training of the same model
 compiles and loads the kernels. Peak: `RssAnon` of /proc/self/status, sampled every 2 ms: memory that no file backs. Pages of mapped
@@ -58,6 +60,7 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, help="width; default: the shape's")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--memory", help='budget, such as 8GB, or "least"')
+    parser.add_argument("--scratch", help="directory for tables on disk")
     parser.add_argument("--one", action="store_true", help="train here, and print JSON")
     parser.add_argument("--list", action="store_true", help="print the arrays, too")
     asked = parser.parse_args()
@@ -77,6 +80,8 @@ def main() -> None:
             )
             if found["chosen"]:
                 print(f"    {found['chosen']}")
+            if found["disk"]:
+                print("   ", ", ".join(f"{name} {value:,.2f}" for name, value in found["disk"].items()))
             if asked.list:
                 for each in found["list"]["arrays"]:
                     print(f"    {each['bytes'] / _MEGA:9.1f} {each['lifetime']:30} {each['name']}")
@@ -87,7 +92,7 @@ def in_process(shape: str, model: str, asked: argparse.Namespace) -> dict[str, A
     """Train in a process of its own; the list and the peak."""
     command = [sys.executable, __file__, "--one", "--model", model]
     command += ["--store" if asked.store else "--shape", shape]
-    for name in ("layers", "hidden", "epochs", "memory"):
+    for name in ("layers", "hidden", "epochs", "memory", "scratch"):
         if (value := getattr(asked, name)) is not None:
             command += [f"--{name}", str(value)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -121,15 +126,19 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
     trainer = Trainer(graph, built, options, make_partition(graph, 1))
     if memory == "least":
         memory = str(choose(RunListing.of(trainer.plan), 0).least * 21 // 20)
-    trainer = Trainer(graph, built, options, make_partition(graph, 1), trainer.programs, memory=memory)
+    scratch = None if asked.scratch is None else Path(asked.scratch)
+    trainer = Trainer(
+        graph, built, options, make_partition(graph, 1), trainer.programs, memory=memory, scratch=scratch
+    )
     listed = trainer.memory_list
     with Sampler() as sampler:
         said, _ = trainer.prepare()
-        prepared = sampler.peak
+        prepared, began, cpu = sampler.peak, time.perf_counter(), time.process_time()
         for _ in trainer.run():
             pass
+        wall, cpu = time.perf_counter() - began, time.process_time() - cpu
     seconds = min(each.seconds for each in trainer.history)
-    chosen = said[-1] if trainer.memory_choice.measures else ""
+    chosen = said[-1] if trainer.memory_choice.measures or scratch is not None else ""
     return {
         "list": listed.as_json(),
         "peak": sampler.peak,
@@ -137,7 +146,19 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
         "seconds": seconds,
         "chosen": chosen,
         "loss": trainer.history[-1].train_loss,
+        "evaluate_seconds": min(each.evaluate_seconds or 0.0 for each in trainer.history),
+        "cpu_seconds": cpu,
+        "disk": disk_of(trainer, wall),
     }
+
+
+def disk_of(trainer: Any, wall: float) -> dict[str, float]:
+    """Bytes that went from and to scratch files, with those of the preparation, and how busy that kept the disk."""
+    traffic = trainer._traffic
+    if traffic is None:
+        return {}
+    busy = (traffic.seconds_reading + traffic.seconds_writing) / wall
+    return {"read_gb": traffic.bytes_read / 1e9, "written_gb": traffic.bytes_written / 1e9, "busy": busy}
 
 
 def train(name: str, graph: Any, hidden: int, layers: int) -> None:
