@@ -254,7 +254,7 @@ def test_resuming_with_another_model_is_refused(siafu: Siafu, store: Path) -> No
         ({"decay": "some"}, "decay"),
         ({"optimizer": "magic"}, "optimizer"),
         ({"precision": "fp8"}, "precision"),
-        ({"norm": "batch"}, "norm"),
+        ({"norm": "no_such_norm"}, "norm"),
         ({"act": "step"}, "act"),
         ({"heads": 2}, "--heads is for --model gat"),
         ({"out_heads": 2}, "--out-heads is for --model gat"),

@@ -56,11 +56,13 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
     """A directory for tables; no file and no thread may be left of them."""
     found = tmp_path / "scratch"
     found.mkdir()
+    before = set(threading.enumerate())
     yield found
     gc.collect()
     assert list(found.iterdir()) == []
     assert open_files(found) == []
-    assert not [each.name for each in threading.enumerate() if each.name in ("siafu-write", "siafu-read")]
+    left = set(threading.enumerate()) - before
+    assert not [each.name for each in left if each.name in ("siafu-write", "siafu-read")]
 
 
 def open_files(directory: Path) -> list[str]:

@@ -80,6 +80,8 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     happens.GradientArrived: lambda e: f"{_gradient(e)}, arrives",
     happens.UpdateDone: lambda e: f"version {e.version} of its parameters is made",
     happens.WeightsMade: lambda e: f"weight server {e.home} has made its part of version {e.version}",
+    happens.RatesSet: lambda e: f"version {e.version} is to be made with the rates of its epoch",
+    happens.NormsTold: lambda e: f"weight server {e.home} tells its gradients' norms for version {e.version}",
     happens.UpdateDue: lambda e: f"version {e.version} waits for room",
     happens.RoomMade: lambda e: f"weight server {e.server} has room up to version {e.version}",
     # To the run
@@ -89,6 +91,9 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     happens.BestKept: lambda e: f"the best model, of epoch {e.epoch + 1}, is kept",
     happens.CheckpointAsked: lambda e: "a checkpoint is asked for",
     happens.CheckpointSaved: lambda e: f"the checkpoint after epoch {e.epochs} is saved",
+    happens.EpochClosed: lambda e: (
+        f"epoch {e.epoch + 1} was seen" + (", and the run is to end" if e.stop else "")
+    ),
     happens.StopAsked: lambda e: "a stop is asked for",
     happens.ServerGone: lambda e: f"{e.server} is lost",
     # Instructions
@@ -101,6 +106,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     does.Restore: lambda i: f"restore version {i.version} as it was after epoch {i.epochs}",
     does.Accumulate: lambda i: f"add the {_gradient(i)}, to version {i.version}",
     does.Update: lambda i: f"make version {i.version}",
+    does.TellNorms: lambda i: f"tell all homes the gradients' norms for version {i.version}",
     does.KeepWeights: lambda i: f"keep weight server {i.home}'s part of version {i.version}",
     does.FreeWeights: lambda i: f"free version {i.version}",
     does.KeepBest: lambda i: f"keep version {i.version} as the best, of epoch {i.epoch + 1}",
