@@ -52,6 +52,7 @@ API = {
         "siafu.report.files.metrics.EpochMetrics",
         "siafu.report.progress.Progress",
     ],
+    "Links": ["siafu.train_links"],
     "After training": ["siafu.correct_and_smooth", "siafu.label_propagation"],
     "Embeddings": ["siafu.embed", "siafu.EmbeddingRun", "siafu.Triples"],
     "Partitions": [

@@ -34,7 +34,10 @@ class Crews:
         self.name, self.options = name, options
         self.made: list[ForkCrew] = []
 
-    def __call__(self, address: str, plan: Any, model: GNN, lambdas: Lambdas | None) -> ForkCrew:
+    def __call__(
+        self, address: str, plan: Any, model: GNN, lambdas: Lambdas | None, memory: str | None
+    ) -> ForkCrew:
+        assert memory is None
         self.made.append(ForkCrew(self.name, plan, lambdas=lambdas, **self.options))
         return self.made[-1]
 

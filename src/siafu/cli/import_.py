@@ -153,7 +153,7 @@ def import_(
 
 
 def _understood(done: "Imported") -> Iterator[str]:
-    """What the import took its input for, a line each."""
+    """Lines that tell what the import took its input for."""
     weights = "weighted" if done.weighted else "without weights"
     ways = "each edge both ways" if done.symmetric else "directed"
     names = "; vertices are numbered anew, their names are kept" if done.relabelled else ""

@@ -15,7 +15,7 @@ MAX_RELATIONS = 2**20  # more is a mistake, such as an id taken for a type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeData:
-    """What edges have, one entry or row each: as `Graph.edge_weight`, `edge_attr` and `edge_type`."""
+    """Data of edges, one entry or row each: as `Graph.edge_weight`, `edge_attr` and `edge_type`."""
 
     weight: EdgeWeights
     attr: NDArray[Any] | None
@@ -40,7 +40,7 @@ class EdgeData:
 
 
 def checked(num_edges: int, weight: Any, attr: Any, kind: Any) -> EdgeData:
-    """What was given for so many edges; refused if it does not fit them."""
+    """Data given for so many edges; refused if it does not fit them."""
     return EdgeData(
         check.edge_weight(weight, num_edges), edge_attr(attr, num_edges), edge_type(kind, num_edges)
     )

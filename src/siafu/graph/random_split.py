@@ -21,7 +21,7 @@ class RandomSplit:
 
     @classmethod
     def parsed(cls, text: str) -> "RandomSplit | None":
-        """What "random:60/20/20" and the like ask for, in percent; None: it is nothing of that kind."""
+        """The split that "random:60/20/20" or the like asks for, in percent; None: it is nothing of that kind."""
         found = FORM.fullmatch(text)
         if found is None:
             return None

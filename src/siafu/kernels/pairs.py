@@ -28,7 +28,7 @@ _SOON = 4  # edges between asking for rows and reading them, on the way back
 
 
 class EdgeTerms(NamedTuple):
-    """What features add to edges, as kernels take it; four None where there are none.
+    """The part of features in edges, as kernels take it; four None where there are none.
 
     features: [E, D] of all edges, float32, float64 or uint16 with bfloat16 bits
     numbers:  [e] which of them is whose, by the edges that are walked; None: in that order

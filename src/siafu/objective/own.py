@@ -15,7 +15,7 @@ RowFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class OwnObjective(Objective):
-    """What a user's functions say: the mean of the loss is learnt, the mean of the metric judges.
+    """An objective of a user's functions: the mean of the loss is learnt, the mean of the metric judges.
 
     loss:    of the model's rows [n, outputs] and the same rows of the target [n, …]: one number a row [n], or their sum. It
              is traced as the model is

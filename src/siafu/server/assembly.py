@@ -103,7 +103,7 @@ class Blueprint:
         constants: ConstantRows,
         streamed: StreamedConstants | None = None,
     ) -> GraphWorker:
-        """What holds its rows; streamed: constants, where they are on disk."""
+        """The holder of its rows; streamed: constants, where they are on disk."""
         y = as_target(target_of(self.objective, self.graph), self.dtype)
         cut = self.savings.disk
         disk = None if cut is None else DiskShare(cut)

@@ -369,7 +369,7 @@ class Lane:
         return found
 
     def _adjoints(self, phase: int, interval: int, rows: Block | Chunk, name: str) -> Iterator[Tensor]:
-        """What statistics after `phase` add to the gradients of some rows."""
+        """Gradients of some rows that come from statistics after `phase`."""
         for reduce, statistic in self.statistics.after(phase):
             if reduce.sent == name and reduce.differentiated:
                 values = self._row(name, self._rows[interval], rows) if reduce.variance else None

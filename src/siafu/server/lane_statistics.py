@@ -13,7 +13,7 @@ Weights = Mapping[str, Tensor]
 
 
 class LaneStatistics:
-    """What tasks of each interval read of statistics, and leave of their gradients.
+    """Statistics that tasks of each interval read, and gradients of them that tasks leave.
 
     groups:    for each place between two tensor phases, statistics over all vertices; (): there are none anywhere
     intervals: how many the server has
@@ -86,7 +86,7 @@ class LaneStatistics:
     def adjoint(
         self, reduce: ReduceStep, statistic: LocalStatistics, interval: int, count: int, values: Tensor | None
     ) -> Tensor:
-        """What one statistic adds to the gradients of `count` rows; values: the rows, where it is of a variance."""
+        """Gradients of `count` rows that come from one statistic; values: the rows, where it is of a variance."""
         return statistic.adjoint(
             count, values, self._totals[interval][reduce.out], self._returned[interval][reduce.out]
         )

@@ -101,7 +101,7 @@ class LocalStatistics:
         return int(self.forward_table[:, 0].sum())
 
     def put_gradient(self, interval: int, gradient: Tensor | None) -> None:
-        """What an interval's rows add to the gradient of the total; None: nothing."""
+        """The part of an interval's rows in the gradient of the total; None: nothing."""
         assert self.backward_table is not None
         row = self.backward_table[self._first + interval]
         row[:] = 0.0 if gradient is None else gradient.detach().reshape(-1).numpy()

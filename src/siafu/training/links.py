@@ -67,7 +67,7 @@ class LinkRun:
             return torch.sigmoid(_scored(self.decoder, self.rows(), given.astype(np.int64)))
 
     def summary(self) -> dict[str, Any]:
-        """What came of it; metrics are those of the best epoch."""
+        """Results as JSON has them; metrics are those of the best epoch."""
         assert self.best.val is not None and self.best.test is not None
         options = asdict(self.options)
         return {

@@ -9,7 +9,7 @@ from siafu.virtual.agenda import Agenda
 
 Urgency = tuple[Any, ...]
 Seconds = float | Callable[[], float]
-"""What a job takes, or what tells it when the job begins."""
+"""Arguments of a job, or a function that gives them when the job begins."""
 FIRST: Urgency = (-1,)
 """What others wait for and takes next to no time: before every task."""
 

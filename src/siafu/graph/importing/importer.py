@@ -66,7 +66,7 @@ class ImportOptions:
 
 
 class Imported(NamedTuple):
-    """What an import made.
+    """Result of an import.
 
     class_names: of labels that are words; empty: they are numbers, or there are none
     split:       how many vertices train, val and test have; empty: there is no split

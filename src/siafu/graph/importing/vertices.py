@@ -28,7 +28,7 @@ def check_counts(data: VertexData, num_vertices: int) -> None:
 
 
 class WrittenVertices(NamedTuple):
-    """What was written of the vertices.
+    """Counts of the vertices' data that was written.
 
     classes: how many there are
     split:   how many vertices train, val and test have; empty: there is no split

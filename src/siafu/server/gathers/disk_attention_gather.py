@@ -155,7 +155,7 @@ class DiskAttentionGather(LocalGather):
         return TargetGroups([table], groups, partitions, SLOTS, make, self._disk.writer.flush)
 
     def _attend(self, first: int, last: int, reader: PartitionReader) -> Table:
-        """What is gathered for rows first:last, and beside it the sums over edges with positive logits."""
+        """Sums gathered for rows first:last, and beside them the sums over edges with positive logits."""
         walk, how, needed = self._walks.forward, self._how, self.needed
         indptr, heads = walk.edges.indptr[first : last + 1], self._how.heads
         inside = None if needed is None else needed[(needed >= first) & (needed < last)] - first

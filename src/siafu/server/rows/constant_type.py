@@ -6,7 +6,7 @@ from siafu.program.program import Program
 
 
 def constant_type(program: Program, dtype: torch.dtype) -> torch.dtype:
-    """What constant rows are stored in: half their memory where the model asks for that."""
+    """Type that constant rows are stored in: half their memory where the model asks for that."""
     sites = program.cut.recording.sites
     asked = bool(sites) and all(site.gather.precision == "bf16" for site in sites)
     return torch.bfloat16 if asked and dtype == torch.float32 else dtype
