@@ -40,7 +40,7 @@ class RunRecord:
 
     @property
     def metric(self) -> Metric:
-        """What its accuracies are."""
+        """The metric that its accuracies are of."""
         return metric_of_run(self.config)
 
     def section(self, name: str) -> dict[str, Any]:

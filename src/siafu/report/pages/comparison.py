@@ -83,7 +83,7 @@ def _metric_words(runs: Sequence[RunRecord]) -> str:
 
 
 def _curves(runs: Sequence[RunRecord]) -> list[tuple[str, str, str, str]]:
-    """What is drawn: an id, a title, a unit and a field of each."""
+    """Curves to draw: an id, a title, a unit and a field of each."""
     metric = _metric_words(runs)
     unit = "percent" if all(run.metric.is_share for run in runs) else "number"
     return [

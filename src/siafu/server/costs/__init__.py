@@ -1,1 +1,1 @@
-"""What stages and gathers cost: operations, bytes, and the arrays that they hold."""
+"""Costs of stages and gathers: operations, bytes, and the arrays that they hold."""

@@ -43,7 +43,7 @@ class RowWork:
         )
 
     def less(self, part: "RowWork") -> "RowWork":
-        """What it does that `part` does not."""
+        """Work that it does and `part` does not."""
         products = list(self.products)
         for each in part.products:
             if each in products:

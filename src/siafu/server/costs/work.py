@@ -13,7 +13,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a task, or a whole stage, has to do.
+    """Work of a task, or of a whole stage.
 
     rows, edges:  that it goes over
     widths_in, widths_out: numbers in a row of all that it reads and makes

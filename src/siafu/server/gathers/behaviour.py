@@ -120,7 +120,7 @@ class GatherBehaviour(ABC, Generic[G]):
 
 
 def edge_program(step: GatherStep, *, back: bool) -> TensorProgram | None:
-    """What runs on the edges; None: rows are gathered as they are."""
+    """The function that runs on the edges; None: rows are gathered as they are."""
     if step.edge is None:
         return None
     return (step.edge.backward or step.edge.forward) if back else step.edge.forward

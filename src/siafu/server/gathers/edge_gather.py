@@ -162,7 +162,7 @@ class EdgeGather(LocalGather):
     def _add_as_targets(
         self, of_rows: Table, first: int, last: int, weights: Weights
     ) -> dict[str, torch.Tensor]:
-        """What the parameters get is returned: zeros where there is no edge."""
+        """Returns the parameters' gradients: zeros where there is no edge."""
         of_weights: dict[str, torch.Tensor] = {}
         for edges in self._pieces("forward", self.needed, *self._walks.span(first, last)):
             if len(edges.inner) or not of_weights:
