@@ -109,20 +109,14 @@ class Activity:
             busy: dict[str, float] = {}
             for each in sorted(number for number in self._busy if number <= epoch):
                 add_seconds(busy, self._busy.pop(each))
-            spans: list[Span] = []
-            for server, kept in self._spans.items():
-                spans += (span for span in kept if span.about.epoch <= epoch)
-                rest = (span for span in kept if span.about.epoch > epoch)
-                self._spans[server] = deque(rest, maxlen=self._kept)
-            dropped, self._dropped = self._dropped, 0
-        return Taken(busy, tuple(spans), dropped, self.zero)
+            return self._take_spans(epoch, busy)
 
-    def drain(self) -> dict[int, dict[str, float]]:
-        """Take the seconds of all work so far, by epoch and kind. The spans are left for `take`."""
+    def drain(self, epoch: int) -> tuple[dict[int, dict[str, float]], Taken]:
+        """Take the seconds of all work so far, by epoch and kind, and the spans that `take` would."""
         with self._lock:
             busy = dict(self._busy)
             self._busy.clear()
-        return busy
+            return busy, self._take_spans(epoch, {})
 
     def fill(self, busy: Mapping[int, Mapping[str, float]], spans: Iterable[Span], dropped: int) -> None:
         """Add the work that another process reports."""
@@ -139,6 +133,15 @@ class Activity:
         with self._lock:
             self._busy.clear()
             self._spans.clear()
+
+    def _take_spans(self, epoch: int, busy: dict[str, float]) -> Taken:
+        spans: list[Span] = []
+        for server, kept in self._spans.items():
+            spans += (span for span in kept if span.about.epoch <= epoch)
+            rest = (span for span in kept if span.about.epoch > epoch)
+            self._spans[server] = deque(rest, maxlen=self._kept)
+        dropped, self._dropped = self._dropped, 0
+        return Taken(busy, tuple(spans), dropped, self.zero)
 
     def _keep(self, span: Span) -> None:
         server = span.about.server

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from siafu.base.activity import About, Activity, Span, add_seconds
+from siafu.base.activity import About, Activity, Span, Taken
 from siafu.pipeline.ids import Address
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochActivity
@@ -53,23 +53,13 @@ class ServerActivity:
         }
         tensors: dict[str, Array] = {}
         if self._threads is not None:
-            told[_THREADS], tensors = self._told_of_threads(self._threads, epoch)
+            told[_THREADS], tensors = _said(*self._threads.drain(epoch), _THREADS)
         if self._lambdas is not None:
             done = self._lambdas.activity(epoch)
-            kinds, more = _packed(done.taken.spans, _LAMBDAS)
-            tensors |= more | {"latencies": np.array(done.latencies, np.float64)}
             told["counts"] = dict(done.counts)
-            told[_LAMBDAS] = _said(
-                {epoch: done.taken.busy_seconds}, done.taken.dropped, done.taken.zero, kinds
-            )
+            told[_LAMBDAS], more = _said(done.seconds, done.taken, _LAMBDAS)
+            tensors |= more | {"latencies": np.array(done.latencies, np.float64)}
         return json.dumps(told), tensors
-
-    def _told_of_threads(self, threads: Activity, epoch: int) -> tuple[dict[str, Any], dict[str, Array]]:
-        seconds, taken = threads.drain(), threads.take(epoch)
-        if taken.busy_seconds:  # of tasks that ended in between
-            add_seconds(seconds.setdefault(epoch, {}), taken.busy_seconds)
-        kinds, tensors = _packed(taken.spans, _THREADS)
-        return _said(seconds, taken.dropped, taken.zero, kinds), tensors
 
 
 class RunActivity:
@@ -134,9 +124,11 @@ class RunActivity:
 
 
 def _said(
-    seconds: Mapping[int, Mapping[str, float]], dropped: int, zero: float, kinds: list[str]
-) -> dict[str, Any]:
-    return {"seconds": seconds, "dropped": dropped, "zero": zero, "kinds": kinds}
+    seconds: Mapping[int, Mapping[str, float]], taken: Taken, where: str
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Seconds by epoch, and spans: an evaluation may end after the next epoch's training has reported."""
+    kinds, tensors = _packed(taken.spans, where)
+    return {"seconds": seconds, "dropped": taken.dropped, "zero": taken.zero, "kinds": kinds}, tensors
 
 
 def _packed(spans: tuple[Span, ...], where: str) -> tuple[list[str], dict[str, Array]]:

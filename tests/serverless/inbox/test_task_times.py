@@ -31,8 +31,17 @@ def test_a_task_lasts_from_its_first_offer_to_its_result(times: TaskTimes) -> No
     (span,) = done.taken.spans
     assert (span.track, span.about, span.moved) == (7, ABOUT, 100)
     assert done.latencies == (span.ended - span.began,) == (2.0,)
-    assert done.taken.busy_seconds == {"train T0": 2.0}
+    assert done.seconds == {0: {"train T0": 2.0}}
     assert done.counts == {"count": 4, "tasks": 1, "invocations": 3}
+
+
+def test_seconds_belong_to_the_epoch_of_the_task_whoever_reports_first(times: TaskTimes) -> None:
+    for task, epoch, kind in ((1, 0, "evaluate T0"), (2, 1, "train T0")):
+        times.offered(ONE, TaskId(task))
+        times.came_back(ONE, TaskId(task), kind, ABOUT._replace(epoch=epoch), 0)
+    # The next epoch's training has ended before this one's evaluation.
+    assert times.take(1, {}, 1).seconds == {0: {"evaluate T0": 1.0}, 1: {"train T0": 1.0}}
+    assert times.take(0, {}, 1).seconds == {}
 
 
 def test_tasks_that_a_lambda_is_told_of_early_do_not_overlap(times: TaskTimes) -> None:

@@ -12,11 +12,13 @@ from siafu.serverless.control.ids import InvocationId, SlotId, TaskId
 class LambdaActivity:
     """Work of Lambdas for an epoch, and since the last report.
 
-    taken:     spans and busy seconds of the epoch and those before it
+    seconds:   what tasks took since the last report, by epoch and kind
+    taken:     spans of the epoch and those before it
     counts:    since the last report; but `count` is the number of Lambdas that there may be now
     latencies: seconds from offer to result, of the tasks finished since the last report
     """
 
+    seconds: Mapping[int, Mapping[str, float]]
     taken: Taken
     counts: Mapping[str, float]
     latencies: tuple[float, ...]
@@ -75,5 +77,5 @@ class TaskTimes:
         since = {name: value - self._told.get(name, 0) for name, value in counted.items()}
         self._told = counted
         return LambdaActivity(
-            self.activity.take(epoch), {"count": count, "tasks": len(latencies), **since}, tuple(latencies)
+            *self.activity.drain(epoch), {"count": count, "tasks": len(latencies), **since}, tuple(latencies)
         )
