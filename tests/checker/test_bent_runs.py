@@ -13,6 +13,7 @@ from tests.checker.truth import Violation
 SEEDS = 250
 
 
+@pytest.mark.slow
 def test_schedules_of_runs_that_bend_keep_every_invariant() -> None:
     reasons: Counter[str] = Counter()
     restarts = 0
