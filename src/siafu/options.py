@@ -95,6 +95,14 @@ class Options:
     evaluate_every: int = option(
         1, "Epochs from one evaluation to the next.", more="The last is always evaluated.", least=1
     )
+    split: str | None = option(
+        None,
+        "Draw a split of the labelled vertices: random:60/20/20 (train, val, test), or stratified:60/20/20.",
+        more='"stratified": the same shares in every class.',
+        unset="the graph's own",
+        metavar="KIND:A/B/C",
+    )
+    split_seed: int = option(0, "Seed of the split that is drawn.", least=0)
     normalize_features: bool = option(
         False,
         "Scale each vertex's features to sum to 1.",

@@ -266,7 +266,19 @@ class Graph:
         parts = {
             name: np.flatnonzero(codes == code) for code, name in enumerate(("train", "val", "test"), start=1)
         }
-        return self.replace(**{name: ids if len(ids) else None for name, ids in parts.items()})
+        # The store that it came from has another split: who needs a store of it must save it.
+        return self.replace(source=None, **{name: ids if len(ids) else None for name, ids in parts.items()})
+
+    def split_as(self, text: str | None, seed: int = 0) -> "Graph":
+        """The same graph with the split that a text like "random:60/20/20" asks for; None: its own."""
+        if text is None:
+            return self
+        asked = RandomSplit.parsed(text)
+        if asked is None:
+            raise BadInput(
+                f"split {text!r} is none that can be drawn: give random:60/20/20 or stratified:60/20/20"
+            )
+        return self.split(*asked.shares, seed=seed, stratified=asked.stratified)
 
     def replace(self, **changes: Any) -> "Graph":
         """A graph with these fields changed, as they are: nothing is checked again. Other data has no layout yet."""

@@ -61,7 +61,7 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     With `out`, SIGINT and SIGTERM save a checkpoint at the end of an epoch, at most two later, and raise `Interrupted`;
     so does the dashboard's stop button (see `siafu.report.files.stop_file`).
     """
-    graph = graph_of(graph, "train")
+    graph = _with_split(graph_of(graph, "train"), asked)
     start_from(model, asked.start)
     path = None if asked.out is None else Path(asked.out)
     if path is None:
@@ -131,6 +131,15 @@ def _platform(lambdas: str | Named) -> "Platform | None":
     from siafu.serverless.platforms.platform import AwsPlatform, LocalPlatform
 
     return LocalPlatform() if lambdas == "local" else AwsPlatform.of()
+
+
+def _with_split(graph: Graph, asked: Keywords) -> Graph:
+    if asked.split is not None and asked.cluster is not None:
+        raise BadInput(
+            f"split {asked.split!r} is drawn in this process, and a cluster's machines read the graph for themselves: "
+            "draw it with 'siafu import --split', or save graph.split(…) as a store"
+        )
+    return graph.split_as(asked.split, asked.split_seed).replace(source=graph.source)
 
 
 def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str | None:
