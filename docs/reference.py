@@ -53,6 +53,7 @@ API = {
         "siafu.report.progress.Progress",
     ],
     "Links": ["siafu.train_links"],
+    "Ranks": ["siafu.train_ranks", "siafu.Interactions"],
     "After training": ["siafu.correct_and_smooth", "siafu.label_propagation"],
     "Embeddings": ["siafu.embed", "siafu.EmbeddingRun", "siafu.Triples"],
     "Partitions": [

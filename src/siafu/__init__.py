@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from siafu.embedding.embedding_run import EmbeddingRun as EmbeddingRun
     from siafu.graph import Graph as Graph
     from siafu.graph.datasets import load as load
+    from siafu.graph.interactions import Interactions as Interactions
     from siafu.graph.triples import Triples as Triples
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
     from siafu.training.links import train_links as train_links
+    from siafu.training.ranks import train_ranks as train_ranks
     from siafu.training.run import Run as Run
     from siafu.training.smoothing import correct_and_smooth as correct_and_smooth
     from siafu.training.smoothing import label_propagation as label_propagation
@@ -32,6 +34,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 __all__ = [
     "EmbeddingRun",
     "Graph",
+    "Interactions",
     "Run",
     "SiafuError",
     "Triples",
@@ -44,11 +47,13 @@ __all__ = [
     "read_metrics",
     "train",
     "train_links",
+    "train_ranks",
 ]
 
 _HOMES = {
     "EmbeddingRun": "siafu.embedding.embedding_run",
     "Graph": "siafu.graph",
+    "Interactions": "siafu.graph.interactions",
     "Run": "siafu.training.run",
     "SiafuError": "siafu.base.errors",
     "Triples": "siafu.graph.triples",
@@ -61,6 +66,7 @@ _HOMES = {
     "read_metrics": "siafu.report.frames",
     "train": "siafu.training.train",
     "train_links": "siafu.training.links",
+    "train_ranks": "siafu.training.ranks",
 }
 
 

@@ -49,6 +49,7 @@ class Graph:
     ids:         [V] the vertices' names in the source, int64 or UTF-8 bytes; None: 0 to V - 1
     num_classes: how many classes `y` tells apart; 0 without labels
     class_names: the name of each class, where labels are words; empty: they are numbers
+    type_names:  the name of each type of edges, where they were imported by name; empty: they are numbers
     name:        what to call the graph in reports
     source:      what `siafu.load` takes to get it again; None: it was not loaded
     layout:      the same graph with its vertices in an order that is faster to walk, which training uses; everything
@@ -73,6 +74,7 @@ class Graph:
     ids: NDArray[Any] | None = None
     num_classes: int = 0
     class_names: tuple[str, ...] = ()
+    type_names: tuple[str, ...] = ()
     name: str = "graph"
     source: str | None = None
     layout: "Graph | None" = None

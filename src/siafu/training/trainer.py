@@ -26,7 +26,7 @@ from siafu.pipeline.records import Best
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
-from siafu.program.headline import headline
+from siafu.program.headline import headline, unused_edge_data
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
 from siafu.report.files.metrics import EpochMetrics, best_epoch
@@ -248,7 +248,8 @@ class Trainer:
         program = self.programs["train"]
         due = _Due(checkpoint_every)
         placed = self._prepare_here(due) if self._cluster is None else self._prepare_cluster(due, log)
-        return [headline(program), *placed], list(program.choices)
+        unused = unused_edge_data(program, self.plan.graph)
+        return [headline(program), *unused, *placed], list(program.choices)
 
     def _prepare_cluster(self, due: "_Due", log: Path | None) -> list[str]:
         from siafu.cluster.ray_crew import RayCrew
