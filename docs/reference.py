@@ -47,6 +47,9 @@ API = {
     "Planning": ["siafu.plan"],
     "Training": [
         "siafu.train",
+        "siafu.sweep",
+        "siafu.training.sweep.Sweep",
+        "siafu.training.sweep.SweepRow",
         "siafu.Run",
         "siafu.read_metrics",
         "siafu.report.files.metrics.EpochMetrics",

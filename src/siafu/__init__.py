@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from siafu.training.run import Run as Run
     from siafu.training.smoothing import correct_and_smooth as correct_and_smooth
     from siafu.training.smoothing import label_propagation as label_propagation
+    from siafu.training.sweep import sweep as sweep
     from siafu.training.train import train as train
 
 # PyTorch's threads spin while they wait for each other, on cores that our kernels or other processes could use:
@@ -45,6 +46,7 @@ __all__ = [
     "nn",
     "plan",
     "read_metrics",
+    "sweep",
     "train",
     "train_links",
     "train_ranks",
@@ -64,6 +66,7 @@ _HOMES = {
     "nn": "siafu.nn",
     "plan": "siafu.planning.plan",
     "read_metrics": "siafu.report.frames",
+    "sweep": "siafu.training.sweep",
     "train": "siafu.training.train",
     "train_links": "siafu.training.links",
     "train_ranks": "siafu.training.ranks",
