@@ -150,6 +150,13 @@ class Options:
         "Which vertices a server owns: auto (the one saved in the store, or the best method), metis, stream, contiguous or hash.",
         more="Or a `Partition`; see `siafu partition`.",
     )
+    reorder: str = _layout(
+        "off",
+        "Walk the vertices in another order: rabbit, rcm, degree, metis; auto: rabbit if it pays over the epochs; off: the store's.",
+        more="Ids, splits, labels and predictions stay yours; the run's config keeps what auto chose. See docs/reordering.md.",
+        choices=("off", "auto", "rabbit", "rcm", "degree", "metis"),
+        noun="order",
+    )
     weights: str = _layout(
         "stash",
         "Versions of the weights in use at a time: stash, any number; 2bw, two; flush, one.",

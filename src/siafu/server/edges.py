@@ -116,9 +116,10 @@ class Walk:
         left = self._kept_edges_of(rows) if blocked and self.kept is not None else self.edges
         whole = self.whole.indptr, self.whole.indices
         hubs = cut_hubs(rows, whole, (left.indptr, left.indices), self_loops=self_loops)
-        counted = None if weights is None or left.weights is None else left.weights
-        if counted is not None:
-            counted = self.weights(weights) if left is self.edges else counted.astype(weights)
+        counted = None
+        if weights is not None and left.weights is not None:
+            # The same numbers as other rows have, where they have the same edges.
+            counted = self.weights(weights) if left is self.edges else left.weights.astype(np.dtype(weights))
         return HubEdges(hubs, places, left.indices, counted)
 
     @cached_property

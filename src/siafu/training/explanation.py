@@ -11,6 +11,7 @@ from siafu.base.memory import budget_bytes
 from siafu.graph import Graph
 from siafu.graph.partition import make_partition
 from siafu.graph.reorder import recommend
+from siafu.kernels.advisor import degrees
 from siafu.options import Options
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Schedule
@@ -74,9 +75,8 @@ def explain_training(graph: Graph, model: nn.Module, memory: str | None = None) 
     budget = budget_bytes(memory, listing.taken)
     choice = choose(listing, budget)
     found = explain(graph, model, plan.programs)
-    return replace(
-        found, memory=choice.listed, choice=choice, budget=budget, choices=(*found.choices, recommend(graph))
-    )
+    choices = *found.choices, str(degrees(graph.indptr)), recommend(graph)
+    return replace(found, memory=choice.listed, choice=choice, budget=budget, choices=choices)
 
 
 def explain(graph: Graph, model: nn.Module, programs: dict[LaneName, Program] | None = None) -> Explanation:

@@ -20,6 +20,7 @@ from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.foreign import graph_of
 from siafu.graph.remote import is_address
+from siafu.graph.reorder import ORDERS
 from siafu.graph.store import is_store
 from siafu.options import Named, Options, Session
 from siafu.report.files.checkpoint import is_whole, load_tensors, save_tensors
@@ -37,6 +38,7 @@ from siafu.runtime.happenings import Rewound
 from siafu.training.facts import facts_of
 from siafu.training.failure import story_of_failure
 from siafu.training.keywords import Keywords, keywords_of
+from siafu.training.order_choice import choose_order, resolved
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.run import NO_LAMBDAS, Run
 from siafu.training.start import start_from
@@ -66,10 +68,13 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     path = None if asked.out is None else Path(asked.out)
     if path is None:
         _refuse_without_directory(asked)
-    elif asked.resume and asked.intervals is None:
-        asked = replace(asked, intervals=_intervals_before(RunDirectory(path)))
-    walked = _walked(graph, RunDirectory(path) if path is not None and asked.resume else None)
-    options = asked.options()
+    elif asked.resume:
+        asked = _as_before(asked, RunDirectory(path))
+    chosen = choose_order(
+        graph, model, asked.options(), on_cluster=asked.cluster is not None, memory=asked.memory
+    )
+    walked = _walked(chosen.graph, RunDirectory(path) if path is not None and asked.resume else None)
+    options = resolved(asked.options(), chosen)
     platform = _platform(asked.lambdas)
     run_prices = RunPrices.of(
         price_book(asked.prices),
@@ -96,6 +101,8 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     if graph.class_names:
         config["graph"]["class_names"] = list(graph.class_names)
     listener = asked.progress or Progress()
+    if chosen.reason is not None:
+        listener.prepared([], [chosen.reason])
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
     log = TensorBoardLog(path / "tensorboard", listener) if asked.tensorboard else None
@@ -294,11 +301,17 @@ def _finished(
     return Run(trainer.model, trainer.history, config, counters, seconds, peak, trainer.objective, path, bill)
 
 
-def _intervals_before(directory: RunDirectory) -> int | None:
-    """How many a server had when the run began: sums in another order would not go on bit for bit."""
+def _as_before(asked: Keywords, directory: RunDirectory) -> Keywords:
+    """Choices that a run made when it began: sums in another order would not go on bit for bit."""
     saved = directory.config().get("training") if directory.exists else None
-    found = saved.get("intervals") if isinstance(saved, dict) else None
-    return found if isinstance(found, int) else None
+    if not isinstance(saved, dict):
+        return asked
+    found, order = saved.get("intervals"), saved.get("reorder", "off")
+    if asked.intervals is None and isinstance(found, int):
+        asked = replace(asked, intervals=found)
+    if asked.reorder in ("auto", "off") and order in ORDERS:
+        asked = replace(asked, reorder=order)
+    return replace(asked, reorder="off") if asked.reorder == "auto" else asked
 
 
 def _walked(graph: Graph, resumed: RunDirectory | None) -> Graph:
