@@ -5,6 +5,7 @@ GcnSum            the same, normalised by the square roots of both ends' degrees
 Softmax           rows [V, heads · C] and two logits [V, heads] → [V, heads · C]
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,10 +16,13 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
+from siafu.graph.csr import self_loops
 from siafu.nn.dropout import attention_seed
 from siafu.nn.functions import AttentionFunction, MaxFunction, SumFunction, call
 from siafu.nn.recording import recorder
 from siafu.nn.tensors import Precision, check_rows
+
+_ROWS_AT_ONCE = 1 << 18  # of factors that are computed
 
 
 class Scaling(NamedTuple):
@@ -101,11 +105,14 @@ class Sum(Gather):
         known = _scalings.setdefault(graph, {})
         if (self, dtype) not in known:
             kind = np.float64 if dtype == torch.float64 else np.float32
-            found = self._scaling(graph)
-            known[self, dtype] = Scaling(*(None if f is None else f.astype(kind) for f in found))
+            found = self._scaling(graph, kind)
+            known[self, dtype] = Scaling(
+                *(None if each is None else each.astype(kind, copy=False) for each in found)
+            )
         return known[self, dtype]
 
-    def _scaling(self, graph: Graph) -> Scaling:
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
+        """The factors, computed in float64; kind: the type that they are wanted in."""
         return Scaling()
 
     def run(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
@@ -132,8 +139,11 @@ class Mean(Sum):
 
     weighted: bool = False
 
-    def _scaling(self, graph: Graph) -> Scaling:
-        return Scaling(post=1.0 / np.maximum(np.diff(graph.indptr), 1))
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
+        post = np.empty(graph.num_vertices, kind)
+        for rows in _row_blocks(graph):
+            post[rows] = 1.0 / np.maximum(np.diff(graph.indptr[rows.start : rows.stop + 1]), 1)
+        return Scaling(post=post)
 
     def reduce(self, graph: Graph, first: int, last: int, messages: torch.Tensor) -> torch.Tensor:
         total = super().reduce(graph, first, last, messages)
@@ -153,21 +163,24 @@ class GcnSum(Sum):
     self_loops: bool = True
     loop_weight: float = 1.0
 
-    def _scaling(self, graph: Graph) -> Scaling:
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
         weights = graph.edge_weight if self.weighted else None
-        degree = _in_weight(graph, weights)
-        self_weight = None
-        if self.self_loops:
-            self_weight = np.full(graph.num_vertices, self.loop_weight)
-            if graph.num_self_loops:
-                vertex, position = stored_loops(graph)
-                stored = np.ones(len(vertex)) if weights is None else weights[position].astype(np.float64)
-                np.subtract.at(degree, vertex, stored)
-                # As PyG does it: the last of several parallel self-loops is the one that stays.
-                self_weight[vertex] = stored
-            degree = degree + self_weight
-        with np.errstate(divide="ignore", invalid="ignore"):
-            factor = np.where(degree != 0, degree**-0.5, 0)
+        factor = np.empty(graph.num_vertices, kind)
+        if not self.self_loops:
+            for rows in _row_blocks(graph):
+                factor[rows] = _inverse_root(_in_weight(graph, weights, rows))
+            return Scaling(None, factor, factor)
+        self_weight = np.full(graph.num_vertices, self.loop_weight, kind)
+        vertex, position = stored_loops(graph) if graph.num_self_loops else (np.empty(0, np.int64),) * 2
+        stored = np.ones(len(vertex)) if weights is None else weights[position].astype(np.float64)
+        for rows in _row_blocks(graph):
+            degree, loop = _in_weight(graph, weights, rows), np.full(rows.stop - rows.start, self.loop_weight)
+            found = slice(*np.searchsorted(vertex, (rows.start, rows.stop)))
+            np.subtract.at(degree, vertex[found] - rows.start, stored[found])
+            # As PyG does it: the last of several parallel self-loops is the one that stays.
+            loop[vertex[found] - rows.start] = stored[found]
+            self_weight[rows] = loop
+            factor[rows] = _inverse_root(degree + loop)
         return Scaling(self_weight, factor, factor)
 
 
@@ -237,17 +250,30 @@ def _targets(graph: Graph, first: int, last: int) -> torch.Tensor:
     return torch.from_numpy(np.repeat(np.arange(last - first), np.diff(graph.indptr[first : last + 1])))
 
 
-def _in_weight(graph: Graph, weights: NDArray[Any] | None) -> NDArray[np.float64]:
+def _row_blocks(graph: Graph) -> Iterator[slice]:
+    """Rows in blocks: of a large graph numbers in float64 for every vertex would take more than what is made of them."""
+    for first in range(0, graph.num_vertices, _ROWS_AT_ONCE):
+        yield slice(first, min(first + _ROWS_AT_ONCE, graph.num_vertices))
+
+
+def _in_weight(graph: Graph, weights: NDArray[Any] | None, rows: slice) -> NDArray[np.float64]:
+    """Number of the in-edges of some rows, or the sum of their weights."""
+    starts = graph.indptr[rows.start : rows.stop + 1]
     if weights is None:
-        return np.diff(graph.indptr).astype(np.float64)
-    busy = np.flatnonzero(np.diff(graph.indptr))
-    degree = np.zeros(graph.num_vertices)
-    degree[busy] = np.add.reduceat(weights, graph.indptr[busy], dtype=np.float64)
+        return np.diff(starts).astype(np.float64)
+    busy = np.flatnonzero(np.diff(starts))
+    degree = np.zeros(rows.stop - rows.start)
+    if len(busy):
+        some = weights[starts[0] : starts[-1]]
+        degree[busy] = np.add.reduceat(some, starts[busy] - starts[0], dtype=np.float64)
     return degree
+
+
+def _inverse_root(degree: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(degree != 0, degree**-0.5, 0)
 
 
 def stored_loops(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The vertex and the position of every stored self-loop, ascending."""
-    destination = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    position = np.flatnonzero(destination == graph.indices)
-    return destination[position], position
+    return self_loops(graph.in_edges)
