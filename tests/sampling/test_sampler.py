@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.sampling.batches import epoch_batches
 from siafu.sampling.picks import ALL
 from siafu.sampling.sampler import Sampler
-
 from tests.sampling.naive_sampler import naive_sample
 
 
@@ -26,9 +26,7 @@ def random_graph(vertices, edges, seed=0):
 
 def star(degree):
     """Vertex 0 with an in-edge from every other."""
-    return Graph.from_edges(
-        np.arange(1, degree + 1), np.zeros(degree, np.int64), num_vertices=degree + 1
-    )
+    return Graph.from_edges(np.arange(1, degree + 1), np.zeros(degree, np.int64), num_vertices=degree + 1)
 
 
 @settings(max_examples=60, deadline=None)
@@ -58,7 +56,9 @@ def test_a_sample_is_that_of_plain_python(vertices, edges, fanouts, seed, epoch,
     turned = {
         (int(source), target)
         for source in range(len(wanted))
-        for target in found.out_edges.indices[found.out_edges.indptr[source] : found.out_edges.indptr[source + 1]]
+        for target in found.out_edges.indices[
+            found.out_edges.indptr[source] : found.out_edges.indptr[source + 1]
+        ]
     }
     assert turned == {(place[s], place[t]) for t, row in drawn.items() for s, _ in row}
 
@@ -78,7 +78,7 @@ def test_a_vertex_with_few_edges_has_all_of_them_and_others_as_many_as_the_fanou
 def test_all_subsets_of_edges_are_equally_likely(degree, fanout):
     graph = star(degree)
     sampler = Sampler(graph, [fanout], seed=5)
-    subsets = {each: 0 for each in combinations(range(degree), fanout)}
+    subsets = dict.fromkeys(combinations(range(degree), fanout), 0)
     for number in range(4000):
         subsets[tuple(sorted(sampler.sample(np.array([0]), 0, number).places.tolist()))] += 1
     assert stats.chisquare(list(subsets.values())).pvalue > 1e-3

@@ -10,9 +10,9 @@ import numpy as np
 
 from siafu.base.hashing import GOLDEN, mix
 from siafu.base.jit import kernel
+from siafu.options import ALL_EDGES
 
-ALL = -1
-"""A fanout: every in-edge."""
+ALL = ALL_EDGES
 
 _FEW = 48  # picks that are compared with each other; more are drawn in one walk along the row
 
@@ -24,7 +24,7 @@ def batch_key(seed: Any, epoch: Any, batch: Any) -> Any:
 
 
 @kernel
-def count_picks(indptr: Any, vertices: Any, fanout: int, starts: Any) -> int:
+def count_picks(indptr: Any, vertices: Any, fanout: int, starts: Any) -> Any:
     """The number of edges that are picked for all vertices; starts[i] is set to that of those before vertices[i].
 
     starts: [len(vertices) + 1]

@@ -88,6 +88,6 @@ def _ordered(
     pointers = np.concatenate(indptr)
     square = np.full(len(vertices) + 1, pointers[-1], np.int64)
     square[: len(pointers)] = pointers
-    drawn = Csr(square, np.concatenate(sources), np.concatenate(picked))  # type: ignore[arg-type]
+    drawn = Csr(square, np.concatenate(sources), np.concatenate(picked))
     out_edges = transpose(drawn)
     return Sample(vertices, sizes, transpose(out_edges), out_edges)
