@@ -153,6 +153,8 @@ def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str
     """What can never work is refused before any process starts."""
     if cluster is None:
         return None
+    if options.mode == "sampled":
+        raise BadInput("mode sampled trains in one process, and cluster asks for others: leave one out")
     count = options.lambda_count
     if isinstance(count, int) and count < options.servers:
         raise BadInput(
