@@ -170,8 +170,9 @@ class Trainer:
                     case Snapshot():
                         yield self._checkpoint(event)
                     case Rewound():
+                        taken_back = self.history[event.epochs :]
                         del self.history[event.epochs :]
-                        if self._pace is not None and self._pace.closes:
+                        if taken_back and self._pace is not None and self._pace.closes:
                             self._pace.go_back(self.history)
                         yield event
                     case Outcome():
