@@ -115,7 +115,7 @@ class AStateIsNotTold(WeightServer):
         ]
 
 
-@fault("pipe")
+@fault("pipe", shows=1030)
 class AnEvaluationThatIsRunAgainHoldsNothing(WeightServer):
     """after a loss, nobody holds the version of an evaluation that is run again"""
 

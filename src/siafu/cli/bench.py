@@ -228,6 +228,36 @@ def paper(
         typer.echo(report.as_json(cells, tasks))
 
 
+def spot(
+    traces: list[Path] | None = argument(
+        "[TRACES]...", "Files of machines that came and went (docs/spot.md).", None
+    ),
+    dataset: str = option("products", f"A store, or a dataset {_LISTED} It need not be there."),
+    model: str = option("sage", "The model.", choices=("gcn", "gat", "sage", "gin"), noun="model"),
+    hidden: int = _hidden(128),
+    layers: int = option(3, "How many layers.", least=1),
+    servers: int = option(4, "Graph servers; the first is on demand.", least=2),
+    epochs: int = option(2000, "How often to go over the graph.", least=1),
+    instance: str = option("c5n.2xlarge", "Type of the machines."),
+    rate: list[float] | None = option(
+        None,
+        "Losses in an hour of one machine; may be given again.",
+        unset="0.1, 0.5, 1, 2 and 5, without traces",
+    ),
+    seeds: int = option(1000, "Replays of each trace and rate.", least=20),
+    as_json: bool = json_flag(),
+) -> None:
+    """Replay preemptions of real machines, or rates of them: on demand, spot with checkpoints, spot with closed epochs."""
+    from siafu.bench import spot as bench
+    from siafu.planning.spot.trace import read_trace
+
+    read = [read_trace(path) for path in traces or []]
+    rates = rate or ([] if read else [0.1, 0.5, 1.0, 2.0, 5.0])
+    setting = bench.SpotSetting(dataset, model, hidden, layers, servers, epochs, instance)
+    found = list(bench.measure(setting, read, rates, seeds))
+    typer.echo(bench.as_json(found) if as_json else bench.report(found, setting, seeds))
+
+
 def _kept(bench: Any, results: Path | None, measured: Iterable[Any]) -> list[Any]:
     """Results, and those that are in the file already; each is saved as soon as it is there."""
     found = []
@@ -295,4 +325,4 @@ def _json(wanted: bool, setting: dict[str, Any], graph: "Graph", timings: "list[
         typer.echo(as_json(setting | counts, timings))
 
 
-add_commands(app, gather, epoch, convergence, accuracy, lambda_, predict, paper)
+add_commands(app, gather, epoch, convergence, accuracy, lambda_, predict, paper, spot)
