@@ -47,6 +47,8 @@ API = {
     "Planning": ["siafu.plan"],
     "Training": [
         "siafu.train",
+        "siafu.compile",
+        "siafu.training.step.Step",
         "siafu.sweep",
         "siafu.training.sweep.Sweep",
         "siafu.training.sweep.SweepRow",

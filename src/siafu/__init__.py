@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from siafu.training.run import Run as Run
     from siafu.training.smoothing import correct_and_smooth as correct_and_smooth
     from siafu.training.smoothing import label_propagation as label_propagation
+    from siafu.training.step import compile as compile
     from siafu.training.sweep import sweep as sweep
     from siafu.training.train import train as train
 
@@ -39,6 +40,7 @@ __all__ = [
     "Run",
     "SiafuError",
     "Triples",
+    "compile",
     "correct_and_smooth",
     "embed",
     "label_propagation",
@@ -59,6 +61,7 @@ _HOMES = {
     "Run": "siafu.training.run",
     "SiafuError": "siafu.base.errors",
     "Triples": "siafu.graph.triples",
+    "compile": "siafu.training.step",
     "correct_and_smooth": "siafu.training.smoothing",
     "embed": "siafu.embedding.embed",
     "label_propagation": "siafu.training.smoothing",

@@ -40,7 +40,7 @@ def test_operations_are_listed_if_asked(siafu: Siafu, store: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "options", "named"),
     [
-        (("transformer",), {}, "gcn, gat, sage, gin"),
+        (("graphormer",), {}, "gcn, gat, gatv2, transformer, sage, gin"),
         (("gcn",), {"heads": 2}, "--heads"),
         (("gat",), {"hidden": 30, "heads": 8}, "heads"),
         (("gcn",), {"layers": 0}, "--layers"),

@@ -29,7 +29,7 @@ _FEW = 6  # operations of a phase that are named in the table
 class Explain(Recipe):
     """Options of `siafu explain`."""
 
-    model: str = argument("MODEL", "gcn, gat, sage or gin.")
+    model: str = argument("MODEL", "gcn, gat, gatv2, transformer, sage or gin.")
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
     memory: str | None = same_option(Session, "memory")
     ops: bool = option(False, "Print each tensor program, operation by operation.")

@@ -17,8 +17,16 @@ from siafu.nn.relation_sum import RelationSum
 from siafu.nn.rgcn import RGCNConv
 from siafu.nn.sage import GraphSAGE, SAGEConv
 from siafu.nn.tensors import Precision, features
+from siafu.nn.transformer import Transformer, TransformerConv
 
-MODELS: dict[str, type[GNN]] = {"gcn": GCN, "gat": GAT, "sage": GraphSAGE, "gin": GIN}
+MODELS: dict[str, type[GNN]] = {
+    "gcn": GCN,
+    "gat": GAT,
+    "gatv2": GATv2,
+    "transformer": Transformer,
+    "sage": GraphSAGE,
+    "gin": GIN,
+}
 
 
 def build(name: str, config: dict[str, Any]) -> GNN:
@@ -55,6 +63,8 @@ __all__ = [
     "SAGEConv",
     "Softmax",
     "Sum",
+    "Transformer",
+    "TransformerConv",
     "VertexRows",
     "build",
     "features",
