@@ -20,10 +20,10 @@ from siafu.options import Options
 from siafu.program.program import Program
 from siafu.server.plan import compile_programs, rows_of
 
-_ORDERING = 1.2e-7  # CPU seconds of Rabbit order for an edge and direction,
-_ORDERING_VERTEX = 4e-7  # and for a vertex; see docs/reordering.md
+_ORDERING = 6e-8  # CPU seconds of Rabbit order for an edge and direction,
+_ORDERING_VERTEX = 5e-7  # and for a vertex; see docs/reordering.md
 _COPYING = 1e-9  # seconds of a byte that is put in another order
-_TRIAL = 0.3  # of the most that an order could save, the trial of one may take so much: it may be in vain
+_TRIAL = 0.25  # of the most that an order could save, the trial of one may take so much: it may be in vain
 _TOGETHER = (
     0.01  # overlap of neighbours below which there are no communities that an order could bring together
 )
@@ -142,8 +142,3 @@ def _layout_bytes(graph: Graph) -> int:
     """Of a second copy of the graph's arrays."""
     arrays = [getattr(graph, name) for name in graph.__dataclass_fields__]
     return sum(each.nbytes for each in arrays if isinstance(each, np.ndarray))
-
-
-def resolved(options: Options, choice: OrderChoice) -> Options:
-    """Options with the order that was chosen: what is repeated from them has its bits."""
-    return replace(options, reorder=choice.order)

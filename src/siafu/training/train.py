@@ -20,7 +20,6 @@ from siafu.graph import Graph
 from siafu.graph.fingerprint import fingerprint
 from siafu.graph.foreign import graph_of
 from siafu.graph.remote import is_address
-from siafu.graph.reorder import ORDERS
 from siafu.graph.store import is_store
 from siafu.options import Named, Options, Session
 from siafu.report.files.checkpoint import is_whole, load_tensors, save_tensors
@@ -38,7 +37,6 @@ from siafu.runtime.happenings import Rewound
 from siafu.training.facts import facts_of
 from siafu.training.failure import story_of_failure
 from siafu.training.keywords import Keywords, keywords_of
-from siafu.training.order_choice import choose_order, resolved
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.run import NO_LAMBDAS, Run
 from siafu.training.start import start_from
@@ -70,11 +68,8 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         _refuse_without_directory(asked)
     elif asked.resume:
         asked = _as_before(asked, RunDirectory(path))
-    chosen = choose_order(
-        graph, model, asked.options(), on_cluster=asked.cluster is not None, memory=asked.memory
-    )
-    walked = _walked(chosen.graph, RunDirectory(path) if path is not None and asked.resume else None)
-    options = resolved(asked.options(), chosen)
+    options, laid_out, why = _ordered(graph, model, asked)
+    walked = _walked(laid_out, RunDirectory(path) if path is not None and asked.resume else None)
     platform = _platform(asked.lambdas)
     run_prices = RunPrices.of(
         price_book(asked.prices),
@@ -101,8 +96,8 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     if graph.class_names:
         config["graph"]["class_names"] = list(graph.class_names)
     listener = asked.progress or Progress()
-    if chosen.reason is not None:
-        listener.prepared([], [chosen.reason])
+    if why is not None:
+        listener.prepared([], [why])
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
     log = TensorBoardLog(path / "tensorboard", listener) if asked.tensorboard else None
@@ -311,9 +306,19 @@ def _as_before(asked: Keywords, directory: RunDirectory) -> Keywords:
     found, order = saved.get("intervals"), saved.get("reorder", "off")
     if asked.intervals is None and isinstance(found, int):
         asked = replace(asked, intervals=found)
-    if asked.reorder in ("auto", "off") and order in ORDERS:
-        asked = replace(asked, reorder=order)
-    return replace(asked, reorder="off") if asked.reorder == "auto" else asked
+    return replace(asked, reorder=order) if asked.reorder in ("auto", "off") else asked
+
+
+def _ordered(graph: Graph, model: nn.Module, asked: Keywords) -> tuple[Options, Graph, str | None]:
+    """Options with the order that the vertices are walked in, by its name; the graph, with its layout; and why."""
+    options = asked.options()
+    if options.reorder == "off":
+        return options, graph, None
+    from siafu.training.order_choice import choose_order  # orders take a moment to load
+
+    on_cluster = asked.cluster is not None
+    chosen = choose_order(graph, model, options, on_cluster=on_cluster, memory=asked.memory)
+    return replace(options, reorder=chosen.order), chosen.graph, chosen.reason
 
 
 def _walked(graph: Graph, resumed: RunDirectory | None) -> Graph:

@@ -6,7 +6,7 @@ from siafu.base.caches import cache_bytes
 from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph
 from siafu.graph.progress import ProgressCallback, silent
-from siafu.graph.reorder.locality import Locality, locality
+from siafu.graph.reorder.locality import SHARED_BY, Locality, locality
 from siafu.graph.reorder.orders import ROW_BYTES, make_order
 
 WORTH = 1.1  # a gather that is foretold to be so many times faster is worth another order
@@ -34,7 +34,9 @@ def first_look(graph: Graph, row_bytes: int = ROW_BYTES) -> Advice | None:
     if graph.num_vertices * row_bytes <= cache_bytes(2):
         return Advice(None, "no other order: all rows of a gather fit into a core's cache")
     blocks = -(-graph.num_vertices * row_bytes // cache_bytes(2))
-    if graph.num_edges >= _EDGES_PER_VISIT * graph.num_vertices * blocks:
+    # Where all rows fit the shared cache, blocks gain little, and an order helps as it does without them.
+    far = graph.num_vertices * row_bytes > cache_bytes(3) // SHARED_BY
+    if far and graph.num_edges >= _EDGES_PER_VISIT * graph.num_vertices * blocks:
         return Advice(
             None, "no other order: the graph is so dense that gathers walk it in blocks that fit the cache"
         )
