@@ -41,9 +41,12 @@ class Fit:
         found = []
         if self.choice.measures:
             found.append(f"to fit into {rounded_up(self.budget or 0)}: {self.choice}")
-        if self.plan.savings.disk is not None:
-            found.append(_told(self.plan.savings.disk, self.scratch))
-        return found
+        return found + self.disk_told()
+
+    def disk_told(self) -> list[str]:
+        """Tables on disk, in words; nothing where all are in memory."""
+        disk = self.plan.savings.disk
+        return [] if disk is None else [_told(disk, self.scratch)]
 
     def refuse_misfit(self, what: str, remedy: str, *, memory: str | None) -> None:
         """Refuse what does not fit, in one line, with the least that would do.
