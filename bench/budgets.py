@@ -5,7 +5,7 @@
 
 The first trains with all the memory that the list asks for, then with a half and a quarter of it, and prints a table. With --growth the name
 is a shape of `siafu generate`, which is made at each scale in DIR; each size is trained with all memory and with a quarter. Every training has
-a process of its own. Losses are compared to the last bit.
+a process of its own. Losses are compared to the last bit. CPU is that of all epochs and evaluations.
 """
 
 import argparse
@@ -36,9 +36,9 @@ def main() -> None:
         growth(asked)
         return
     print(
-        "| budget | list, MB | peak, MB | epoch, s | × | evaluation, s | read, GB | written, GB | disk busy | hidden |"
+        "| budget | list, MB | peak, MB | epoch, s | × | evaluation, s | CPU, s | read, GB | written, GB | disk busy | hidden |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     full: dict[str, Any] | None = None
     for name, share in _SHARES.items():
         found = trained(asked.store, asked, None if full is None else share * full["list"]["peak_bytes"])
@@ -103,6 +103,7 @@ def told(found: dict[str, Any], full: dict[str, Any]) -> str:
         f"{found['seconds']:.2f}",
         f"{found['seconds'] / full['seconds']:.2f}{same}",
         f"{found['evaluate_seconds']:.2f}",
+        f"{found['cpu_seconds']:.1f}",
         *traffic,
     ]
     return f"{found['list']['peak_bytes'] / full['list']['peak_bytes']:.0%} | {' | '.join(cells)}"
