@@ -45,7 +45,8 @@ class Checker:
         self._setup = setup
         self._rows = RowChecks(setup)
         self._weights = WeightChecks(setup)
-        self._records = RecordChecks(setup, options, score, start.epoch)
+        self._records = RecordChecks(setup, options, score, start)
+        self._made: dict[tuple[ServerId, Version], tuple[Gradient, ...]] = {}
         self._shelves = shelves
         self.weight_server: Callable[[ServerId], Incarnation | None] = lambda server: None
         self._truths: dict[Incarnation, Truth] = {}
@@ -86,11 +87,25 @@ class Checker:
     def _begun(self, message: Begin) -> None:
         if message.incarnation in self._truths:
             return
+        before = self._truths.get(self._latest)
         self._latest = message.incarnation
         exact = message.start if self._exact_at_start else None
-        self._truths[message.incarnation] = Truth(
-            self._setup, message.incarnation, message.start, exact, message.start
-        )
+        truth = Truth(self._setup, message.incarnation, message.start, exact, message.start)
+        self._truths[message.incarnation] = truth
+        if before is not None and self._setup.exact:
+            wanted = Anchor(before.closed, before.start.version_of(before.closed))
+            require(message.start == wanted, "a loss costs the open epoch", message, wanted)
+        again = message.evaluation
+        if again is not None:
+            found = None if before is None else before.evaluated.get(again.epoch, again.version)
+            require(found == again.version, "an evaluation is run again with its version", again, found)
+            truth.evaluated[again.epoch] = again.version
+            truth.pins[again.weights, None, again.epoch] = again.version
+
+    def heard(self, event: Event) -> None:
+        """The run hears an event."""
+        if self._setup.exact and event.incarnation == self._latest:
+            self.truth.heard(event)
 
     # Graph servers
 
@@ -120,6 +135,16 @@ class Checker:
 
     def made(self, incarnation: Incarnation, part: Part) -> None:
         self._weights.made(self._truths[incarnation], part)
+        self._made[part.home, part.version] = part.gradients
+
+    def restored(self, version: Version, parts: list[Part]) -> None:
+        """A weight server begins, or the run copies its best model, with what the run has of a version."""
+        homes = {part.home for part in parts}
+        require(homes == self._setup.parts, "the run has all of a version that it needs", version, parts)
+        for part in parts:
+            made = self._made.get((part.home, version), ())
+            require(part.version == version, "the run has the version that it needs", version, part)
+            require(part.gradients == made, "the run has what was made of a version", part, made)
 
     def freed(self, incarnation: Incarnation, server: ServerId, version: Version) -> None:
         self._weights.freed(self._truths[incarnation], server, version)
@@ -127,9 +152,11 @@ class Checker:
     def held(self, server: ServerId) -> None:
         self._weights.held(server, self._shelves[server])
 
-    def best(self, incarnation: Incarnation, server: ServerId, best: KeepBest) -> None:
-        parts = self._shelves[server].parts.get(best.version, {})
-        require(parts.keys() == self._setup.parts, "the best model is held when it is copied", best)
+    def best(self, incarnation: Incarnation, server: ServerId | None, best: KeepBest) -> None:
+        """server: None: the run copies its own"""
+        if server is not None:
+            parts = self._shelves[server].parts.get(best.version, {})
+            require(parts.keys() == self._setup.parts, "the best model is held when it is copied", best)
         evaluated = self._truths[incarnation].evaluated.get(best.epoch)
         require(evaluated == best.version, "the best model is the one that was evaluated", best, evaluated)
         if incarnation == self._latest:
@@ -155,6 +182,9 @@ class Checker:
         self._best_saved = self._best
 
     def rewound(self, epochs: Epoch) -> None:
+        if self._setup.exact:
+            require(epochs == self._records.recorded, "no record of an exact run is taken back", epochs)
+            return
         self._records.rewind(epochs)
         self._best = self._best_saved
 

@@ -81,7 +81,7 @@ class TheLaterOfTwoEqualModelsIsTheBest(RunMachine):
         super()._evaluated(epoch, measures, out)
 
 
-@fault()
+@fault("async")
 class TheRunDoesNotWaitForItsBestModel(RunMachine):
     """the run ends, or is saved, before its best model is kept"""
 
@@ -98,7 +98,7 @@ class PatienceEndsAnEpochLate(RunMachine):
         return super()._patience_ends() + 1
 
 
-@fault()
+@fault("async")
 class AfterALossItGoesOnFromAnotherVersionThanTheCheckpoint(RunMachine):
     """after a loss it goes on from another version than the checkpoint's"""
 

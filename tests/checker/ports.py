@@ -161,13 +161,13 @@ class SymbolStore:
         home = self._machine.server
         return {f"{PART}{home}": self._shelf.parts[version][home]}
 
-    def restore(self, version: Version, weights: Any, state: Any) -> None:
+    def restore(self, version: Version, weights: Any, state: Any, held: Any) -> None:
         self._shelf.clear()
         self._shelf.lost = False
         incarnation = self._machine.incarnation
-        self._shelf.parts[version] = {
-            home: Part(incarnation, home, version, ()) for home in self._setup.parts
-        }
+        for each, found in {**held, version: weights}.items():
+            self._checker.restored(each, list(found.values()))
+            self._shelf.parts[each] = {home: Part(incarnation, home, each, ()) for home in self._setup.parts}
 
     def accumulate(self, version: Version, gradients: Any) -> None:
         assert self.adding is not None

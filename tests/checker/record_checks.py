@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from siafu.objective.score import Score
 from siafu.pipeline.events import Measures
-from siafu.pipeline.ids import Epoch
+from siafu.pipeline.ids import Anchor, Epoch
 from siafu.pipeline.instructions import RecordEpoch, Stop
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
@@ -15,12 +15,12 @@ class RecordChecks:
     """Invariant 6 as far as machines can keep it: each interval's measures enter a sum once."""
 
     def __init__(
-        self, setup: Setup, options: RunOptions, score: Callable[[Measures], Score], start: Epoch
+        self, setup: Setup, options: RunOptions, score: Callable[[Measures], Score], start: Anchor
     ) -> None:
         self._setup = setup
         self._options = options
         self._score = score
-        self._start = start
+        self._start, self._anchor = start.epoch, start
         self._records: list[RecordEpoch] = []
 
     @property
@@ -43,8 +43,9 @@ class RecordChecks:
             return
         require(record.evaluation[0] == count, "every interval is evaluated once", record)
         require(record.evaluation[1] == count * record.version, "an evaluation has one version", record)
-        if truth.exact is not None and record.epoch >= truth.exact.epoch:
-            wanted = truth.exact.version_of(Epoch(record.epoch + 1))
+        exact = self._anchor if self._setup.exact else truth.exact
+        if exact is not None and record.epoch >= exact.epoch:
+            wanted = exact.version_of(Epoch(record.epoch + 1))
             require(record.version == wanted, "an exact epoch's evaluation is of the version it made", record)
 
     def rewind(self, epochs: int) -> None:

@@ -76,6 +76,14 @@ class RowChecks:
             self._check_evaluation(truth, run)
             return
         require(before == (task.epoch, 0), "an interval enters each epoch once", task, before)
+        if self._setup.exact:
+            early = f"{truth.closed} closed"
+            require(
+                task.epoch <= truth.closed,
+                "nobody enters an epoch before the one before is closed",
+                task,
+                early,
+            )
         exact = truth.is_exact("train", task.epoch)
         allowed = 0 if exact or truth.slowest[0] == truth.start.epoch else self._setup.staleness
         require(

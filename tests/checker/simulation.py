@@ -36,9 +36,9 @@ from siafu.virtual.agenda import Agenda
 from siafu.weights.store import WeightStore
 from tests.checker.checker import Checker
 from tests.checker.network import Network
-from tests.checker.ports import LossyPost, SymbolExecutor, SymbolStore
+from tests.checker.ports import PART, LossyPost, SymbolExecutor, SymbolStore
 from tests.checker.scenario import Scenario
-from tests.checker.symbols import Shelf
+from tests.checker.symbols import Part, Shelf
 from tests.checker.truth import Violation, require
 
 M = TypeVar("M", GraphServer, WeightServer, RunMachine)
@@ -137,7 +137,9 @@ class _Simulation(NoRecovery):
                 rates=(lambda epoch: (float(epoch),)) if setup.paced else None,
             )
         )
-        start = Snapshot(scenario.start.epoch, scenario.start.version, {}, {}, {})
+        version = scenario.start.version
+        parts = {f"{PART}{home}": Part(Incarnation(0), home, version, ()) for home in setup.parts}
+        start = Snapshot(scenario.start.epoch, version, cast(Any, parts), {}, {})
         self._run = RunHost(
             machine,
             LossyPost(self._network, RUN),
@@ -307,7 +309,7 @@ class _Simulation(NoRecovery):
         self._agenda.after(self._seen_at - self._agenda.now, self._seen, record, stop)
 
     def _seen(self, record: EpochRecord, stop: bool) -> None:
-        if record.incarnation == self._run.incarnation:
+        if self._scenario.setup.exact or record.incarnation == self._run.incarnation:
             self._closed = record.epoch + 1
         self._run.close_epoch(record, stop)
 
@@ -318,6 +320,8 @@ class _Simulation(NoRecovery):
 
     def _watch(self, at: Address, what: Event | Instruction) -> None:
         self._story.note(at, what)
+        if at == RUN and isinstance(what, Event):
+            self._checker.heard(what)
         checked = self._checked.get(type(what))
         if checked is not None:
             checked(at, what)
@@ -337,13 +341,15 @@ class _Simulation(NoRecovery):
         self._checker.freed(self._machines[at].incarnation, at.index, free.version)
 
     def _best(self, at: Address, best: KeepBest) -> None:
-        self._checker.best(self._machines[at].incarnation, at.index, best)
+        incarnation = self._machines[at].incarnation
+        self._checker.best(incarnation, None if at == RUN else at.index, best)
 
     def _recorded(self, at: Address, record: RecordEpoch) -> None:
         self._checker.recorded(record)
 
     def _rewound(self, at: Address, rewind: Rewind) -> None:
-        self._closed = rewind.epochs
+        if rewind.to_checkpoint:
+            self._closed = rewind.epochs
         self._checker.rewound(rewind.epochs)
 
     def _saving(self, at: Address, save: SaveCheckpoint) -> None:

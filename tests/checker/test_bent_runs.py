@@ -10,9 +10,10 @@ from tests.checker.scenario import bent_scenario
 from tests.checker.simulation import Machines, simulate
 from tests.checker.truth import Violation
 
-SEEDS = 250
+SEEDS = 300
 
 
+@pytest.mark.slow
 def test_schedules_of_runs_that_bend_keep_every_invariant() -> None:
     reasons: Counter[str] = Counter()
     restarts = 0
@@ -53,13 +54,21 @@ class TheNextEpochDoesNotWaitForTheOwner(RunMachine):
     """The stop comes after epochs that should never have been."""
 
     def _proceed(self, out):
-        self._closed = max(self._closed, self._records.recorded)
+        self._seen = max(self._seen, self._records.recorded)
         super()._proceed(out)
+
+
+class ARecordSeenLateIsVoid(RunMachine):
+    """The record was made before a loss, and is seen after it."""
+
+    def _is_of_record(self, event):
+        return False
 
 
 @pytest.mark.parametrize(
     "machines",
     [
+        Machines(run=ARecordSeenLateIsVoid),
         Machines(run=RatesOfTheEpochBefore),
         Machines(run=RatesAreSentOnce),
         Machines(weight=UpdatesDoNotWaitForRates),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.checker import faulty_graph_servers, faulty_runs, faulty_weight_servers  # noqa: F401
+from tests.checker import faulty_closing, faulty_graph_servers, faulty_runs, faulty_weight_servers  # noqa: F401
 from tests.checker.faults_within import WITHIN
 from tests.checker.planted_faults import FAULTS
 from tests.checker.scenario import random_scenario

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from siafu.base.errors import SiafuError
+from siafu.pipeline.events import EpochFinished, Event, StateMade
 from siafu.pipeline.ids import Anchor, Epoch, Incarnation, IntervalId, LaneName, PhaseId, ServerId, Version
 from siafu.pipeline.setup import Setup
 from tests.checker.symbols import Part
@@ -29,6 +30,9 @@ class Truth:
     added:     the gradients that are in some version's sum
     parts:     what every version was made of
     pins:      who was given which version where, and has not let go of it
+    finished:  (graph server, epoch) that the run has heard of
+    states:    (home, version) whose state the run has got
+    closed:    how many epochs are closed: in an exact run, those that all have finished and whose states are at the run
     """
 
     setup: Setup
@@ -43,8 +47,12 @@ class Truth:
     added: set[tuple[Epoch, PhaseId, IntervalId]] = field(default_factory=set)
     parts: dict[tuple[ServerId, Version], Part] = field(default_factory=dict)
     pins: dict[tuple[ServerId, IntervalId | None, Epoch], Version] = field(default_factory=dict)
+    finished: set[tuple[ServerId, Epoch]] = field(default_factory=set)
+    states: set[tuple[ServerId, Version]] = field(default_factory=set)
+    closed: Epoch = field(init=False)
 
     def __post_init__(self) -> None:
+        self.closed = self.start.epoch
         for number in range(self.setup.layout.num_intervals):
             self.positions["train", IntervalId(number)] = (self.start.epoch, 0)
             self.positions["evaluate", IntervalId(number)] = (-1, 0)
@@ -54,6 +62,19 @@ class Truth:
         if lane == "evaluate" or epoch == self.start.epoch:
             return True
         return self.exact is not None and epoch >= self.exact.epoch
+
+    def heard(self, event: Event) -> None:
+        """The run hears an event of this incarnation."""
+        if isinstance(event, StateMade):
+            self.states.add((event.home, event.version))
+        elif isinstance(event, EpochFinished) and event.lane == "train":
+            self.finished.add((event.server, event.epoch))
+        made = Version(self.start.version_of(self.closed) + 1)
+        servers = range(self.setup.layout.num_servers)
+        if all((each, self.closed) in self.finished for each in servers) and all(
+            (home, made) in self.states for home in self.setup.parts
+        ):
+            self.closed = Epoch(self.closed + 1)
 
     @property
     def slowest(self) -> tuple[int, int]:

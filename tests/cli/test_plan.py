@@ -118,3 +118,35 @@ def test_calibrating_writes_where_plans_look(
     assert "measuring something" in ended.err
     assert calibration.calibration() == (reference(), True)
     assert siafu("calibrate", "-o", tmp_path / "other.json", json=True).json()["host"] == reference().host
+
+
+def test_a_plan_reckons_with_losses(siafu: Siafu, tmp_path: Path) -> None:
+    few = ("--instance", "c5.2xlarge", "--most-servers", "2", "--no-lambdas")
+    plain = siafu("plan", *few, **SIZES, epochs=20_000, spot=True, json=True).json()
+    found = siafu("plan", *few, **SIZES, epochs=20_000, spot=True, loss_rate=2, json=True).json()
+    assert "risk" not in plain
+    assert plain["chosen"] == found["chosen"]
+    risk = found["risk"]
+    assert risk["seconds"]["low"] <= risk["seconds"]["mean"] <= risk["seconds"]["high"]
+    assert plain["chosen"]["seconds"] < risk["seconds"]["mean"] < risk["with_checkpoints"]["seconds"]["mean"]
+    assert 0 < risk["throughput"] < 1
+    assert risk["epochs_lost"] == 0 or found["chosen"]["mode"] == "async"
+    trace = tmp_path / "seen.csv"
+    trace.write_text("0,add,x\n1800000,remove,x\n1860000,add,y\n")
+    told = siafu("plan", *few, **SIZES, epochs=20_000, spot=True, trace=trace)
+    assert told.code == 0
+    assert "as in seen: " in told.out
+    assert "it pays: " in told.out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"loss_rate": 1}, "add --spot"),
+        ({"loss_rate": 0, "spot": True}, "loss rate"),
+        ({"trace": "absent.csv", "spot": True}, "cannot read the trace"),
+        ({"trace": "absent.csv", "loss_rate": 1, "spot": True}, "not both"),
+    ],
+)
+def test_losses_that_cannot_be_are_refused(siafu: Siafu, given: dict[str, object], said: str) -> None:
+    assert said in siafu.refused("plan", *FEW, **SIZES, **given)

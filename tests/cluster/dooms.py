@@ -62,7 +62,7 @@ WEIGHT_POINTS = (
     "WeightsMade",
     "KeepWeights",
     "FreeWeights",
-    "KeepBest",
+    "StateMade",
     "Settled",
     "report",
 )

@@ -14,6 +14,7 @@ from siafu.pipeline.events import (
     BestKept,
     CheckpointAsked,
     CheckpointSaved,
+    EpochClosed,
     EpochFinished,
     EvaluationStarted,
     Event,
@@ -23,13 +24,25 @@ from siafu.pipeline.events import (
     ServerGone,
     Settle,
     Settled,
+    StateMade,
     StopAsked,
     WeightsAsked,
     WeightsGranted,
     WeightsReleased,
 )
 from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, LaneName, ServerId, Version
-from siafu.pipeline.instructions import Instruction, RecordEpoch, Replace, Rewind, SaveCheckpoint, Send, Stop
+from siafu.pipeline.instructions import (
+    CloseEpochs,
+    Instruction,
+    KeepBest,
+    KeepState,
+    RecordEpoch,
+    Replace,
+    Rewind,
+    SaveCheckpoint,
+    Send,
+    Stop,
+)
 from siafu.pipeline.records import Evaluation, Records
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
@@ -94,6 +107,8 @@ class Driver:
                 self.finish("train", Epoch(self.entered - 1), (self.loss,))
 
     def finish(self, lane: LaneName, epoch: Epoch, measures: Measures) -> None:
+        if lane == "train" and self.run.setup.exact:
+            self.handle(made(self.run))
         self.handle(EpochFinished(self.run.incarnation, lane, ServerId(0), epoch, measures))
 
     @property
@@ -103,6 +118,13 @@ class Driver:
 
     def all(self, kind: type[Instruction]) -> list[Instruction]:
         return [each for each in self.out if isinstance(each, kind)]
+
+
+def made(run: RunMachine) -> StateMade:
+    """The open epoch's version, from the one weight server."""
+    closing = run._closing
+    assert closing is not None
+    return StateMade(run.incarnation, ServerId(0), Version(closing.anchor.version + 1), 2, 1)
 
 
 def drive(options: RunOptions, accuracies: list[float], **more: object) -> Driver:
@@ -124,6 +146,12 @@ def test_every_epoch_is_recorded_once_and_in_order() -> None:
 
 def test_the_best_model_is_kept_when_it_is_found() -> None:
     driver = drive(RunOptions(3), [0.5, 0.4, 0.6])
+    assert driver.all(KeepBest) == [KeepBest(Epoch(0), Version(1)), KeepBest(Epoch(2), Version(3))]
+    assert not any(each.best for each in sent(driver.out, WeightsReleased))
+
+
+def test_an_asynchronous_run_has_its_best_model_from_a_weight_server() -> None:
+    driver = Driver(setup(mode="async"), RunOptions(3), [0.5, 0.4, 0.6]).go()
     assert [each.best for each in sent(driver.out, WeightsReleased)] == [True, False, True]
 
 
@@ -146,8 +174,11 @@ def test_a_server_that_is_lost_before_the_last_version_was_fetched_takes_the_end
     driver = drive(RunOptions(1), [0.5])
     lost = Address("weight", ServerId(0))
     out = driver.run.handle(ServerGone(NOW, lost))
-    assert out[:2] == [Rewind(Epoch(0)), Replace(lost)]
+    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=False), Replace(lost)]
     assert not driver.run.ended
+    driver.out.clear()
+    driver.take(out)
+    assert (driver.stop, driver.all(RecordEpoch)) == (Stop("finished", Epoch(1), Version(1), Epoch(0)), [])
 
 
 def test_nothing_happens_after_a_run_has_diverged() -> None:
@@ -187,7 +218,8 @@ def quiet(options: RunOptions, **changes: object) -> RunMachine:
 def finished(
     run: RunMachine, epoch: int, lane: LaneName = "train", measures: Measures = (1.0,)
 ) -> list[Instruction]:
-    return run.handle(EpochFinished(run.incarnation, lane, ServerId(0), Epoch(epoch), measures))
+    out = run.handle(made(run)) if lane == "train" and run.setup.exact else []
+    return out + run.handle(EpochFinished(run.incarnation, lane, ServerId(0), Epoch(epoch), measures))
 
 
 def until(instructions: list[Instruction]) -> list[int]:
@@ -228,8 +260,7 @@ def test_one_evaluation_at_a_time() -> None:
     finished(run, 0)
     run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1))
     assert sent(finished(run, 1), WeightsAsked) == []
-    assert sent(finished(run, 0, "evaluate", (1.0, 0.5)), WeightsAsked) == []
-    assert len(sent(run.handle(BestKept(NOW, Epoch(0))), WeightsAsked)) == 1
+    assert len(sent(finished(run, 0, "evaluate", (1.0, 0.5)), WeightsAsked)) == 1
 
 
 @pytest.mark.parametrize(("update_every", "versions"), [(None, [1, 2]), (1, [2, 4]), (3, [0, 1])])
@@ -253,32 +284,31 @@ def test_asynchronous_training_goes_on_while_an_evaluation_waits() -> None:
 def test_reports_that_come_again_are_dropped() -> None:
     run = quiet(RunOptions(5))
     finished(run, 0)
-    assert finished(run, 0) == []
-    assert run.duplicates == 1
+    assert run.handle(EpochFinished(NOW, "train", ServerId(0), Epoch(0), (1.0,))) == []
+    assert run.handle(StateMade(NOW, ServerId(0), Version(1), 2, 1)) == []
+    assert run.duplicates == 2
 
 
 def test_a_checkpoint_that_is_asked_for_comes_when_all_stand_still() -> None:
     run = quiet(RunOptions(50, evaluate_every=50))
     run.handle(CheckpointAsked(NOW))
-    assert sent(finished(run, 0), Settle) == []
-    (settle,) = sent(finished(run, 1), Settle)
-    assert settle == Settle(NOW, Anchor(Epoch(2), Version(2)), True)
-    assert run.handle(Settled(NOW, ServerId(0), settle)) == [SaveCheckpoint(Epoch(2), Version(2))]
-    assert until(run.handle(CheckpointSaved(NOW, Epoch(2)))) == [4]
-    assert run.handle(CheckpointSaved(NOW, Epoch(2))) == []
+    (settle,) = sent(finished(run, 0), Settle)
+    assert settle == Settle(NOW, Anchor(Epoch(1), Version(1)), True)
+    assert run.handle(Settled(NOW, ServerId(0), settle)) == [SaveCheckpoint(Epoch(1), Version(1))]
+    assert until(run.handle(CheckpointSaved(NOW, Epoch(1)))) == [2]
+    assert run.handle(CheckpointSaved(NOW, Epoch(1))) == []
 
 
 def test_a_run_that_is_asked_to_stop_saves_and_stops() -> None:
     run = quiet(RunOptions(50, evaluate_every=50))
     run.handle(StopAsked(NOW))
-    finished(run, 0)
-    (settle,) = sent(finished(run, 1), Settle)
+    (settle,) = sent(finished(run, 0), Settle)
     run.handle(Settled(NOW, ServerId(0), settle))
-    assert run.handle(CheckpointSaved(NOW, Epoch(2))) == [Stop("asked", Epoch(2), Version(2), None)]
+    assert run.handle(CheckpointSaved(NOW, Epoch(1))) == [Stop("asked", Epoch(1), Version(1), None)]
 
 
-def test_a_run_does_not_end_before_its_best_model_is_kept() -> None:
-    run = quiet(RunOptions(1))
+def test_an_asynchronous_run_does_not_end_before_its_best_model_is_kept() -> None:
+    run = quiet(RunOptions(1), mode="async")
     (settle,) = sent(finished(run, 0), Settle)
     run.handle(Settled(NOW, ServerId(0), settle))
     run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1))
@@ -286,15 +316,50 @@ def test_a_run_does_not_end_before_its_best_model_is_kept() -> None:
     assert run.handle(BestKept(NOW, Epoch(0))) == [Stop("finished", Epoch(1), Version(1), Epoch(0))]
 
 
-def test_a_lost_server_starts_everything_again_from_the_checkpoint() -> None:
-    run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1))
+def test_an_epoch_is_closed_when_all_have_finished_it_and_what_it_made_is_here() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50), weight_servers=2)
+    done = [
+        EpochFinished(NOW, "train", ServerId(0), Epoch(0), (1.0,)),
+        *(StateMade(NOW, ServerId(each), Version(1), 2, 1) for each in range(2)),
+    ]
+    for last in range(3):
+        run = quiet(RunOptions(50, evaluate_every=50), weight_servers=2)
+        for each in [*done[:last], *done[last + 1 :]]:
+            assert until(run.handle(each)) == []
+        out = run.handle(done[last])
+        kept = [each for each in out if isinstance(each, KeepState)]
+        assert kept == ([KeepState(ServerId(last - 1), Version(1), Epoch(1))] if last else [])
+        assert CloseEpochs(Epoch(1), Version(1), None) in out
+        assert until(out) == [2]
+
+
+def test_a_loss_costs_the_open_epoch_and_an_evaluation_is_run_again() -> None:
+    run = quiet(RunOptions(50))
+    finished(run, 0)
+    run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1))
+    finished(run, 1)
+    lost = Address("graph", ServerId(0))
+    out = run.handle(ServerGone(NOW, lost))
+    assert out[:2] == [Rewind(Epoch(0), to_checkpoint=False), Replace(lost)]
+    later = Incarnation(1)
+    again = EvaluationStarted(later, Epoch(0), Version(1), ServerId(0))
+    assert sent(out, Begin) == [Begin(later, Anchor(Epoch(2), Version(2)), True, again)] * 2
+    assert run.handle(EpochFinished(NOW, "evaluate", ServerId(0), Epoch(0), (1.0, 0.5))) == []
+    out = [each for to in run._servers for each in run.handle(Ready(later, to))]
+    assert sent(out, EvaluationStarted) == [again]
+    records = finished(run, 0, "evaluate", (1.0, 0.5))
+    assert RecordEpoch(Epoch(0), (1.0,), (1.0, 0.5), Version(1)) in records
+
+
+def test_in_an_asynchronous_run_a_loss_starts_everything_again_from_the_checkpoint() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1), mode="async")
     (settle,) = sent(finished(run, 0), Settle)
     run.handle(Settled(NOW, ServerId(0), settle))
     run.handle(CheckpointSaved(NOW, Epoch(1)))
     lost = Address("weight", ServerId(0))
     out = run.handle(ServerGone(NOW, lost))
-    assert out[:2] == [Rewind(Epoch(1)), Replace(lost)]
-    assert sent(out, Begin) == [Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), True)] * 2
+    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=True), Replace(lost)]
+    assert sent(out, Begin) == [Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), False)] * 2
     assert run.handle(EpochFinished(NOW, "train", ServerId(0), Epoch(1), (1.0,))) == []
     assert run.outdated == 1
 
@@ -302,7 +367,7 @@ def test_a_lost_server_starts_everything_again_from_the_checkpoint() -> None:
 def test_without_a_checkpoint_it_starts_from_the_beginning() -> None:
     run = quiet(RunOptions(5))
     out = run.handle(ServerGone(NOW, Address("graph", ServerId(0))))
-    assert out[0] == Rewind(Epoch(0))
+    assert out[0] == Rewind(Epoch(0), to_checkpoint=False)
 
 
 def test_an_asynchronous_run_goes_on_exactly_once_it_is_good_enough() -> None:
@@ -350,3 +415,17 @@ def test_the_best_is_the_one_that_the_report_names(history: list[tuple[float, fl
     assert best is not None
     assert records.best is not None
     assert records.best.epoch == best.epoch - 1
+
+
+def test_a_stop_that_the_owner_has_told_outlives_a_loss() -> None:
+    """After it, no server is let go on: the run ends where it stood."""
+    for told in (False, True):
+        run = quiet(RunOptions(50, evaluate_every=50, closes=True))
+        finished(run, 0)
+        run.handle(EpochClosed(NOW, Epoch(0), stop=told))
+        lost = Address("graph", ServerId(0))
+        run.handle(ServerGone(NOW, lost))
+        out = [each for to in run._servers for each in run.handle(Ready(Incarnation(1), to))]
+        assert until(out) == ([] if told else [2])
+        stops = [each.reason for each in out if isinstance(each, Stop)]
+        assert stops == (["told"] if told else [])

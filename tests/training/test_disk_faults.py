@@ -94,6 +94,7 @@ def bits(run: Run) -> list[Any]:
     return [[(each.train_loss, each.val_loss) for each in run.history], weights]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "error", "line"),
     [
@@ -134,6 +135,7 @@ def test_a_disk_that_is_full_from_the_start_is_refused_before_a_run_is_there(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_scratch_directory_do_not_meet(scratch: Path) -> None:
     alone = bits(train(scratch))
     models = [model(), model()]
@@ -150,6 +152,7 @@ class Killer(Progress):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_leaves_no_file_and_goes_on_to_the_same_bits(
     tmp_path: Path, scratch: Path
 ) -> None:

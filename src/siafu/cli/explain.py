@@ -12,8 +12,8 @@ from siafu.base.loading import loading
 from siafu.base.memory import budget_bytes
 from siafu.base.option import argument, option, same_option
 from siafu.cli.common import refuse_unknown_dataset
-from siafu.cli.recipe import Recipe, describe_graph
 from siafu.options import Session
+from siafu.training.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
     from siafu.server.costs.stage_cost import StageCost

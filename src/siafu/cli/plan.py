@@ -10,15 +10,17 @@ from siafu.base.errors import BadInput
 from siafu.base.option import argument, option, same_option
 from siafu.cli.common import NUMBER, WORD, say, show_table
 from siafu.cli.declared import json_flag, out_file
-from siafu.cli.recipe import Recipe
 from siafu.options import Options, Session
+from siafu.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from siafu.planning.planner import Plan
+    from siafu.planning.spot.offer_risk import Losses, OfferRisk
     from siafu.virtual.graph_shape import GraphShape
 
 _size = partial(option, panel="The graph's sizes, in place of a name")
 _limit = partial(option, panel="What must hold")
+_REPLAYS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,12 @@ def plan(
     deadline: str | None = _limit(None, "Such as 90s, 15m, 1h30m.", metavar="TIME"),
     budget: float | None = _limit(None, "Dollars at most.", metavar="USD"),
     spot: bool = _limit(False, "Rent machines that may be taken away."),
+    loss_rate: float | None = _limit(None, "With --spot: losses in an hour of one machine.", metavar="RATE"),
+    trace: list[Path] | None = _limit(
+        None,
+        "With --spot: machines that came and went (docs/spot.md); may be given several times.",
+        unset="none",
+    ),
     instance: list[str] | None = _limit(
         None, "A type to choose from; may be given several times.", unset="all"
     ),
@@ -81,6 +89,7 @@ def plan(
     if out is not None and out.suffix.lower() != ".svg":
         raise BadInput(f"cannot tell what to draw to {out}: name a file that ends in .svg")
     graph = sizes.shape(dataset)
+    losses = _losses(loss_rate, trace or [], spot=spot)
 
     from siafu.base.files import replace_text
     from siafu.planning.plan import plan as planned
@@ -106,15 +115,40 @@ def plan(
         from siafu.planning.plot import plot
 
         replace_text(out, plot(found))
+    risk = None if losses is None else _risk(found, losses)
     if as_json:
-        print(json.dumps(_summary(found)))
+        print(json.dumps(_summary(found) | ({} if risk is None else {"risk": risk.summary()})))
         return
-    _show(found)
+    _show(found, risk)
     if out is not None:
         say(f"drawn in {out}")
 
 
-def _show(found: "Plan") -> None:
+def _losses(rate: float | None, traces: list[Path], *, spot: bool) -> "Losses | None":
+    """Losses that are to be reckoned with; None: none were given."""
+    if rate is None and not traces:
+        return None
+    if not spot:
+        raise BadInput("--loss-rate and --trace are about machines that may be taken away: add --spot")
+    if rate is not None and traces:
+        raise BadInput("give --loss-rate or --trace, not both: a trace has its own rate")
+
+    from siafu.planning.spot.offer_risk import Losses
+    from siafu.planning.spot.trace import read_trace
+
+    if traces:
+        return Losses.in_traces(tuple(read_trace(path) for path in traces))
+    assert rate is not None
+    return Losses(rate)
+
+
+def _risk(found: "Plan", losses: "Losses") -> "OfferRisk":
+    from siafu.planning.spot.offer_risk import offer_risk
+
+    return offer_risk(found.chosen, losses, _REPLAYS)
+
+
+def _show(found: "Plan", risk: "OfferRisk | None") -> None:
     from siafu.planning import words
 
     shape, model = found.request.shape, found.request.model
@@ -129,6 +163,10 @@ def _show(found: "Plan") -> None:
     print(words.legend(found))
     said = [words.about_lambdas(found), words.on_this_machine(found)]
     print("", f"choice: {words.reason(found)}", *filter(None, said), sep="\n")
+    if risk is not None:
+        from siafu.planning.spot import risk_words
+
+        print(*risk_words.lines(risk), sep="\n")
     print("", *(f"  {command}" for command in words.commands(found)), sep="\n")
     print("", *words.basis(found), sep="\n")
 

@@ -105,6 +105,8 @@ class Losses:
             "epochs_lost": self.counters.get("epochs_lost", 0) + before - epochs,
             "recovery_seconds": max(self.counters.get("recovery_seconds", 0.0), slowest),
         }
-        again = "" if before == epochs else f"; epochs {epochs + 1} to {before} are trained again"
+        again = f"; epochs {epochs + 1} to {before} are trained again"
+        if before == epochs:
+            again = "; no epoch is lost: the one that was under way begins again"
         self._rewound, self._untold = None, []
         return Rewound(epochs, "; ".join(told) + again)

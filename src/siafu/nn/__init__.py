@@ -9,6 +9,7 @@ from siafu.nn.gatv2 import GATv2, GATv2Conv
 from siafu.nn.gcn import GCN, GCNConv
 from siafu.nn.gin import GIN, MLP, GINConv
 from siafu.nn.layer import Layer
+from siafu.nn.light_gcn import LightGCN, VertexRows
 from siafu.nn.model import GNN
 from siafu.nn.pair_softmax import PairSoftmax
 from siafu.nn.pyg.model import PygModel, from_pyg
@@ -43,6 +44,7 @@ __all__ = [
     "GcnSum",
     "GraphSAGE",
     "Layer",
+    "LightGCN",
     "Max",
     "Mean",
     "PairSoftmax",
@@ -53,6 +55,7 @@ __all__ = [
     "SAGEConv",
     "Softmax",
     "Sum",
+    "VertexRows",
     "build",
     "features",
     "from_pyg",

@@ -88,6 +88,25 @@ class Gather:
     def lend(self, graph: Graph, part: Graph, vertices: NDArray[np.int64], dtype: torch.dtype) -> None:
         """Have it treat `part` as it does `graph`, of which that holds these vertices and not all of their edges."""
 
+    @property
+    def takes_samples(self) -> bool:
+        """Whether it can be estimated from some of a vertex's in-edges: its type has an `estimate` of its own."""
+        return "estimate" in vars(type(self))
+
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        """Have it estimate over `part`, which holds these vertices and a sample of their in-edges, what it gives over `graph`.
+
+        shares: [vertices] the share of each one's in-edges that is in the sample
+        """
+        raise BadInput(f"{self.title} cannot be estimated from a sample of the edges")
+
 
 def refused_messages(gather: Gather) -> BadInput:
     """Why an edge function cannot be gathered so."""
@@ -132,6 +151,23 @@ class Sum(Gather):
             *(None if factor is None else factor[vertices] for factor in whole)
         )
 
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        # The sum over a sample, divided by its share, is that over all edges on average; a self-loop is always there.
+        self.lend(graph, part, vertices, dtype)
+        whole = _scalings[part][self, dtype]
+        kept: NDArray[Any] = shares.astype(np.float64 if dtype == torch.float64 else np.float32)
+        _scalings[part][self, dtype] = whole._replace(
+            self_weight=None if whole.self_weight is None else whole.self_weight * kept,
+            post=1 / kept if whole.post is None else whole.post / kept,
+        )
+
 
 @dataclass(frozen=True)
 class Mean(Sum):
@@ -149,6 +185,16 @@ class Mean(Sum):
         total = super().reduce(graph, first, last, messages)
         lengths = np.diff(graph.indptr[first : last + 1])
         return total / torch.from_numpy(np.maximum(lengths, 1)).to(total.dtype)[:, None]
+
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        """The mean over a sample is that over all edges on average: nothing is lent."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +229,16 @@ class GcnSum(Sum):
             factor[rows] = _inverse_root(degree + loop)
         return Scaling(self_weight, factor, factor)
 
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        super().estimate(graph, part, vertices, shares, dtype)
+
 
 @dataclass(frozen=True)
 class Max(Gather):
@@ -199,6 +255,16 @@ class Max(Gather):
         greatest = lowest.scatter_reduce(0, where, messages, "amax")
         empty = torch.from_numpy(np.diff(graph.indptr[first : last + 1]) == 0)
         return greatest.masked_fill(empty[:, None], 0)
+
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        """The greatest of a sample: at most that of all edges."""
 
 
 @dataclass(frozen=True)
@@ -240,6 +306,16 @@ class Softmax(Gather):
                 )
         seed = attention_seed() if dropout > 0 else 0
         return call(AttentionFunction, x, source, target, graph, self, dropout, seed)
+
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        """A softmax over the sample."""
 
 
 _scalings: WeakKeyDictionary[Graph, dict[tuple[Sum, torch.dtype], Scaling]] = WeakKeyDictionary()

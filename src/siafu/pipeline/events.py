@@ -37,11 +37,13 @@ class Event:
 class Begin(Event):
     """Forget everything and stand at `start`; answer `Ready`. The first event of an incarnation.
 
-    exact: every epoch makes one version from here on; else only the first epoch is exact
+    exact:      every epoch makes one version from here on; else only the first epoch is exact
+    evaluation: one that was under way, and will be run again: its weight server holds its version from the start
     """
 
     start: Anchor
     exact: bool
+    evaluation: "EvaluationStarted | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +253,19 @@ class EpochFinished(Event):
     server: ServerId
     epoch: Epoch
     measures: Measures
+
+
+@dataclass(frozen=True, slots=True)
+class StateMade(Event):
+    """A home has made its part of `version`; the message carries that and the optimizer's state of it.
+
+    gradients, versions_peak: as the home has counted them until now
+    """
+
+    home: ServerId
+    version: Version
+    gradients: int
+    versions_peak: int
 
 
 @dataclass(frozen=True, slots=True)

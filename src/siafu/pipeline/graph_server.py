@@ -94,7 +94,7 @@ class GraphServer:
             WeightsGranted: self._weights_granted,
             GradientTaken: self._gradient_taken,
         }
-        self._reset(Anchor(Epoch(0), Version(0)), setup.exact)
+        self._reset(Anchor(Epoch(0), Version(0)), setup.exact, Epoch(0))
 
     def handle(self, event: Event) -> list[Instruction]:
         out: list[Instruction] = []
@@ -174,11 +174,14 @@ class GraphServer:
             self.counts.duplicates += 1
             return
         self.incarnation = event.incarnation
-        self._reset(event.start, event.exact)
+        again = event.evaluation
+        last = Epoch(max(0, event.start.epoch - 1))
+        self._reset(event.start, event.exact, last if again is None else again.epoch)
         out.append(Abandon())
         out.append(Send(RUN, Ready(self.incarnation, self.address)))
 
-    def _reset(self, start: Anchor, exact: bool) -> None:
+    def _reset(self, start: Anchor, exact: bool, evaluation: Epoch) -> None:
+        """evaluation: the earliest that may come"""
         setup = self.setup
         self._start = start
         self._until = start.epoch
@@ -208,7 +211,7 @@ class GraphServer:
             setup.evaluation,
             setup.layout,
             self.intervals,
-            start.epoch,
+            evaluation,
             oldest_read=int,
             parts=setup.gather_parts,
         )

@@ -20,7 +20,7 @@ class Send(Instruction):
     """Bring `message` to the machine at `to`, at least once.
 
     With a `RowsArrived` go the rows that it names, with a `GradientArrived` the gradient, with a `WeightsMade`
-    the weights.
+    the weights, with a `StateMade` the weights and the optimizer's state, with a `Begin` those of its start.
     """
 
     to: Address
@@ -82,12 +82,15 @@ class KeepRows(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Restore(Instruction):
-    """Hold `version`, as the checkpoint after `epochs` epochs (or the start) has it, and nothing else: no other
-    version and no gradient. The optimizer's state of the parameters whose home this is, too.
+    """Hold `version`, as the run has it after `epochs` epochs, and nothing else: no other version and no gradient. The
+    optimizer's state of the parameters whose home this is, too.
+
+    held: an earlier version, which an evaluation uses that is run again; None: there is none
     """
 
     epochs: Epoch
     version: Version
+    held: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,10 @@ class FreeWeights(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class KeepBest(Instruction):
-    """Copy `version` of all phases, which is still held: the best model so far, evaluated after `epoch`."""
+    """Copy `version` of all phases, which is still held: the best model so far, evaluated after `epoch`.
+
+    From the run where it has every version's state, else from a weight server.
+    """
 
     epoch: Epoch
     version: Version
@@ -164,6 +170,29 @@ class RecordEpoch(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class KeepState(Instruction):
+    """A home's part of `version`, and the optimizer's state of it, which just came: the version after `epochs` epochs."""
+
+    home: ServerId
+    version: Version
+    epochs: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class CloseEpochs(Instruction):
+    """The run begins again after `epochs` epochs, with `version`, if a server is lost from now on.
+
+    States of earlier versions may go.
+
+    held: but not of this one, which an evaluation uses; None: no earlier one is in use
+    """
+
+    epochs: Epoch
+    version: Version
+    held: Version | None
+
+
+@dataclass(frozen=True, slots=True)
 class SaveCheckpoint(Instruction):
     """Save `version` and the optimizers' state, which stand still now; report it by `CheckpointSaved`."""
 
@@ -173,10 +202,13 @@ class SaveCheckpoint(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Rewind(Instruction):
-    """The run goes on from the checkpoint after `epochs` epochs: what was recorded of later ones is void, and the
-    best model is the checkpoint's."""
+    """A server is lost. What was recorded after `epochs` epochs is void; exact epochs that are recorded stay.
+
+    to_checkpoint: the run goes on from its last checkpoint, whose best model holds; else from the epochs that are closed
+    """
 
     epochs: Epoch
+    to_checkpoint: bool
 
 
 @dataclass(frozen=True, slots=True)

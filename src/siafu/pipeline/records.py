@@ -28,7 +28,7 @@ class Evaluation:
 class Records:
     """What a run knows of the epochs since `start`.
 
-    trained:  how many epochs all servers have finished
+    trained:  how many epochs all servers have finished, and are closed where epochs are
     recorded: how many of them have their evaluation too, if they are to have one
     """
 
@@ -40,12 +40,16 @@ class Records:
         self._score = score
         self._parts: dict[tuple[LaneName, Epoch], dict[ServerId, Measures]] = {}
         self._training: dict[Epoch, Measures] = {}
+        self._open: dict[Epoch, Measures] = {}
         self._evaluations: dict[Epoch, Evaluation] = {}
 
     def validate(self) -> None:
         """Raise AssertionError where the state contradicts itself."""
         assert self.recorded <= self.trained, f"{self.recorded} recorded, {self.trained} trained"
-        known = {*self._training, *self._evaluations, *(epoch for _, epoch in self._parts)}
+        known = {*self._training, *self._evaluations, *self._open, *(epoch for _, epoch in self._parts)}
+        assert min(self._open, default=self.trained) >= self.trained, (
+            f"{self._open} is closed, and still kept"
+        )
         assert min(known, default=self.recorded) >= self.recorded, f"{min(known)} is recorded, and still kept"
         assert all(0 < len(parts) < self._num_servers for parts in self._parts.values()), f"{self._parts}"
 
@@ -65,7 +69,24 @@ class Records:
             return True
         if lane == "evaluate":
             return epoch in self._evaluations or epoch < self.recorded
-        return epoch in self._training or epoch < self.recorded
+        return epoch in self._training or epoch in self._open or epoch < self.recorded
+
+    def finish(self, epoch: Epoch, measures: Measures) -> None:
+        """All servers have finished the training of an epoch that is not closed yet."""
+        self._open[epoch] = measures
+
+    def close(self) -> bool:
+        """The first epoch that is not closed is trained, if all servers have finished it: whether they have."""
+        measures = self._open.pop(self.trained, None)
+        if measures is None:
+            return False
+        self.add_training(self.trained, measures)
+        return True
+
+    def forget_open(self) -> None:
+        """A server is lost: what is not closed is done again, and so is an evaluation that has not ended."""
+        self._parts.clear()
+        self._open.clear()
 
     def add_training(self, epoch: Epoch, measures: Measures) -> None:
         self._training[epoch] = measures

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from siafu.objective.score import Score
+from siafu.pipeline.closing import Closing
 from siafu.pipeline.events import (
     Begin,
     BestKept,
@@ -21,6 +22,7 @@ from siafu.pipeline.events import (
     ServerGone,
     Settle,
     Settled,
+    StateMade,
     StopAsked,
     WeightsAsked,
     WeightsGranted,
@@ -28,7 +30,10 @@ from siafu.pipeline.events import (
 )
 from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, Incarnation, ServerId, Version
 from siafu.pipeline.instructions import (
+    CloseEpochs,
     Instruction,
+    KeepBest,
+    KeepState,
     RecordEpoch,
     Replace,
     Rewind,
@@ -46,7 +51,7 @@ _START = Anchor(Epoch(0), Version(0))
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """What to start again from."""
+    """A checkpoint to start again from."""
 
     anchor: Anchor
     exact: bool
@@ -68,6 +73,10 @@ class RunMachine:
     Training never waits for the run but at a *limit*: a point that no interval may pass before something is done there.
     At a hard limit (a checkpoint, the end, patience, the switch to exact epochs) all intervals stand still and the
     weights settle. An evaluation limits too: in exact epochs its version must be held before the next ones replace it.
+
+    In an exact run every epoch's end is a limit, which costs one hop: nobody enters an epoch before the one before is
+    *closed*: all its measures, and the weights and optimizer's state that it made, are at the run. So a loss costs the
+    open epoch, and no record is taken back. An asynchronous run begins again at its last checkpoint.
     """
 
     def __init__(
@@ -98,6 +107,7 @@ class RunMachine:
         self._score, self._rates = score, rates
         self._servers = setup.graph_addresses + setup.weight_addresses
         self._saved = _Saved(start, setup.exact or exact, best)
+        self._closing = Closing(setup.parts, start) if setup.exact else None
         self._stop_asked = False
         self._stand_still_at: Epoch | None = None
         self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
@@ -108,7 +118,9 @@ class RunMachine:
             Settled: self._settled,
             CheckpointSaved: self._checkpoint_saved,
             EpochClosed: self._epoch_closed,
+            StateMade: self._state_made,
         }
+        self._begin_records()
         self._reset()
 
     def begin(self) -> list[Instruction]:
@@ -123,13 +135,12 @@ class RunMachine:
             return out
         if isinstance(event, ServerGone):
             self.ended = False
-            out += [Rewind(self._saved.anchor.epoch), Replace(event.server)]
-            self._begin_again(out)
+            self._lose(event, out)
         elif isinstance(event, CheckpointAsked | StopAsked):
             self._stop_asked |= isinstance(event, StopAsked)
             self._checkpoint_asked = True
             self._stand_still_at = self._until
-        elif event.incarnation != self.incarnation:
+        elif event.incarnation != self.incarnation and not self._is_of_record(event):
             self.outdated += 1
             return out
         else:
@@ -157,6 +168,11 @@ class RunMachine:
         assert self._saved.anchor.epoch <= records.recorded, (
             f"saved {self._saved}, {records.recorded} recorded"
         )
+        if self._closing is not None:
+            self._closing.validate()
+            assert self._closing.anchor.epoch == records.trained, (
+                f"{self._closing.anchor}, {records.trained} trained"
+            )
         assert records.trained <= self._until, f"{records.trained} trained, until {self._until}"
         assert self._base.epoch <= records.trained, f"based on {self._base}, {records.trained} trained"
         assert self._unready <= set(self._servers), f"{self._unready} are none of its servers"
@@ -168,28 +184,44 @@ class RunMachine:
         assert not early, f"{running}, {records.recorded} recorded, {records.trained} trained"
         kept = self._best_on_its_way
         assert kept is None or (best is not None and best.epoch == kept), f"best {best}, kept {kept}"
-        assert self._closed <= records.recorded, f"{self._closed} closed, {records.recorded} recorded"
+        assert self._seen <= records.recorded, f"{self._seen} seen, {records.recorded} recorded"
 
     # Beginning
 
     def _begin_again(self, out: list[Instruction]) -> None:
         self.incarnation = Incarnation(self.incarnation + 1)
         self._reset()
-        begin = Begin(self.incarnation, self._saved.anchor, self._saved.exact)
+        exact, again = self._exact is not None, self._evaluation_started()
+        begin = Begin(self.incarnation, self._base, exact, again)
         out.extend(Send(to, begin) for to in self._servers)
 
-    def _reset(self) -> None:
-        saved = self._saved
-        self._base = saved.anchor
-        self._exact = saved.anchor if saved.exact else None
-        self._until = self._closed = saved.anchor.epoch
-        self._told_to_stop = False
-        self._records = Records(saved.anchor.epoch, self.setup.layout.num_servers, self._score)
-        self._records.best = saved.best
+    def _lose(self, event: ServerGone, out: list[Instruction]) -> None:
+        """A server is lost: begin again where epochs are closed, or at the last checkpoint."""
+        if self._closing is None:
+            self._begin_records()
+        else:
+            self._closing.begin_again()
+            self._records.forget_open()
+        out += [Rewind(self._records.recorded, self._closing is None), Replace(event.server)]
+        self._begin_again(out)
+
+    def _begin_records(self) -> None:
+        """Know nothing but what the last checkpoint has."""
+        self._records = Records(self._saved.anchor.epoch, self.setup.layout.num_servers, self._score)
+        self._records.best = self._saved.best
+        self._seen = self._saved.anchor.epoch
         self._evaluation: _Running | None = None
+        self._told_to_stop = self._checkpoint_asked = False
+
+    def _reset(self) -> None:
+        self._base = self._saved.anchor if self._closing is None else self._closing.anchor
+        self._exact = self._base if self._saved.exact else None
+        self._until = self._base.epoch
+        if self._evaluation is not None and self._evaluation.version is None:
+            self._evaluation = None  # its version will be asked for again
         self._state: Literal["going", "settling", "settled", "saving"] = "going"
-        self._stand_still_at = saved.anchor.epoch if self._stop_asked else None
-        self._checkpoint_asked = False
+        asked = self._stop_asked or self._told_to_stop or self._checkpoint_asked
+        self._stand_still_at = self._base.epoch if asked else None
         self._switching = False
         self._best_on_its_way: Epoch | None = None
         self._settle: Settle | None = None
@@ -202,10 +234,13 @@ class RunMachine:
             self.duplicates += 1
             return
         self._unready.remove(event.sender)
+        if not self._unready and (again := self._evaluation_started()) is not None:
+            out.extend(Send(to, again) for to in self.setup.graph_addresses)
 
     # Going on
 
     def _go_on(self, out: list[Instruction]) -> None:
+        self._close(out)
         self._record(out)
         self._stand_at_limit(out)
         if self.ended:
@@ -221,14 +256,33 @@ class RunMachine:
             out.append(RecordEpoch(epoch, training, measures, version))
             epoch = self._records.recorded
 
+    def _close(self, out: list[Instruction]) -> None:
+        """Close the open epoch if all have finished it, and what it made is here."""
+        closing = self._closing
+        if closing is None or not closing.is_complete or not self._records.close():
+            return
+        closing.close()
+        running = self._evaluation
+        out.append(
+            CloseEpochs(
+                closing.anchor.epoch, closing.anchor.version, None if running is None else running.version
+            )
+        )
+
+    def _state_made(self, event: StateMade, out: list[Instruction]) -> None:
+        if self._closing is None or not self._closing.take(event.home, event.version):
+            self.duplicates += 1
+            return
+        out.append(KeepState(event.home, event.version, self._closing.epochs(event.version)))
+
     def _proceed(self, out: list[Instruction]) -> None:
         limits = [
             self._hard_limit(),
             self._evaluation_limit(),
-            self._records.trained + self.setup.staleness + 2,
+            self._records.trained + (1 if self._closing is not None else self.setup.staleness + 2),
         ]
         if self.options.closes:
-            limits.append(self._closed + (1 if self._exact is not None else self.setup.staleness + 2))
+            limits.append(self._seen + (1 if self._exact is not None else self.setup.staleness + 2))
         until = Epoch(min(limits))
         if until <= self._until or self._state != "going":
             return
@@ -247,11 +301,15 @@ class RunMachine:
             message = RatesSet(self.incarnation, version, self._rates(epoch))
             out.extend(Send(Address("weight", home), message) for home in sorted(self.setup.parts))
 
+    def _is_of_record(self, event: Event) -> bool:
+        """Whether an event is of an epoch's record, which holds in every incarnation: none is taken back."""
+        return isinstance(event, EpochClosed) and self._closing is not None
+
     def _epoch_closed(self, event: EpochClosed, out: list[Instruction]) -> None:
-        if event.epoch != self._closed or event.epoch >= self._records.recorded:
+        if event.epoch != self._seen or event.epoch >= self._records.recorded:
             self.duplicates += 1
             return
-        self._closed = Epoch(event.epoch + 1)
+        self._seen = Epoch(event.epoch + 1)
         if event.stop:
             self._told_to_stop = True
             self._stand_still_at = self._until
@@ -293,7 +351,7 @@ class RunMachine:
     def _patience_ends(self) -> int:
         """When the run stops unless a better model comes. The first that is evaluated is the best until then."""
         best = self._records.best
-        epoch = best.epoch if best is not None else self._next_evaluated(self._saved.anchor.epoch)
+        epoch = best.epoch if best is not None else self._next_evaluated(self._records.recorded)
         return epoch + 1 + (self.options.patience or 0)
 
     def _next_evaluated(self, epoch: Epoch) -> Epoch:
@@ -308,7 +366,7 @@ class RunMachine:
         # What is saved or left behind here has the best model with it.
         complete = self._records.recorded == here and self._best_on_its_way is None
         if self.options.closes:
-            complete = complete and self._closed == here
+            complete = complete and self._seen == here
         if self._state == "settled" and complete:
             self._leave_limit(here, out)
 
@@ -412,8 +470,16 @@ class RunMachine:
             self.duplicates += 1
             return
         self._evaluation = _Running(event.epoch, event.server, event.version)
-        started = EvaluationStarted(self.incarnation, event.epoch, event.version, event.server)
+        started = self._evaluation_started()
+        assert started is not None
         out.extend(Send(to, started) for to in self.setup.graph_addresses)
+
+    def _evaluation_started(self) -> EvaluationStarted | None:
+        """The evaluation that is under way and has its version."""
+        running = self._evaluation
+        if running is None or running.version is None:
+            return None
+        return EvaluationStarted(self.incarnation, running.epoch, running.version, running.weights)
 
     def _epoch_finished(self, event: EpochFinished, out: list[Instruction]) -> None:
         if self._records.has(event.lane, event.server, event.epoch):
@@ -424,10 +490,12 @@ class RunMachine:
             return
         if diverged(measures):
             self._stop("diverged", out)
-        elif event.lane == "train":
-            self._records.add_training(event.epoch, measures)
-        else:
+        elif event.lane == "evaluate":
             self._evaluated(event.epoch, measures, out)
+        elif self._closing is not None:
+            self._records.finish(event.epoch, measures)
+        else:
+            self._records.add_training(event.epoch, measures)
 
     def _evaluated(self, epoch: Epoch, measures: Measures, out: list[Instruction]) -> None:
         running = self._evaluation
@@ -435,9 +503,12 @@ class RunMachine:
             self.duplicates += 1
             return
         best = self._records.add_evaluation(epoch, Evaluation(running.version, measures))
-        if best:
+        asked = best and self._closing is None
+        if asked:
             self._best_on_its_way = epoch
-        released = WeightsReleased(self.incarnation, None, epoch, best)
+        elif best:
+            out.append(KeepBest(epoch, running.version))
+        released = WeightsReleased(self.incarnation, None, epoch, asked)
         out.append(Send(Address("weight", running.weights), released))
         self._evaluation = None
         self._consider_switch(self._records.score(measures))

@@ -8,6 +8,7 @@ from typing import Any
 from siafu.pipeline.events import (
     Begin,
     BestKept,
+    EvaluationStarted,
     Event,
     GradientArrived,
     GradientTaken,
@@ -17,6 +18,7 @@ from siafu.pipeline.events import (
     RoomMade,
     Settle,
     Settled,
+    StateMade,
     UpdateDone,
     UpdateDue,
     WeightsAsked,
@@ -149,7 +151,8 @@ class WeightServer:
             return
         self.incarnation = event.incarnation
         self._reset(event.start, event.exact)
-        out.append(Restore(event.start.epoch, event.start.version))
+        held = None if event.evaluation is None else self._hold_for(event.evaluation)
+        out.append(Restore(event.start.epoch, event.start.version, held))
         out.append(Send(RUN, Ready(self.incarnation, self.address)))
 
     def _reset(self, start: Anchor, exact: bool) -> None:
@@ -170,6 +173,21 @@ class WeightServer:
         self._rates: dict[Version, tuple[float, ...]] = {}
         self._norms: dict[Version, dict[ServerId, tuple[tuple[int, float], ...]]] = {}
         self._measured = start.version
+
+    def _hold_for(self, evaluation: EvaluationStarted) -> Version | None:
+        """An evaluation is run again: hold its version here, if it is to be had here. None: that is held anyway."""
+        holder, version = evaluation.weights, evaluation.version
+        if self._room and not self.setup.policy.may_update(self._latest, {version, self._latest}):
+            self._room[holder] = self._latest
+        if holder != self.server:
+            return None
+        self._asked[None] = evaluation.epoch
+        self._pins[None, evaluation.epoch] = version
+        self._uses[version] += 1
+        if version == self._latest:
+            return None
+        self._held[version] = set(self.setup.parts)
+        return version
 
     def _room_at(self, version: Version) -> dict[ServerId, Version]:
         """How far every server has room when none has given anything out; {}: no bound is kept."""
@@ -332,6 +350,12 @@ class WeightServer:
         self._gradients.forget(event.version)
         made = WeightsMade(self.incarnation, self.server, event.version)
         out.extend(Send(Address("weight", other), made) for other in self._others)
+        if self.setup.exact:
+            counts = self.counts
+            state = StateMade(
+                self.incarnation, self.server, event.version, counts.gradients, counts.versions_peak
+            )
+            out.append(Send(RUN, state))
         self._hold(self.server, event.version, out)
         self._try_update(out)
         self._grant_waiting(out)

@@ -135,7 +135,10 @@ class GraphHost(Host):
                 if self._lambdas is not None and message.lane == "train":
                     self._lambdas.end_epoch()
                 told, tensors = self._activity.told(
-                    message.epoch, self._server.counts.staleness, self._bytes_scattered
+                    message.epoch,
+                    self._server.counts.staleness,
+                    self._bytes_scattered,
+                    self._counters() if message.lane == "train" and self._server.setup.exact else None,
                 )
                 self.send(RUN, ActivityReported(self.incarnation, self.address, told), tensors)
                 self.send(to, message)
@@ -212,11 +215,14 @@ class GraphHost(Host):
             self.reporting = False
 
     def _report(self, wanted: ReportWanted) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self._counters() | ({} if self._lambdas is None else {"lambda": self._lambdas.usage()}), {}
+
+    def _counters(self) -> dict[str, Any]:
+        """Counters since the run began, or began again."""
         counts = self._server.counts
         return {
             "max_staleness_seen": max(counts.staleness, default=0),
             "staleness_histogram": {str(lead): count for lead, count in sorted(counts.staleness.items())},
             "row_age_histogram": {str(age): count for age, count in sorted(counts.row_ages.items())},
             "bytes_scattered": self._bytes_scattered,
-            **({} if self._lambdas is None else {"lambda": self._lambdas.usage()}),
-        }, {}
+        }

@@ -79,7 +79,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """A server was lost: the run goes on from `epochs`, and records of later epochs are void.
+    """A server was lost: records of epochs after `epochs` are void; of an exact run, none is.
 
     lost: the server, the cause, and the time until all went on, in words
     """

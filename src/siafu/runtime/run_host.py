@@ -14,12 +14,17 @@ from siafu.pipeline.events import (
     CheckpointAsked,
     CheckpointSaved,
     EpochClosed,
+    EvaluationStarted,
     Proceed,
+    StateMade,
     StopAsked,
 )
 from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, Version
 from siafu.pipeline.instructions import (
+    CloseEpochs,
     Instruction,
+    KeepBest,
+    KeepState,
     RecordEpoch,
     Replace,
     Rewind,
@@ -31,13 +36,15 @@ from siafu.pipeline.run import RunMachine
 from siafu.runtime.bills import Bills
 from siafu.runtime.collection import Collection
 from siafu.runtime.counting import added
+from siafu.runtime.epoch_counters import EpochCounters
 from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
 from siafu.runtime.host import Host, Watch, unwatched
 from siafu.runtime.letter import Letter, named
 from siafu.runtime.post import Post
 from siafu.runtime.requests import ActivityReported, Report, ReportWanted, TraceWanted
 from siafu.runtime.server_activity import RunActivity
-from siafu.runtime.weight_host import STATE, WEIGHT
+from siafu.runtime.states import States
+from siafu.runtime.weight_host import HELD, STATE, WEIGHT
 
 
 class ServerRecovery(Protocol):
@@ -51,7 +58,7 @@ class ServerRecovery(Protocol):
         """Start a server in place of a lost one."""
 
     def rewound(self, recorded: Epoch, epochs: Epoch) -> None:
-        """The run goes back to `epochs`."""
+        """Of `recorded` epochs, those after `epochs` are void."""
 
     def proceeding(self) -> None:
         """All servers go on."""
@@ -88,7 +95,7 @@ class RunHost(Host):
     over:     whether the run has ended
     recorded: number of epochs that are recorded
     servers:  the addresses of all others
-    start:    the weights and the optimizer's state to start from
+    start:    the weights and the optimizer's state to start from; every later version's come as it is made, in exact runs
     happened: called with every epoch, every checkpoint, and last the outcome
     threads:  number of threads of all graph servers together
     activity: of threads that all servers share; None: each server reports its own
@@ -117,7 +124,8 @@ class RunHost(Host):
         self._run, self._servers, self._happened = machine, tuple(servers), happened
         self._recovery: ServerRecovery = recovery or NoRecovery()
         self._checkpoint_due, self._threads, self._traced = checkpoint_due, threads, traced
-        self._saved, self._saved_counters = start, dict[str, Any]()
+        self._states, self._saved_best = States(start), start.best
+        self._saved_counters, self._epoch_counters = dict[str, Any](), EpochCounters()
         self._counters_at_begin: dict[str, Any] = {}
         self._final_counters: dict[str, Any] = {}
         self._best: dict[str, Tensor] | None = None
@@ -168,7 +176,10 @@ class RunHost(Host):
             case ActivityReported() as did:
                 with self.lock:
                     if did.incarnation == self.incarnation:
-                        self._activity.hear(did.sender, did.told, letter.tensors)
+                        counted = self._activity.hear(did.sender, did.told, letter.tensors)
+                        if counted is not None:
+                            epochs, counters = counted
+                            self._epoch_counters.tell(Epoch(epochs), did.sender, counters)
             case BestKept() as kept:
                 with self.lock:
                     if kept.incarnation == self.incarnation:
@@ -187,10 +198,17 @@ class RunHost(Host):
                 self._send(what)
             case RecordEpoch():
                 self._record(what)
+            case KeepState():
+                self._keep_state(what, came)
+            case CloseEpochs():
+                self._states.forget(what.version, what.held)
+                self._epoch_counters.close(what.epochs)
+            case KeepBest():
+                self._best = self._states.weights(what.version)
             case SaveCheckpoint():
                 self._collect(what.version, lambda found: self._save(what.epochs, found), last=False)
             case Rewind():
-                self._rewind(what.epochs)
+                self._rewind(what)
             case Replace():
                 self._recovery.replace(what.server)
             case Stop():
@@ -203,13 +221,25 @@ class RunHost(Host):
 
     def _send(self, send: Send) -> None:
         to, message, beside = send.to, send.message, {}
-        if isinstance(message, Proceed):
+        if isinstance(message, Proceed | EvaluationStarted):
             self._recovery.proceeding()
         if isinstance(message, Begin) and to.role == "graph" and self._traced:
             self.send(to, TraceWanted(Incarnation(-1)))
         if isinstance(message, Begin) and to.role == "weight":
-            beside = named(WEIGHT, self._saved.weights) | named(STATE, self._saved.optimizer)
+            version, again = message.start.version, message.evaluation
+            beside = named(WEIGHT, self._states.weights(version)) | named(
+                STATE, self._states.optimizer(version)
+            )
+            if again is not None and again.weights == to.index and again.version != version:
+                beside |= named(HELD, self._states.weights(again.version))
         self.send(to, message, beside)
+
+    def _keep_state(self, what: KeepState, came: Letter) -> None:
+        made = came.event
+        assert isinstance(made, StateMade)
+        self._states.keep(what.home, what.version, came.owned(WEIGHT), came.owned(STATE))
+        counters = {"weight_versions_peak": made.versions_peak, "gradients_applied": made.gradients}
+        self._epoch_counters.tell(what.epochs, Address("weight", what.home), counters)
 
     def _record(self, what: RecordEpoch) -> None:
         now = working_clock()
@@ -241,12 +271,16 @@ class RunHost(Host):
         elif self._checkpoint_due():
             self.deliver(CheckpointAsked(self.incarnation))
 
-    def _rewind(self, epochs: Epoch) -> None:
-        self._recovery.rewound(self.recorded, epochs)
+    def _rewind(self, what: Rewind) -> None:
+        self._recovery.rewound(self.recorded, what.epochs)
+        self.recorded = what.epochs
+        counted = self._epoch_counters.begin_again()
+        if not what.to_checkpoint:
+            self._counters_at_begin = added(self._counters_at_begin, counted)
+            return
         self._activity.forget()
-        self.recorded = epochs
         self._counters_at_begin = dict(self._saved_counters)
-        self._best = None if self._saved.best is None else dict(self._saved.best)
+        self._best = None if self._saved_best is None else dict(self._saved_best)
 
     def mark(self) -> None:
         """The next epoch's time counts from now."""
@@ -263,6 +297,7 @@ class RunHost(Host):
 
     def _collect(self, version: Version, then: Callable[[Collection], None], *, last: bool) -> None:
         """Ask all servers for their counters, and weight servers for a version; `then` gets all reports together."""
+        self._recovery.proceeding()
         self._numbers += 1
         self._collection = Collection(self._numbers, version, then)
         wanted = ReportWanted(self.incarnation, self._numbers, version, last)
@@ -288,9 +323,11 @@ class RunHost(Host):
         return Snapshot(epochs, found.version, found.weights, found.optimizer, counters, self._best)
 
     def _save(self, epochs: Epoch, found: Collection) -> None:
-        self._saved = self._snapshot(epochs, found)
-        self._saved_counters = dict(self._saved.counters)
-        self._happened(self._saved)
+        saved = self._snapshot(epochs, found)
+        self._saved_best, self._saved_counters = saved.best, dict(saved.counters)
+        if not self._run.setup.exact:
+            self._states = States(saved)
+        self._happened(saved)
         self.deliver(CheckpointSaved(self.incarnation, epochs))
         self._recovery.saved()
 

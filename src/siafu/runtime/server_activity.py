@@ -43,13 +43,20 @@ class ServerActivity:
             self._threads.forget()
         self._staleness, self._scattered = Counter(), 0
 
-    def told(self, epoch: int, staleness: Counter[int], scattered: int) -> tuple[str, dict[str, Array]]:
-        """The report, as JSON and tensors. `epoch` has ended; staleness and scattered count since the run began."""
+    def told(
+        self, epoch: int, staleness: Counter[int], scattered: int, counters: Mapping[str, Any] | None = None
+    ) -> tuple[str, dict[str, Array]]:
+        """The report, as JSON and tensors. `epoch` has ended; staleness and scattered count since the run began.
+
+        counters: all that the server has counted since the run began; None: that was not the end of a training
+        """
         entered, sent = staleness - self._staleness, scattered - self._scattered
         self._staleness, self._scattered = Counter(staleness), scattered
         told: dict[str, Any] = {
             "staleness": {str(lead): count for lead, count in sorted(entered.items())},
             "bytes_scattered": sent,
+            "epochs": epoch + 1,
+            "counters": counters,
         }
         tensors: dict[str, Array] = {}
         if self._threads is not None:
@@ -79,8 +86,10 @@ class RunActivity:
         self._counts: dict[Address, Mapping[str, float]] = {}
         self._latencies: list[float] = []
 
-    def hear(self, sender: Address, told: str, tensors: Mapping[str, Array]) -> None:
-        """Add a server's report."""
+    def hear(
+        self, sender: Address, told: str, tensors: Mapping[str, Array]
+    ) -> tuple[int, dict[str, Any]] | None:
+        """Add a server's report; returns its counters after so many epochs, if a training has ended."""
         found = json.loads(told)
         self._since = added(self._since, {name: found[name] for name in ("staleness", "bytes_scattered")})
         for where in (_THREADS, _LAMBDAS):
@@ -91,6 +100,7 @@ class RunActivity:
             before = self._counts.get(sender, {})
             self._counts[sender] = {**added(before, counts), "count": counts["count"]}
             self._latencies += tensors["latencies"].tolist()
+        return None if found["counters"] is None else (found["epochs"], found["counters"])
 
     def take(self, epoch: int) -> EpochActivity:
         """Activity of an epoch that is recorded now."""

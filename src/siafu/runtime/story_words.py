@@ -87,6 +87,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     # To the run
     happens.Ready: lambda e: f"{e.sender} is ready",
     happens.EpochFinished: lambda e: f"graph server {e.server} has finished {e.lane} epoch {e.epoch + 1}",
+    happens.StateMade: lambda e: f"weight server {e.home} gives the run its part of version {e.version}",
     happens.Settled: lambda e: f"weight server {e.server} has settled at version {e.settle.anchor.version}",
     happens.BestKept: lambda e: f"the best model, of epoch {e.epoch + 1}, is kept",
     happens.CheckpointAsked: lambda e: "a checkpoint is asked for",
@@ -111,8 +112,14 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     does.FreeWeights: lambda i: f"free version {i.version}",
     does.KeepBest: lambda i: f"keep version {i.version} as the best, of epoch {i.epoch + 1}",
     does.RecordEpoch: _recorded,
+    does.KeepState: lambda i: f"keep weight server {i.home}'s part of version {i.version} and its state",
+    does.CloseEpochs: lambda i: f"{i.epochs} epochs are closed",
     does.SaveCheckpoint: lambda i: f"save a checkpoint after epoch {i.epochs}, version {i.version}",
-    does.Rewind: lambda i: f"go back to the checkpoint after epoch {i.epochs}",
+    does.Rewind: lambda i: (
+        f"go back to the checkpoint after epoch {i.epochs}"
+        if i.to_checkpoint
+        else f"{i.epochs} epochs are recorded and stay"
+    ),
     does.Replace: lambda i: f"replace {i.server}",
     does.Stop: _stopped,
     # Lambdas

@@ -10,6 +10,7 @@ from siafu.pipeline.events import (
     BestKept,
     GradientArrived,
     NormsTold,
+    StateMade,
     UpdateDone,
     WeightsGranted,
     WeightsMade,
@@ -33,7 +34,7 @@ from siafu.runtime.post import Post
 from siafu.runtime.requests import ReportWanted, WeightsSent, WeightsWanted
 from siafu.weights.store import WeightStore
 
-WEIGHT, STATE = "weight/", "state/"
+WEIGHT, STATE, HELD = "weight/", "state/", "held/"
 
 
 class Updates(Protocol):
@@ -110,7 +111,7 @@ class WeightHost(Host):
                 self._store.free(what.version)
                 self._given = {each for each in self._given if each[1] != what.version}
             case Restore():
-                self._restore(what.version, came)
+                self._restore(what, came)
             case KeepBest():
                 self._best = self._store.weights(what.version)
             case _:
@@ -130,19 +131,22 @@ class WeightHost(Host):
             lambda: self.deliver(done),
         )
 
-    def _restore(self, version: Version, came: Letter) -> None:
+    def _restore(self, what: Restore, came: Letter) -> None:
         assert isinstance(came.event, Begin)
         self._server.counts = WeightServerCounts()
         self._arrived.clear()
         self._given.clear()
         self._store.gradients_applied = 0
-        self._store.restore(version, came.owned(WEIGHT), came.owned(STATE))
+        held: dict[int, dict[str, Tensor]] = {} if what.held is None else {what.held: came.owned(HELD)}
+        self._store.restore(what.version, came.owned(WEIGHT), came.owned(STATE), held)
 
     def _beside(self, send: Send) -> dict[str, Tensor]:
         """Tensors that go with a message. A version goes to a graph server once."""
         match send.message:
             case WeightsMade() as made:
                 return self._store.part(made.version)
+            case StateMade() as made:
+                return named(WEIGHT, self._store.part(made.version)) | named(STATE, self._store.state())
             case WeightsGranted() as granted if send.to.role == "graph":
                 if (send.to, granted.version) in self._given:
                     return {}

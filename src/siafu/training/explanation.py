@@ -12,6 +12,7 @@ from siafu.base.memory import budget_bytes
 from siafu.graph import Graph
 from siafu.graph.partition import make_partition
 from siafu.graph.reorder import recommend
+from siafu.kernels.advisor import degrees
 from siafu.options import Options
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Schedule
@@ -86,14 +87,8 @@ def explain_training(
         fitted = fit(listing, budget, ScratchDirectory(scratch))
         choice, on_disk = fitted.choice, (*fitted.disk_told(),)
     found = explain(graph, model, plan.programs)
-    return replace(
-        found,
-        memory=choice.listed,
-        choice=choice,
-        budget=budget,
-        choices=(*found.choices, recommend(graph)),
-        disk=on_disk,
-    )
+    choices = *found.choices, str(degrees(graph.indptr)), recommend(graph)
+    return replace(found, memory=choice.listed, choice=choice, budget=budget, choices=choices, disk=on_disk)
 
 
 def explain(graph: Graph, model: nn.Module, programs: dict[LaneName, Program] | None = None) -> Explanation:

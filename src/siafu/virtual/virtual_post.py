@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from siafu.pipeline.events import GradientArrived, RowsArrived, WeightsGranted, WeightsMade
+from siafu.pipeline.events import GradientArrived, RowsArrived, StateMade, WeightsGranted, WeightsMade
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.letter import Letter
@@ -13,6 +13,9 @@ from siafu.virtual.agenda import Agenda
 from siafu.virtual.costs import Machine
 from siafu.virtual.resources import FIRST, Cores, VirtualLink
 from siafu.virtual.stage_costs import StageCosts, TaskCost
+
+_STATE_SIZES = 3
+"""The size of a version and its optimizer's state, in versions: Adam's."""
 
 Hear = Callable[[Address, Address, Letter], None]
 """Takes a letter: its sender, its receiver, and the letter."""
@@ -88,6 +91,8 @@ class VirtualPost:
                 self._send_version(sender, to, arrive)
             case WeightsMade():
                 self._share_weights(sender, to, arrive)
+            case StateMade() if not self._near:
+                self._send_state(sender, arrive)
             case _:
                 self._travel(arrive)
 
@@ -129,6 +134,13 @@ class VirtualPost:
         gone = self._links.weight_out[sender.index].carry(now, size * each)
         came = self._links.come_in[to.index].carry(now, size)
         self._agenda.after(max(gone, came) - now + self._costs.machine.latency_s, arrive)
+
+    def _send_state(self, sender: Address, arrive: Callable[[], None]) -> None:
+        """To the run: weights, and Adam's two moments of them. The run's own interface is taken to be idle."""
+        size = _STATE_SIZES * self._costs.weight_bytes / self._setup.weight_servers
+        self.weights += size
+        gone = self._links.weight_out[sender.index].carry(self._agenda.now, size)
+        self._agenda.after(gone - self._agenda.now + self._costs.machine.latency_s, arrive)
 
     def _share_weights(self, sender: Address, to: Address, arrive: Callable[[], None]) -> None:
         now = self._agenda.now

@@ -1,6 +1,6 @@
 """WeightStore: the tensors of one weight server: versions of the weights, sums of gradients, the optimizer's state."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from torch import Tensor
 
@@ -41,9 +41,14 @@ class WeightStore:
         """Versions held, whole or in part, oldest first."""
         return sorted(self._versions)
 
-    def restore(self, version: Version, weights: Weights, state: State) -> None:
-        """Hold `version` and nothing else, and go on with what `state` has of the optimizer's."""
-        self._versions = {version: self._fixed | {name: each.detach() for name, each in weights.items()}}
+    def restore(
+        self, version: Version, weights: Weights, state: State, held: Mapping[Version, Weights] | None = None
+    ) -> None:
+        """Hold `version` and nothing else but `held`, and go on with what `state` has of the optimizer's."""
+        self._versions = {
+            each: self._fixed | {name: tensor.detach() for name, tensor in found.items()}
+            for each, found in {**(held or {}), version: weights}.items()
+        }
         self._sums, self._counts = {}, {}
         self._state = {key: each for key, each in state.items() if key.rpartition(".")[0] in self._home}
 

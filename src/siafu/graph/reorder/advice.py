@@ -10,7 +10,7 @@ from siafu.graph.reorder.locality import Locality, locality
 from siafu.graph.reorder.orders import ROW_BYTES, make_order
 
 WORTH = 1.1  # a gather that is foretold to be so many times faster is worth another order
-_BEST = Locality(0.25, 0.0)  # what an order comes to where it helps most
+BEST = Locality(0.25, 0.0)  # what an order comes to where it helps most
 _A_MOMENT = 1 << 24  # edges that are ordered in about two seconds
 _EDGES_PER_VISIT = 4  # as `kernels.block_size` has it
 
@@ -39,7 +39,7 @@ def first_look(graph: Graph, row_bytes: int = ROW_BYTES) -> Advice | None:
             None, "no other order: the graph is so dense that gathers walk it in blocks that fit the cache"
         )
     found = locality(graph, row_bytes)
-    if found.cost < WORTH * _BEST.cost:
+    if found.cost < WORTH * BEST.cost:
         return Advice(None, f"no other order: {_said(found)} as the vertices are numbered now")
     return None
 
@@ -75,10 +75,10 @@ def recommend(graph: Graph) -> str:
         known = advise(graph)
     if known is None:
         told = _said(locality(graph, ROW_BYTES))
-        return f"{told}: 'siafu reorder' tries rabbit order, and adds it to the store if it pays"
+        return f"{told}: 'siafu reorder' tries rabbit order, and adds it to the store if it pays; 'siafu train --reorder auto' tries it for one run"
     if known.order is None:
         return known.reason
-    return f"{known.reason}: 'siafu reorder', or graph.reorder(), adds it"
+    return f"{known.reason}: 'siafu reorder', or graph.reorder(), adds it, 'siafu train --reorder auto' for one run"
 
 
 def _said(found: Locality) -> str:

@@ -96,6 +96,8 @@ _COUNTERS: dict[str, _Fits] = {
     "weight_versions_peak": _is_count,
     "gradients_applied": _is_count,
     "bytes_scattered": _is_count,
+    "sampled_vertices": _is_count,
+    "sampled_edges": _is_count,
     "bytes_read": _is_count,
     "bytes_written": _is_count,
     "disk_busy_seconds": _is_number,

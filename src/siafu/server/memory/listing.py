@@ -50,6 +50,7 @@ class RunListing:
     extents: what each lane goes over
     always:  what no saving changes but the disk
     taken:   bytes that the process holds already
+    besides: arrays of others in this process
     """
 
     plan: ServerPlan
@@ -59,6 +60,7 @@ class RunListing:
     always: Sequence[Allocation]
     taken: int
     on_lambdas: bool
+    besides: Sequence[Allocation] = ()
 
     @classmethod
     def of(
@@ -68,6 +70,7 @@ class RunListing:
         taken: int | None = None,
         *,
         on_lambdas: bool = False,
+        besides: Sequence[Allocation] = (),
     ) -> "RunListing":
         """parts: None: all servers are in this process; taken: None: what it holds now; on_lambdas: tensor tasks run elsewhere."""
         taken = own_bytes() if taken is None else taken
@@ -75,7 +78,7 @@ class RunListing:
         needs = {lane: NeededRows.of(plan.graph, plan.needed(lane)) for lane in plan.programs}
         extents = {lane: plan.extent(lane) for lane in plan.programs}
         always = tuple(_always(plan, parts, needs, taken, on_lambdas))
-        return cls(plan, parts, needs, extents, always, taken, on_lambdas)
+        return cls(plan, parts, needs, extents, always, taken, on_lambdas, besides)
 
     @property
     def listed(self) -> MemoryList:
@@ -84,7 +87,7 @@ class RunListing:
 
     def again(self, plan: ServerPlan) -> "RunListing":
         """The same for a plan that spares memory in another way."""
-        return RunListing.of(plan, self.parts, self.taken, on_lambdas=self.on_lambdas)
+        return RunListing.of(plan, self.parts, self.taken, on_lambdas=self.on_lambdas, besides=self.besides)
 
     def saving(self, savings: Savings) -> MemoryList:
         """The list."""
@@ -92,7 +95,7 @@ class RunListing:
         if savings.disk != self.plan.savings.disk:
             plan = self.plan.saving(savings)
             always = _always(plan, self.parts, self.needs, self.taken, self.on_lambdas)
-        return MemoryList.of((*always, *self._rows(savings)), self.taken)
+        return MemoryList.of((*always, *self._rows(savings), *self.besides), self.taken)
 
     def lanes(self, plan: ServerPlan, part: ServerPart) -> dict[LaneName, LaneRows]:
         """Arrays that each lane holds of a part, as a plan spares memory."""

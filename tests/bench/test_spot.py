@@ -1,0 +1,43 @@
+"""`siafu bench spot`: one table for each trace and rate."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from siafu.bench import spot
+from siafu.planning import calibration
+from siafu.planning.spot.trace import read_trace
+from tests.cli.command import Siafu
+
+
+@pytest.fixture
+def siafu(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Siafu:
+    monkeypatch.setattr(calibration, "calibration_path", lambda: tmp_path / "calibration.json")
+    return Siafu(monkeypatch, capfd)
+
+
+@pytest.mark.slow
+def test_closed_epochs_lose_none_and_are_faster_than_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "seen.json"
+    path.write_text(json.dumps({"metadata": {"gap_seconds": 300}, "data": [4, 4, 3, 4, 4, 2, 5, 5] * 6}))
+    setting = spot.SpotSetting("reddit-small", "gcn", 64, 2, 3, 20_000)
+    risks = list(spot.measure(setting, [read_trace(path)], [0.5], 20))
+    for found in json.loads(spot.as_json(risks)):
+        assert found["epochs_lost"] == 0
+        assert found["losses"] > 0
+        saved = found["with_checkpoints"]
+        assert found["on_demand"]["seconds"] < found["seconds"]["mean"] < saved["seconds"]["mean"]
+        assert found["usd"]["mean"] < saved["usd"]["mean"]
+    told = spot.report(risks, setting, 20)
+    assert "as in seen**" in told
+    assert told.count("| spot, closed epochs |") == 2
+
+
+def test_what_cannot_be_is_refused_in_one_line(siafu: Siafu, tmp_path: Path) -> None:
+    broken, few = tmp_path / "broken.csv", tmp_path / "few.csv"
+    broken.write_text("0,add\n")
+    few.write_text("0,add,x\n3600000,remove,x\n")
+    assert "line 1" in siafu.refused("bench", "spot", broken)
+    assert "loss rate" in siafu.refused("bench", "spot", rate=0)
+    assert "never has more than 1" in siafu.refused("bench", "spot", few)

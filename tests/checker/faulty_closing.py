@@ -1,0 +1,123 @@
+"""Machines with one fault each in how epochs close, and in what a loss leaves of them."""
+
+from siafu.pipeline.events import Proceed, StateMade
+from siafu.pipeline.ids import Anchor, Epoch, Version
+from siafu.pipeline.instructions import CloseEpochs, KeepState, Rewind, Send
+from siafu.pipeline.run import RunMachine
+from siafu.pipeline.weight_server import WeightServer
+from tests.checker.planted_faults import fault
+
+
+@fault("pipe")
+class AnEpochBeginsBeforeTheOneBeforeIsClosed(RunMachine):
+    """an epoch begins before the one before is closed"""
+
+    def _proceed(self, out):
+        until = Epoch(min(self._hard_limit(), self._evaluation_limit(), self._records.trained + 2))
+        if until > self._until and self._state == "going":
+            self._until = until
+            message = Proceed(self.incarnation, until, self._exact)
+            out.extend(Send(to, message) for to in self.setup.graph_addresses)
+
+
+@fault("pipe")
+class AnEpochIsClosedBeforeItsVersionIsKept(RunMachine):
+    """an epoch is closed before its version is kept"""
+
+    def _close(self, out):
+        closing = self._closing
+        closing._kept = {home: max(kept, closing.anchor.version + 1) for home, kept in closing._kept.items()}
+        super()._close(out)
+
+
+@fault("sync", shows=200)
+class ALostServersMeasuresStay(RunMachine):
+    """after a loss, measures of the open epoch stay"""
+
+    def _lose(self, event, out):
+        parts, finished = dict(self._records._parts), dict(self._records._open)
+        super()._lose(event, out)
+        self._records._parts, self._records._open = parts, finished
+
+
+@fault("pipe", shows=190)
+class TheVersionOfAnEvaluationIsNotKept(RunMachine):
+    """the run lets go of the version that is evaluated"""
+
+    def _close(self, out):
+        super()._close(out)
+        out[:] = [
+            CloseEpochs(each.epochs, each.version, None) if isinstance(each, CloseEpochs) else each
+            for each in out
+        ]
+
+
+@fault("pipe", shows=1030)
+class AnEvaluationIsForgottenAfterALoss(RunMachine):
+    """after a loss, an evaluation that was under way is asked for again, of a version that nobody has"""
+
+    def _reset(self):
+        self._evaluation = None
+        super()._reset()
+
+
+@fault("sync")
+class AnExactRunGoesBackToItsCheckpoint(RunMachine):
+    """after a loss, an exact run goes back to its checkpoint"""
+
+    def _lose(self, event, out):
+        self._closing.anchor = self._saved.anchor
+        self._begin_records()
+        super()._lose(event, out)
+
+
+@fault("pipe")
+class ARecordIsTakenBack(RunMachine):
+    """after a loss, a record is taken back"""
+
+    def _lose(self, event, out):
+        super()._lose(event, out)
+        out[0] = Rewind(Epoch(max(0, out[0].epochs - 1)), False)
+
+
+@fault("pipe")
+class AfterALossItBeginsOneEpochLater(RunMachine):
+    """after a loss, the open epoch is left out"""
+
+    def _lose(self, event, out):
+        anchor = self._closing.anchor
+        self._closing.anchor = Anchor(Epoch(anchor.epoch + 1), anchor.version)
+        super()._lose(event, out)
+
+
+@fault("sync")
+class AStateIsKeptUnderAnotherVersion(RunMachine):
+    """a state is kept under the version before"""
+
+    def _state_made(self, event, out):
+        super()._state_made(event, out)
+        out[:] = [
+            KeepState(each.home, Version(each.version - 1), each.epochs)
+            if isinstance(each, KeepState)
+            else each
+            for each in out
+        ]
+
+
+@fault("pipe")
+class AStateIsNotTold(WeightServer):
+    """a home keeps the state of what it made to itself"""
+
+    def _update_done(self, event, out):
+        super()._update_done(event, out)
+        out[:] = [
+            each for each in out if not (isinstance(each, Send) and isinstance(each.message, StateMade))
+        ]
+
+
+@fault("pipe", shows=1030)
+class AnEvaluationThatIsRunAgainHoldsNothing(WeightServer):
+    """after a loss, nobody holds the version of an evaluation that is run again"""
+
+    def _hold_for(self, evaluation):
+        return None

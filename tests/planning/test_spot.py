@@ -1,0 +1,151 @@
+"""Trainings on machines that come and go: against Daly's formula, against reckoning by hand, and damaged traces."""
+
+import json
+import math
+import random
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from siafu.base.errors import BadInput
+from siafu.cluster.runtime import LOST_AFTER_SECONDS
+from siafu.planning.spot.offer_risk import Losses
+from siafu.planning.spot.replay import SpotTraining, replay, young_daly
+from siafu.planning.spot.risk import DETECTION_SECONDS, Spread, of_traces
+from siafu.planning.spot.trace import Change, Trace, from_rate, from_trace, read_trace
+
+SEEDS = 3000
+
+
+@pytest.mark.parametrize(("every", "saving"), [(None, 0.0), (1, 2.0), (4, 3.0)])
+def test_the_mean_is_dalys(every: int | None, saving: float) -> None:
+    """J. T. Daly, 2006: segments of work that a loss destroys take (1/λ + R) (e^(λ t) - 1) each, in the mean."""
+    rate, absent, epoch, epochs = 20.0, 30.0, 25.0, 8
+    training = SpotTraining(1, epochs, epoch, 0.0, 0.0, every, saving)
+    found = [
+        replay(training, from_rate(rate, 1, absent, random.Random(seed))).seconds for seed in range(SEEDS)
+    ]
+    a_second, group = rate / 3600, every or 1
+    segments = [group * epoch + saving] * (epochs // group - 1) + [group * epoch]
+    wanted = sum((1 / a_second + absent) * math.expm1(a_second * each) for each in segments)
+    mean = sum(found) / SEEDS
+    error = math.sqrt(sum((each - mean) ** 2 for each in found)) / SEEDS
+    assert abs(mean - wanted) < 4 * error
+
+
+def test_every_second_of_a_replay_is_accounted_for() -> None:
+    training = SpotTraining(2, 10, 10.0, 5.0, 1.0)
+    changes = [
+        Change(0, "a", True),
+        Change(0, "b", True),
+        Change(3, "spare", True),
+        Change(
+            38, "b", False
+        ),  # works from 5: three epochs have ended; the spare machine works from 38 + 1 + 5
+        Change(50, "spare", False),  # none has ended since, and none is there
+        Change(55, "a", False),
+        Change(80, "c", True),
+        Change(90, "d", True),  # works from 95
+        Change(1e6, "c", False),
+    ]
+    found = replay(training, changes)
+    assert found.seconds == 95 + 7 * 10
+    assert (found.losses, found.epochs_lost) == (3, 0)
+    assert (found.longest_pause, found.paused) == (95 - 50, (44 - 38) + (95 - 50))
+    assert found.machine_seconds == 2 * 50 + 5 + 10 + 2 * (165 - 90)
+    saving = SpotTraining(2, 10, 10.0, 5.0, 1.0, checkpoint_epochs=2)
+    assert replay(saving, changes).epochs_lost == 1
+    assert replay(saving, changes).seconds == 95 + 8 * 10
+
+
+def test_the_interval_of_young_and_daly() -> None:
+    training = SpotTraining(4, 1000, 2.0, 5.0, 1.0, checkpoint_seconds=1.0)
+    assert young_daly(training, 0.5) == round(math.sqrt(2 * 1.0 * 1800) / 2)
+    assert young_daly(SpotTraining(4, 10, 500.0, 5.0, 1.0), 5.0) == 1
+
+
+def test_a_trace_goes_on_from_any_moment_and_begins_anew() -> None:
+    trace = Trace(
+        "t", (Change(0, "a", True), Change(0, "b", True), Change(10, "a", False), Change(20, "c", True)), 30.0
+    )
+    assert (trace.losses, trace.most, trace.machine_hours) == (1, 2, (20 + 10 + 20) / 3600)
+    found = list(islice(from_trace(trace, 15.0), 8))
+    times = [(each.seconds, each.comes) for each in found]
+    assert times == [
+        (0, True),
+        (5, True),
+        (25, False),
+        (35, True),
+        (55, False),
+        (65, True),
+        (85, False),
+        (95, True),
+    ]
+    there: set[str] = set()
+    for each in islice(from_trace(trace, 15.0), 200):
+        assert (each.machine in there) != each.comes
+        there.symmetric_difference_update({each.machine})
+
+
+def test_traces_of_both_kinds_are_read(tmp_path: Path) -> None:
+    changes, counts = tmp_path / "a.csv", tmp_path / "b.json"
+    changes.write_text("0,add,x\n1500,add,y\n3000,remove,x\n")
+    counts.write_text(json.dumps({"metadata": {"gap_seconds": 60}, "data": [2, 3, 1]}))
+    first, second = read_trace(changes), read_trace(counts)
+    assert first.changes[2] == Change(3.0, "x", False)
+    assert (first.seconds, first.machine_hours) == (3.0, (3.0 + 1.5) / 3600)
+    assert (second.losses, second.most, second.seconds) == (2, 3, 180.0)
+    assert read_trace(counts) == second
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "0,add,x\n5,gone,x\n", "line 2 is not"),
+        ("a.csv", "0,add,x\n-5,remove,x\n", "line 2 is not"),
+        ("a.csv", "9,add,x\n5,remove,x\n", "earlier"),
+        ("a.csv", "0,add,x\n5,add,x\n", "x is there already"),
+        ("a.csv", "0,remove,x\n", "x is not there"),
+        ("a.csv", "0,add,x\n", "no machine is lost"),
+        ("a.csv", "", "no machine is lost"),
+        ("a.json", "{", "damaged"),
+        ("a.json", "[" * 10_000, "damaged"),
+        ("a.json", "[]", "metadata"),
+        ("a.json", '{"metadata": {"gap_seconds": 0}, "data": [1, 0]}', "gap_seconds"),
+        ("a.json", '{"metadata": {"gap_seconds": NaN}, "data": [1, 0]}', "gap_seconds"),
+        ("a.json", '{"metadata": {"gap_seconds": 60}, "data": [1, -1]}', "place 1"),
+        ("a.json", '{"metadata": {"gap_seconds": 60}, "data": [1e9, 0]}', "place 0"),
+        ("a.json", '{"metadata": {"gap_seconds": 60}, "data": []}', "list of counts"),
+        ("a.txt", "0,add,x\n", "no trace"),
+    ],
+)
+def test_a_damaged_trace_is_refused_in_one_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(BadInput, match=said) as refused:
+        read_trace(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_more_machines_than_a_trace_has_and_rates_that_are_none_are_refused() -> None:
+    trace = Trace("few", (Change(0, "a", True), Change(9, "a", False)), 10.0)
+    with pytest.raises(BadInput, match="never has more than 1"):
+        of_traces([trace], 2)
+    for rate in (0.0, -1.0, math.nan, 1e9):
+        with pytest.raises(BadInput, match="loss rate"):
+            Losses(rate)
+
+
+def test_a_training_that_never_ends_is_refused() -> None:
+    training = SpotTraining(1, 5, 1000.0, 0.0, 0.0)
+    with pytest.raises(BadInput, match="does not end within a year"):
+        replay(training, from_rate(60.0, 1, 3600.0, random.Random(0)))
+
+
+def test_a_spread_leaves_out_a_twentieth_at_each_end() -> None:
+    assert Spread.of([float(each) for each in range(101)]) == Spread(50.0, 5.0, 95.0)
+
+
+def test_a_silent_machine_is_known_to_be_lost_when_the_cluster_says() -> None:
+    assert DETECTION_SECONDS == LOST_AFTER_SECONDS
