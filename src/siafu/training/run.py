@@ -37,6 +37,8 @@ COUNTERS = (
     "sampled_edges",
     "bytes_read",
     "bytes_written",
+    "disk_busy_seconds",
+    "disk_wait_seconds",
     "memory_budget_bytes",
     "memory_planned_bytes",
     "lambda",

@@ -184,8 +184,7 @@ class Trainer:
                             yield self._checkpoint(replace(event.last, counters=counters))
 
     def _metrics(self, record: EpochRecord) -> EpochMetrics:
-        read, written = self._moved()
-        found = replace(_metrics(record, self.objective), bytes_read=read, bytes_written=written)
+        found = replace(_metrics(record, self.objective), **self._moved())
         return found if self._pace is None else replace(found, lr=self._pace.lr(record.epoch))
 
     def _close_epoch(
@@ -404,18 +403,23 @@ class Trainer:
         counters = {**snapshot.counters, **self._disk_counts()}
         return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
 
-    def _moved(self) -> tuple[int, int] | tuple[None, None]:
-        """Bytes that scratch files read and wrote since the epoch before; nothing where no table is on disk."""
+    def _moved(self) -> dict[str, Any]:
+        """Traffic of scratch files since the epoch before; nothing where no table is on disk."""
         if self._traffic is None:
-            return None, None
+            return {}
         now, before = self._disk_counts(), self._moved_before
         self._moved_before = now
-        return now["bytes_read"] - before["bytes_read"], now["bytes_written"] - before["bytes_written"]
+        return {name: value - before[name] for name, value in now.items()}
 
-    def _disk_counts(self) -> dict[str, int]:
-        """Bytes that this session moved from and to scratch files."""
+    def _disk_counts(self) -> dict[str, Any]:
+        """Bytes that this session moved from and to scratch files, and how long the disk was busy and computing waited."""
         traffic = self._traffic or DiskTraffic()
-        return {"bytes_read": traffic.bytes_read, "bytes_written": traffic.bytes_written}
+        return {
+            "bytes_read": traffic.bytes_read,
+            "bytes_written": traffic.bytes_written,
+            "disk_busy_seconds": traffic.seconds_busy,
+            "disk_wait_seconds": traffic.seconds_waited,
+        }
 
     def _end(self, outcome: Outcome) -> None:
         if outcome.stop.reason == "diverged":

@@ -100,6 +100,8 @@ _COUNTERS: dict[str, _Fits] = {
     "sampled_edges": _is_count,
     "bytes_read": _is_count,
     "bytes_written": _is_count,
+    "disk_busy_seconds": _is_number,
+    "disk_wait_seconds": _is_number,
     "lambda": _is_usage,
     "servers_lost": _is_count,
     "epochs_lost": _is_count,

@@ -24,7 +24,7 @@ from siafu.server.disk_share import equal_ranges
 from siafu.tables import MemoryTable, PartitionReader, RowTable, page_buffer
 
 CHUNKS_PER_THREAD = 4
-_ROWS_AT_ONCE = 1 << 16  # own rows that are read at a time, where there are self-loops
+_ROWS_AT_ONCE = 1 << 14  # own rows that a thread reads at a time, where there are self-loops
 
 Factors = NDArray[Any] | None
 
@@ -59,7 +59,7 @@ class GroupSums:
         """The sums of rows first:last: what partitions of the sources give, one after the other, on every core."""
         indptr, indices = self.edges.indptr[first : last + 1], self.edges.indices
         needed = self.needed
-        inside = None if needed is None else needed[(needed >= first) & (needed < last)] - first
+        inside = None if needed is None else needed[slice(*np.searchsorted(needed, (first, last)))] - first
         at = first_edges(indptr, inside)
         sums = group_buffer(last - first, self.width, self.kind)
         self._start(sums, first)
@@ -90,11 +90,16 @@ class GroupSums:
         """Begin sums with self-loops, of the rows' own, or with zeros, which new memory has."""
         if self.self_weight is None:
             return
-        buffer = page_buffer(self.table.buffer_bytes(min(_ROWS_AT_ONCE, len(sums))))
-        for lo in range(0, len(sums), _ROWS_AT_ONCE):
+        weight = self.self_weight
+
+        def start(lo: int) -> None:
             hi = min(lo + _ROWS_AT_ONCE, len(sums))
-            rows = self.table.read(first + lo, first + hi, buffer)
-            start_sums(rows, self.self_weight[first + lo : first + hi], sums[lo:hi], 0, hi - lo)
+            buffer = page_buffer(self.table.buffer_bytes(hi - lo))
+            with self.table.waiting():
+                rows = self.table.read(first + lo, first + hi, buffer)
+            start_sums(rows, weight[first + lo : first + hi], sums[lo:hi], 0, hi - lo)
+
+        run_all(start, range(0, len(sums), _ROWS_AT_ONCE))
 
 
 def group_buffer(rows: int, columns: int, dtype: np.dtype[Any]) -> Table:

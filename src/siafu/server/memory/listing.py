@@ -155,7 +155,7 @@ def _always(
     graph = plan.graph
     yield from _given(graph, taken)
     yield from _edges(plan, parts, needs)
-    yield from _constants(plan, parts, on_lambdas=on_lambdas).listed()
+    yield from constants_of(plan, parts, on_lambdas=on_lambdas).listed()
     yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
     for part in parts:
         yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
@@ -171,7 +171,8 @@ def _edges(
         yield from copies.of(plan.programs, needs)
 
 
-def _constants(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:
+def constants_of(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:
+    """Rows that are made of the features once."""
     return ConstantSizes(
         plan.graph,
         plan.programs,
@@ -187,7 +188,7 @@ def _constants(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: boo
 def disk_bytes(plan: ServerPlan) -> int:
     """Bytes of all tables on disk, and of copies of edges."""
     listing = RunListing.of(plan)
-    constants = _constants(plan, listing.parts, on_lambdas=False).disk_bytes
+    constants = constants_of(plan, listing.parts, on_lambdas=False).disk_bytes
     edges = [each for each in _edges(plan, listing.parts, listing.needs) if each.mapped]
     constants += sum(each.bytes for each in edges if each.name != "in-edges")
     return constants + sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
