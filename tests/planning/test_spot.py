@@ -10,7 +10,7 @@ import pytest
 
 from siafu.base.errors import BadInput
 from siafu.cluster.runtime import LOST_AFTER_SECONDS
-from siafu.planning.spot.offer_risk import Losses
+from siafu.planning.spot.offer_risk import LossRate
 from siafu.planning.spot.replay import SpotTraining, replay, young_daly
 from siafu.planning.spot.risk import DETECTION_SECONDS, Spread, of_traces
 from siafu.planning.spot.trace import Change, Trace, from_rate, from_trace, read_trace
@@ -134,7 +134,7 @@ def test_more_machines_than_a_trace_has_and_rates_that_are_none_are_refused() ->
         of_traces([trace], 2)
     for rate in (0.0, -1.0, math.nan, 1e9):
         with pytest.raises(BadInput, match="loss rate"):
-            Losses(rate)
+            LossRate(rate)
 
 
 def test_a_training_that_never_ends_is_refused() -> None:

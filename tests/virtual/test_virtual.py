@@ -36,8 +36,9 @@ def test_an_odd_interval_keeps_a_core_waiting_at_every_gather() -> None:
 def test_rows_travel_to_ghosts_and_weights_come_from_their_server() -> None:
     found = simulate(SHAPE, workload(ghost_bytes=4.0), machine(), servers=2, intervals=1)
     scatter = 10 * 4 / 10 + 1  # ten ghosts' rows of four bytes at ten bytes a second, and the way
-    # The last gradient travels a second; the version that it makes is granted with another.
-    assert found.seconds_per_epoch == pytest.approx(0.5 + scatter + 1 + 1.5 + 1 + 1)
+    # The last gradient travels a second; the version that it makes is granted with another. In between the epoch is closed:
+    # the gradient is acknowledged, the run hears that the epoch is finished, lets the next begin, and its version is asked for.
+    assert found.seconds_per_epoch == pytest.approx(0.5 + scatter + 1 + 1.5 + 1 + 4 + 1)
     assert found.bytes_scattered == pytest.approx(5 * 2 * 10 * 4)
 
 

@@ -13,7 +13,7 @@ from siafu.planning.estimate import Estimates
 from siafu.planning.offer import Offer, TrainingSetup
 from siafu.planning.request import Request
 from siafu.planning.shapes import model_shape, shape_of
-from siafu.planning.spot.offer_risk import Losses, OfferRisk, offer_risk
+from siafu.planning.spot.offer_risk import LossRate, OfferRisk, offer_risk
 from siafu.planning.spot.risk_words import assumed, rows, table
 from siafu.planning.spot.trace import Trace
 
@@ -53,7 +53,7 @@ def measure(
     setting: SpotSetting, traces: Sequence[Trace], rates: Sequence[float], seeds: int
 ) -> Iterator[OfferRisk]:
     """The training under each trace, and then under each rate, so many times each."""
-    losses = [*(Losses.in_traces((trace,)) for trace in traces), *map(Losses, rates)]
+    losses = [*(LossRate.in_traces((trace,)) for trace in traces), *map(LossRate, rates)]
     for each in losses:
         each.moments(setting.servers - 1)  # refuses traces of fewer machines, before anything takes long
     offer = setting.offer()

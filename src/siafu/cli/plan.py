@@ -15,7 +15,7 @@ from siafu.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from siafu.planning.planner import Plan
-    from siafu.planning.spot.offer_risk import Losses, OfferRisk
+    from siafu.planning.spot.offer_risk import LossRate, OfferRisk
     from siafu.virtual.graph_shape import GraphShape
 
 _size = partial(option, panel="The graph's sizes, in place of a name")
@@ -124,8 +124,8 @@ def plan(
         say(f"drawn in {out}")
 
 
-def _losses(rate: float | None, traces: list[Path], *, spot: bool) -> "Losses | None":
-    """Losses that are to be reckoned with; None: none were given."""
+def _losses(rate: float | None, traces: list[Path], *, spot: bool) -> "LossRate | None":
+    """Losses to be reckoned with; None: none were given."""
     if rate is None and not traces:
         return None
     if not spot:
@@ -133,16 +133,16 @@ def _losses(rate: float | None, traces: list[Path], *, spot: bool) -> "Losses | 
     if rate is not None and traces:
         raise BadInput("give --loss-rate or --trace, not both: a trace has its own rate")
 
-    from siafu.planning.spot.offer_risk import Losses
+    from siafu.planning.spot.offer_risk import LossRate
     from siafu.planning.spot.trace import read_trace
 
     if traces:
-        return Losses.in_traces(tuple(read_trace(path) for path in traces))
+        return LossRate.in_traces(tuple(read_trace(path) for path in traces))
     assert rate is not None
-    return Losses(rate)
+    return LossRate(rate)
 
 
-def _risk(found: "Plan", losses: "Losses") -> "OfferRisk":
+def _risk(found: "Plan", losses: "LossRate") -> "OfferRisk":
     from siafu.planning.spot.offer_risk import offer_risk
 
     return offer_risk(found.chosen, losses, _REPLAYS)

@@ -56,6 +56,8 @@ class GraphHost(Host):
         self._held_up: defaultdict[Version, list[RunTask]] = defaultdict(list)
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self.reporting = False
+        # Exact epochs that are closed are not done again: what they counted must not be lost with their server.
+        self._may_be_lost = machine.setup.exact and not activity.shares_threads
 
     def hear(self, sender: Address, letter: Letter) -> None:
         match letter.event:
@@ -138,7 +140,7 @@ class GraphHost(Host):
                     message.epoch,
                     self._server.counts.staleness,
                     self._bytes_scattered,
-                    self._counters() if message.lane == "train" and self._server.setup.exact else None,
+                    self._counters() if message.lane == "train" and self._may_be_lost else None,
                 )
                 self.send(RUN, ActivityReported(self.incarnation, self.address, told), tensors)
                 self.send(to, message)

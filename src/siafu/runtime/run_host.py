@@ -237,7 +237,7 @@ class RunHost(Host):
     def _keep_state(self, what: KeepState, came: Letter) -> None:
         made = came.event
         assert isinstance(made, StateMade)
-        self._states.keep(what.home, what.version, came.owned(WEIGHT), came.owned(STATE))
+        self._states.keep(what.home, what.version, came)
         counters = {"weight_versions_peak": made.versions_peak, "gradients_applied": made.gradients}
         self._epoch_counters.tell(what.epochs, Address("weight", what.home), counters)
 

@@ -30,6 +30,11 @@ class ServerActivity:
         self._staleness: Counter[int] = Counter()
         self._scattered = 0
 
+    @property
+    def shares_threads(self) -> bool:
+        """Whether its threads are those of the run's own process."""
+        return self._threads is None
+
     def keep_spans(self) -> None:
         """Report every task from now on."""
         if self._threads is not None:

@@ -23,7 +23,7 @@ from siafu.planning.spot.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class LossRate:
     """How often machines are lost: as in traces, or at a rate.
 
     rate: losses in an hour of one machine
@@ -39,7 +39,7 @@ class Losses:
             )
 
     @classmethod
-    def in_traces(cls, traces: tuple[Trace, ...]) -> "Losses":
+    def in_traces(cls, traces: tuple[Trace, ...]) -> "LossRate":
         hours = sum(trace.machine_hours for trace in traces)
         return cls(sum(trace.losses for trace in traces) / hours, traces)
 
@@ -61,7 +61,7 @@ class OfferRisk:
     """
 
     offer: Offer
-    losses: Losses
+    losses: LossRate
     closed: Risk
     checkpoints: Risk
     on_demand: float
@@ -113,7 +113,7 @@ def training_of(offer: Offer) -> SpotTraining:
     )
 
 
-def offer_risk(offer: Offer, losses: Losses, seeds: int) -> OfferRisk:
+def offer_risk(offer: Offer, losses: LossRate, seeds: int) -> OfferRisk:
     """Replay an offer so many times with losses, as it is and with checkpoints."""
     fleet = offer.setup.fleet
     training = training_of(offer)
