@@ -253,6 +253,8 @@ class Trainer:
         program = self.programs["train"]
         due = _Due(checkpoint_every)
         placed = self._prepare_here(due) if self._cluster is None else self._prepare_cluster(due, log)
+        if self._sampled is not None:  # batches run the model as it is: nothing was chosen for them
+            return placed, []
         return [headline(program), *placed], list(program.choices)
 
     def _prepare_cluster(self, due: "_Due", log: Path | None) -> list[str]:
