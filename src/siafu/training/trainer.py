@@ -253,6 +253,8 @@ class Trainer:
         program = self.programs["train"]
         due = _Due(checkpoint_every)
         placed = self._prepare_here(due) if self._cluster is None else self._prepare_cluster(due, log)
+        if self._sampled is not None:  # batches run the model as it is: nothing was chosen for them
+            return placed, []
         unused = unused_edge_data(program, self.plan.graph)
         return [headline(program), *unused, *placed], list(program.choices)
 
