@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from siafu.base.threads import run_all, thread_count
 from siafu.graph.csr import IntArray
 from siafu.graph.generate import sampling
-from siafu.graph.generate.population import Population, Records, stream
+from siafu.graph.generate.population import Population, VertexRecords, stream
 from siafu.graph.generate.rates import find_rates
 from siafu.graph.generate.shapes import Shape
 
@@ -30,7 +30,7 @@ class _Pairs:
 
     key: np.uint64
     rates: NDArray[np.float64]
-    records: Records
+    records: VertexRecords
     community: IntArray | None
     ends: NDArray[np.int64] | None
 

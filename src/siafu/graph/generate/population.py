@@ -12,7 +12,7 @@ from siafu.graph.generate import sampling
 from siafu.graph.generate.shapes import Shape
 
 RECORD = np.dtype([("weight", np.float32), ("vertex", np.int32)])
-Records = NDArray[Any]  # of RECORD
+VertexRecords = NDArray[Any]  # of RECORD
 
 BYTES_A_VERTEX = 24  # what a Population holds, and what making it needs for a while
 _HALVINGS = 80
@@ -40,7 +40,7 @@ class Population:
     Weight and number are read at one place, since an edge needs both: of a large graph no cache holds them.
     """
 
-    records: Records
+    records: VertexRecords
     community: IntArray
     classes: NDArray[np.uint8]
     ends: NDArray[np.int64]
@@ -57,7 +57,7 @@ class Population:
     def num_communities(self) -> int:
         return len(self.ends)
 
-    def by_community(self) -> Records:
+    def by_community(self) -> VertexRecords:
         """The records, those of a community together, their weights falling."""
         members = np.empty(len(self.records), np.int32)
         sampling.by_community(self.community, self.ends, members)

@@ -26,7 +26,7 @@ from siafu.graph.importing.readers.blocks import (
 from siafu.graph.importing.readers.edge_rows import EdgesWithRows
 from siafu.graph.importing.relabel import HashCollision, Relabeller
 from siafu.graph.importing.spool import SpooledIds
-from siafu.graph.importing.vertex_rows import VertexRows
+from siafu.graph.importing.vertex_rows import ImportedRows
 from siafu.graph.importing.vertices import check_counts, write_vertices
 from siafu.graph.progress import ProgressCallback, silent
 from siafu.graph.random_split import RandomSplit
@@ -249,7 +249,7 @@ class _Import:
             raise BadInput(f"no edges in {self.source}: if it has vertices without any, give --num-vertices")
         data = self.data
         if self.table is not None:
-            in_order = VertexRows(self.table, num_vertices, self.scratch, self.memory // 2)
+            in_order = ImportedRows(self.table, num_vertices, self.scratch, self.memory // 2)
             for ids, *columns in rows:
                 in_order.add(ids, *columns)
             data = in_order.data()
