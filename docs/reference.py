@@ -48,7 +48,7 @@ API = {
     "Training": [
         "siafu.train",
         "siafu.compile",
-        "siafu.training.step.Step",
+        "siafu.training.step.TrainingStep",
         "siafu.sweep",
         "siafu.training.sweep.Sweep",
         "siafu.training.sweep.SweepRow",

@@ -9,7 +9,7 @@ from siafu.nn.gatv2 import GATv2, GATv2Conv
 from siafu.nn.gcn import GCN, GCNConv
 from siafu.nn.gin import GIN, MLP, GINConv
 from siafu.nn.layer import Layer
-from siafu.nn.light_gcn import LightGCN, VertexRows
+from siafu.nn.light_gcn import LearntRows, LightGCN
 from siafu.nn.model import GNN
 from siafu.nn.pair_softmax import PairSoftmax
 from siafu.nn.pyg.model import PygModel, from_pyg
@@ -52,6 +52,7 @@ __all__ = [
     "GcnSum",
     "GraphSAGE",
     "Layer",
+    "LearntRows",
     "LightGCN",
     "Max",
     "Mean",
@@ -65,7 +66,6 @@ __all__ = [
     "Sum",
     "Transformer",
     "TransformerConv",
-    "VertexRows",
     "build",
     "features",
     "from_pyg",

@@ -9,7 +9,7 @@ from siafu.nn.gather import GcnSum
 from siafu.nn.tensors import Precision
 
 
-class VertexRows(nn.Module):
+class LearntRows(nn.Module):
     """Learnt rows in the place of features.
 
     model: what is called as model(graph, rows); None: the rows are the result
@@ -39,7 +39,7 @@ class VertexRows(nn.Module):
         return found
 
 
-class LightGCN(VertexRows):
+class LightGCN(LearntRows):
     r"""He et al., "LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation", SIGIR 2020.
 
         z = 1/(L+1) · Σ_l Âˡ e        Â_ij = 1/√(d_i d_j); e: learnt rows

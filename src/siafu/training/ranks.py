@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from siafu.base.errors import BadInput, Diverged
 from siafu.graph.interactions import Interactions, Pairs
 from siafu.nn.calling import call_model
-from siafu.nn.light_gcn import LightGCN, VertexRows
+from siafu.nn.light_gcn import LearntRows, LightGCN
 from siafu.objective.rank_metrics import hits_of, ndcg_at, recall_at
 from siafu.program.record.record import mode as mode_of
 from siafu.training.rank_options import RankOptions
@@ -180,7 +180,7 @@ class _RankTraining:
         of_user, of_item, of_other = (rows.index_select(0, each) for each in (user, item, other))
         behind = (of_user * of_other).sum(1) - (of_user * of_item).sum(1)
         loss = F.softplus(behind).mean()
-        if self._options.penalty and isinstance(self._model, VertexRows):
+        if self._options.penalty and isinstance(self._model, LearntRows):
             squares = sum(
                 self._model.rows.index_select(0, each).square().sum() for each in (user, item, other)
             )

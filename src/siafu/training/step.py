@@ -31,7 +31,7 @@ from siafu.server.worker import TaskResult
 _OPTIONS = ("objective", "class_weights", "label_smoothing", "normalize_features", "seed", "intervals")
 
 
-class Step:
+class TrainingStep:
     """A training step over the whole graph. Call it: it gives the loss, and adds gradients to the parameters' `.grad`.
 
     Dropout is drawn from the seed and the number of the call. Running statistics of norms move with every call, as they do in torch.
@@ -84,7 +84,7 @@ class Step:
             self._pool.shutdown()
 
     def __repr__(self) -> str:
-        return f"Step({type(self._model).__name__} on {self._plan.graph.name!r}: {headline(self._plan.programs['train'])})"
+        return f"TrainingStep({type(self._model).__name__} on {self._plan.graph.name!r}: {headline(self._plan.programs['train'])})"
 
     def _run(self, lane: LaneName, schedule: Schedule) -> list[TaskResult]:
         """All stages, one after the other, each on all intervals; results in that order."""
@@ -121,7 +121,7 @@ def _ready() -> None:
     record_nothing()
 
 
-def compile(model: nn.Module, graph: Graph, *, memory: str | None = None, **options: Any) -> Step:
+def compile(model: nn.Module, graph: Graph, *, memory: str | None = None, **options: Any) -> TrainingStep:
     """Compile a model for a graph, once, to a step that a loop of your own calls:
 
         step = siafu.compile(model, graph)
@@ -147,4 +147,4 @@ def compile(model: nn.Module, graph: Graph, *, memory: str | None = None, **opti
     fitted.refuse_misfit(
         "training", "narrower layers (hidden), rows in bf16 (precision) or a machine with more", memory=memory
     )
-    return Step(fitted.plan, model)
+    return TrainingStep(fitted.plan, model)
