@@ -42,7 +42,9 @@ def from_coo(src: IntArray, dst: IntArray, weights: EdgeWeights, num_vertices: i
     indices = np.empty(len(src), id_dtype(num_vertices))
     sorted_weights = None if weights is None else np.empty(len(src), weights.dtype)
     _fill(src, dst, weights, indptr.copy(), indices, sorted_weights)
-    return sorted_rows(Csr(indptr, indices, sorted_weights))
+    if first_bad_row(indptr, indices, 0, num_vertices) >= 0:
+        _sort_rows(indptr, indices, sorted_weights)  # in place: the arrays are nobody else's
+    return Csr(indptr, indices, sorted_weights)
 
 
 def sorted_rows(csr: Csr) -> Csr:
