@@ -57,26 +57,9 @@ class TheNextEpochDoesNotWaitForTheOwner(RunMachine):
         super()._proceed(out)
 
 
-class AStopIsForgottenAfterALoss(RunMachine):
-    """The owner said so once, of a record that stays."""
-
-    def _lose(self, event, out):
-        self._told_to_stop = False
-        super()._lose(event, out)
-
-
-class ARecordSeenLateIsVoid(RunMachine):
-    """The record was made before a loss, and is seen after it."""
-
-    def _is_of_record(self, event):
-        return False
-
-
 @pytest.mark.parametrize(
     "machines",
     [
-        Machines(run=AStopIsForgottenAfterALoss),
-        Machines(run=ARecordSeenLateIsVoid),
         Machines(run=RatesOfTheEpochBefore),
         Machines(run=RatesAreSentOnce),
         Machines(weight=UpdatesDoNotWaitForRates),
