@@ -6,7 +6,8 @@
 
 --memory is the budget of the training, which then spares memory; "least" is the tightest that there is. A store (`siafu generate
 products`) is used in place of the graphs that are made here; then seconds of an epoch are printed, too. --scratch is a directory for tables
-on disk; then bytes read and written in all are printed, and how busy the disk was: time inside reads and writes over that of the run.
+on disk; then bytes read and written in all are printed, how busy epochs kept the disk, and which share of that was hidden: seconds for which
+computing waited against seconds in which the disk was busy. `bench/budgets.py` has tables of budget against time, and of growth.
 
 Each training runs in a process of its own, on a graph that is made there. Before it is listed, a small training of the same model
 compiles and loads the kernels. Peak: `RssAnon` of /proc/self/status, sampled every 2 ms: memory that no file backs. Pages of mapped
@@ -134,6 +135,8 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
     with Sampler() as sampler:
         said, _ = trainer.prepare()
         prepared, began, cpu = sampler.peak, time.perf_counter(), time.process_time()
+        traffic = trainer._traffic
+        before = (0.0, 0.0) if traffic is None else (traffic.seconds_busy, traffic.seconds_waited)
         for _ in trainer.run():
             pass
         wall, cpu = time.perf_counter() - began, time.process_time() - cpu
@@ -148,17 +151,22 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
         "loss": trainer.history[-1].train_loss,
         "evaluate_seconds": min(each.evaluate_seconds or 0.0 for each in trainer.history),
         "cpu_seconds": cpu,
-        "disk": disk_of(trainer, wall),
+        "disk": disk_of(trainer, wall, *before),
     }
 
 
-def disk_of(trainer: Any, wall: float) -> dict[str, float]:
-    """Bytes that went from and to scratch files, with those of the preparation, and how busy that kept the disk."""
+def disk_of(trainer: Any, wall: float, busy: float, waited: float) -> dict[str, float]:
+    """Bytes that went from and to scratch files, with those of the preparation; how busy the epochs kept the disk, and which share of
+    that was hidden behind computing. busy, waited: the disk's seconds before the epochs."""
     traffic = trainer._traffic
     if traffic is None:
         return {}
-    busy = (traffic.seconds_reading + traffic.seconds_writing) / wall
-    return {"read_gb": traffic.bytes_read / 1e9, "written_gb": traffic.bytes_written / 1e9, "busy": busy}
+    return {
+        "read_gb": traffic.bytes_read / 1e9,
+        "written_gb": traffic.bytes_written / 1e9,
+        "busy": (traffic.seconds_busy - busy) / wall,
+        "hidden": 1 - (traffic.seconds_waited - waited) / max(traffic.seconds_busy - busy, 1e-9),
+    }
 
 
 def train(name: str, graph: Any, hidden: int, layers: int) -> None:

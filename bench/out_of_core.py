@@ -95,14 +95,19 @@ def main() -> None:
     one = best(lambda: gather_sum(indptr, indices, None, rows, out=out), asked.times)
     print(f"one walk             {one}")
     want = out.copy()
+    buckets = one
     for partitions in (1, 2, 4, 8, 16, 32):
         took = best(lambda count=partitions: by_buckets(graph, rows, out, count), asked.times)  # type: ignore[misc]
         same = np.array_equal(out, want)
         print(f"buckets, {partitions:2d} in memory {took}  x{took.cpu / one.cpu:.2f}  equal bits: {same}")
-    on_disk(graph, rows, want, asked, one)
+        if partitions == asked.partitions:
+            buckets = took
+    on_disk(graph, rows, want, asked, one, buckets)
 
 
-def on_disk(graph: siafu.Graph, rows: Table, want: Table, asked: argparse.Namespace, one: Took) -> None:
+def on_disk(
+    graph: siafu.Graph, rows: Table, want: Table, asked: argparse.Namespace, one: Took, buckets: Took
+) -> None:
     server = ServerEdges.of(graph, Partition("whole", 1, np.zeros(graph.num_vertices, np.uint16)), 0)
     scratch = ScratchDirectory(asked.scratch)
     share = DiskShare(DiskCut(asked.scratch, asked.groups, asked.partitions), scratch)
@@ -112,7 +117,7 @@ def on_disk(graph: siafu.Graph, rows: Table, want: Table, asked: argparse.Namesp
         gather.send(first, last, (torch.from_numpy(rows[first:last, : asked.width]),))
     share.writer.flush()
     same, traffic = [], scratch.traffic
-    waited, before = gather.waited, (traffic.bytes_read, traffic.seconds_reading)
+    before = traffic.bytes_read, traffic.seconds_busy, traffic.seconds_waited
 
     def walk() -> None:
         for first, last in equal_ranges(graph.num_vertices, asked.groups):
@@ -121,12 +126,13 @@ def on_disk(graph: siafu.Graph, rows: Table, want: Table, asked: argparse.Namesp
 
     took = best(walk, asked.times)
     reads = (traffic.bytes_read - before[0]) / asked.times
-    busy = (traffic.seconds_reading - before[1]) / asked.times
-    idle = (gather.waited - waited) / asked.times
+    busy = (traffic.seconds_busy - before[1]) / asked.times
+    idle = (traffic.seconds_waited - before[2]) / asked.times
     print(
-        f"on disk              {took}  x{took.wall / one.wall:.2f} of wall  equal bits: {all(same)}\n"
+        f"on disk              {took}  x{took.wall / one.wall:.2f} of one walk, "
+        f"x{took.wall / buckets.wall:.2f} of {asked.partitions} buckets in memory  equal bits: {all(same)}\n"
         f"  {asked.groups} groups, {asked.partitions} partitions: read {reads / 1e9:.2f} GB a gather, "
-        f"disk busy {busy / took.wall:.0%}, hidden {1 - idle / max(busy, 1e-9):.0%}"
+        f"{reads / rows.nbytes:.1f} tables, disk busy {busy / took.wall:.0%}, hidden {1 - idle / max(busy, 1e-9):.0%}"
     )
 
 

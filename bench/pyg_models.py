@@ -1,15 +1,17 @@
 """PyG's models, unchanged, under PyG and under Siafu: epochs side by side, in one run.
 
-    python bench/pyg_models.py [GRAPH.npz] [REPEATS] [MODEL …]
+    python bench/pyg_models.py [GRAPH.npz] [REPEATS] [MODEL …] [--cpu]
 
 GRAPH.npz: `num_nodes, src, dst`, features as `x` or CSR (`x_indptr, x_indices[, x_data], x_dim`), `y`; by default flickr of
 ../shared/data or $SIAFU_SHARED/data. Each undirected edge stands once in it. More than 500 features are mapped to 500 by a seeded
 random matrix: PyG's GraphSAGE copies them for every edge, which for flickr's 12,047 would take 23 GB. An epoch is forward, loss, backward and the
-optimizer's step, without evaluation; each line is the best epoch of all repeats, which take turns.
+optimizer's step, without evaluation; each line is the best epoch of all repeats, which take turns. --cpu: CPU seconds of all threads instead
+of the clock's, for a machine that has other work.
 """
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,22 +58,47 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "transformer": lambda f, c: Stack(pyg.TransformerConv(f, 8, heads=8), pyg.TransformerConv(WIDTH, c)),
     "gat v2 128": lambda f, c: Stack(pyg.GATv2Conv(f, 16, heads=8), pyg.GATv2Conv(128, c)),
     "transformer 128": lambda f, c: Stack(pyg.TransformerConv(f, 16, heads=8), pyg.TransformerConv(128, c)),
+    "edge conv 128": lambda f, c: Stack(
+        nn.Linear(f, 128), pyg.EdgeConv(nn.Sequential(nn.Linear(256, 128), nn.ReLU())), nn.Linear(128, c)
+    ),
     "res gated": lambda f, c: Stack(pyg.ResGatedGraphConv(f, WIDTH), pyg.ResGatedGraphConv(WIDTH, c)),
 }
 
 
 def main() -> None:
-    repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-    graph = read(Path(sys.argv[1]) if len(sys.argv) > 1 else default_graph())
+    words = [word for word in sys.argv[1:] if word != "--cpu"]
+    cpu = "--cpu" in sys.argv
+    repeats = int(words[1]) if len(words) > 1 else 2
+    graph = read(Path(words[0]) if words else default_graph())
     print(graph)
-    print(f"{'model':15} {'PyG, s':>8} {'Siafu, s':>9} {'ratio':>6}")
-    for name in sys.argv[3:] or MODELS:
+    print(f"{'model':15} {'PyG, s':>8} {'Siafu, s':>9} {'ratio':>6}{' in CPU seconds' if cpu else ''}")
+    for name in words[2:] or MODELS:
         theirs, ours = [], []
         for _ in range(repeats):
-            theirs.append(pyg_epoch(graph, model_of(graph, name), EPOCHS))
-            history = siafu.train(graph, model_of(graph, name), epochs=EPOCHS).history[2:]
-            ours.append(min(each.seconds for each in history))
+            clock = time.process_time if cpu else time.perf_counter
+            theirs.append(pyg_epoch(graph, model_of(graph, name), EPOCHS, clock))
+            ours.append((cpu_epoch if cpu else siafu_epoch)(graph, model_of(graph, name)))
         print(f"{name:15} {min(theirs):8.3f} {min(ours):9.3f} {min(theirs) / min(ours):6.1f}", flush=True)
+
+
+def siafu_epoch(graph: siafu.Graph, model: nn.Module) -> float:
+    """Seconds of Siafu's best epoch."""
+    history = siafu.train(graph, model, epochs=EPOCHS).history[2:]
+    return min(each.seconds for each in history)
+
+
+def cpu_epoch(graph: siafu.Graph, model: nn.Module) -> float:
+    """CPU seconds of the best epoch, without evaluations, in mode sync, where no epoch begins before the last has ended."""
+    ended = []
+    siafu.train(
+        graph,
+        model,
+        epochs=EPOCHS,
+        mode="sync",
+        evaluate_every=EPOCHS,
+        callbacks=[lambda epoch: ended.append(time.process_time())],
+    )
+    return float(np.diff(ended[1:-1]).min())
 
 
 def model_of(graph: siafu.Graph, name: str) -> nn.Module:

@@ -1,6 +1,7 @@
 """A training of PyG's, as its users write it: the peer of benchmarks that stand beside it."""
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,8 +11,10 @@ from torch import nn
 import siafu
 
 
-def pyg_epoch(graph: siafu.Graph, model: nn.Module, epochs: int) -> float:
-    """Seconds of PyG's best epoch."""
+def pyg_epoch(
+    graph: siafu.Graph, model: nn.Module, epochs: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Seconds of PyG's best epoch, by a clock."""
     rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     edges = torch.from_numpy(np.stack([graph.indices.astype(np.int64), rows]))
     x, y, train = (torch.from_numpy(np.array(each)) for each in (graph.x, graph.y, graph.train))
@@ -19,9 +22,9 @@ def pyg_epoch(graph: siafu.Graph, model: nn.Module, epochs: int) -> float:
     model.train()
     best = float("inf")
     for _ in range(epochs):
-        began = time.perf_counter()
+        began = clock()
         optimizer.zero_grad()
         F.cross_entropy(model(x, edges)[train], y[train]).backward()
         optimizer.step()
-        best = min(best, time.perf_counter() - began)
+        best = min(best, clock() - began)
     return best

@@ -47,12 +47,18 @@ API = {
     "Planning": ["siafu.plan"],
     "Training": [
         "siafu.train",
+        "siafu.compile",
+        "siafu.training.step.Step",
+        "siafu.sweep",
+        "siafu.training.sweep.Sweep",
+        "siafu.training.sweep.SweepRow",
         "siafu.Run",
         "siafu.read_metrics",
         "siafu.report.files.metrics.EpochMetrics",
         "siafu.report.progress.Progress",
     ],
     "Links": ["siafu.train_links"],
+    "Ranks": ["siafu.train_ranks", "siafu.Interactions"],
     "After training": ["siafu.correct_and_smooth", "siafu.label_propagation"],
     "Embeddings": ["siafu.embed", "siafu.EmbeddingRun", "siafu.Triples"],
     "Partitions": [

@@ -27,6 +27,14 @@ def same_random_numbers_every_time() -> None:
     torch.manual_seed(0)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--cov`, quick tests count alone: they reach nine lines of ten, and tracing makes long ones longer."""
+    if config.pluginmanager.hasplugin("_cov"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.no_cover)
+
+
 # A busy machine is slow at making inputs too: that is no fault of a test.
 settings.register_profile("siafu", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("siafu")

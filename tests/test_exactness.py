@@ -83,9 +83,13 @@ SHALLOW = [
     for intervals in (1, 4, 7)
 ]
 DEEP = [(4, 0.5, 2, 4), (4, 0.5, 3, 7), (4, 0.0, 5, 4)]
+QUICK = [(2, 0.5, 1, 4), (2, 0.5, 2, 1), (2, 0.0, 3, 4)]
+LAYOUTS = QUICK + [
+    pytest.param(*each, marks=pytest.mark.slow) for each in SHALLOW + DEEP if each not in QUICK
+]
 
 
-@pytest.mark.parametrize(("layers", "dropout", "servers", "intervals"), SHALLOW + DEEP)
+@pytest.mark.parametrize(("layers", "dropout", "servers", "intervals"), LAYOUTS)
 @pytest.mark.parametrize("name", MODELS)
 def test_sync_and_pipe_give_the_oracles_losses_and_weights(
     name: str, layers: int, dropout: float, servers: int, intervals: int
@@ -141,6 +145,7 @@ UNUSUAL: dict[str, tuple[type[nn.GNN], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("undirected", [False, True], ids=["directed", "undirected"])
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_options_of_the_models_are_exact_too(name: str, undirected: bool) -> None:
@@ -152,6 +157,7 @@ def test_options_of_the_models_are_exact_too(name: str, undirected: bool) -> Non
     assert_exact(given.train(servers=3, intervals=2, weight_servers=2), given.truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_several_labels_a_vertex_are_exact_too(name: str) -> None:
     graph = tangled_graph(labels=4)
@@ -210,6 +216,7 @@ def test_every_epochs_evaluation_is_the_oracles(name: str) -> None:
 LAYOUTS = {"whole": (1, 1), "in parts": (3, 4)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("layers", [2, 4])
 @pytest.mark.parametrize("name", MODELS)
@@ -237,6 +244,7 @@ def test_single_precision_gradients_are_within_a_hundred_thousandth(
         assert distance((before - after) / step, gradient) < 1e-5, parameter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("layers", [2, 4])
 @pytest.mark.parametrize("name", MODELS)

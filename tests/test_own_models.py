@@ -205,6 +205,7 @@ def assert_trains_exactly(model: nn.Module, **layout: Any) -> siafu.Run:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

@@ -74,6 +74,7 @@ def trained(name: str, **how: Any) -> Trained:
     return train_in_pipeline(graph, copy.deepcopy(model), epochs=EPOCHS, **(SETTINGS | how))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["batch norm", "own"])
 @pytest.mark.parametrize("servers", [1, 2, 3, 5])
 def test_sync_and_pipe_are_the_oracles_bit_for_bit_alike(name: str, servers: int) -> None:

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from siafu.embedding.embedding_run import EmbeddingRun as EmbeddingRun
     from siafu.graph import Graph as Graph
     from siafu.graph.datasets import load as load
+    from siafu.graph.interactions import Interactions as Interactions
     from siafu.graph.triples import Triples as Triples
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
     from siafu.training.links import train_links as train_links
+    from siafu.training.ranks import train_ranks as train_ranks
     from siafu.training.run import Run as Run
     from siafu.training.smoothing import correct_and_smooth as correct_and_smooth
     from siafu.training.smoothing import label_propagation as label_propagation
+    from siafu.training.step import compile as compile
+    from siafu.training.sweep import sweep as sweep
     from siafu.training.train import train as train
 
 # PyTorch's threads spin while they wait for each other, on cores that our kernels or other processes could use:
@@ -32,9 +36,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 __all__ = [
     "EmbeddingRun",
     "Graph",
+    "Interactions",
     "Run",
     "SiafuError",
     "Triples",
+    "compile",
     "correct_and_smooth",
     "embed",
     "label_propagation",
@@ -42,16 +48,20 @@ __all__ = [
     "nn",
     "plan",
     "read_metrics",
+    "sweep",
     "train",
     "train_links",
+    "train_ranks",
 ]
 
 _HOMES = {
     "EmbeddingRun": "siafu.embedding.embedding_run",
     "Graph": "siafu.graph",
+    "Interactions": "siafu.graph.interactions",
     "Run": "siafu.training.run",
     "SiafuError": "siafu.base.errors",
     "Triples": "siafu.graph.triples",
+    "compile": "siafu.training.step",
     "correct_and_smooth": "siafu.training.smoothing",
     "embed": "siafu.embedding.embed",
     "label_propagation": "siafu.training.smoothing",
@@ -59,8 +69,10 @@ _HOMES = {
     "nn": "siafu.nn",
     "plan": "siafu.planning.plan",
     "read_metrics": "siafu.report.frames",
+    "sweep": "siafu.training.sweep",
     "train": "siafu.training.train",
     "train_links": "siafu.training.links",
+    "train_ranks": "siafu.training.ranks",
 }
 
 

@@ -35,6 +35,22 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
+ALL_EDGES = -1
+"""A fanout: every in-edge of a vertex."""
+
+
+def fanouts_of(asked: "str | Sequence[int]") -> tuple[int, ...]:
+    """Numbers of edges, from the last layer to the first; what is no such thing is refused."""
+    given = asked.split(",") if isinstance(asked, str) else asked
+    try:
+        found = [ALL_EDGES if str(each).strip() in ("all", "-1") else int(each) for each in given]
+    except (TypeError, ValueError):
+        found = []
+    if not found or any(each < 1 and each != ALL_EDGES for each in found):
+        raise BadInput(f"fanout is {asked!r}: give a number from 1 up, or all, for each layer, such as 15,10")
+    return tuple(found)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """How to train. These decide a run's every number, but for `epochs`, its length; `config.json` keeps them."""
@@ -95,6 +111,14 @@ class Options:
     evaluate_every: int = option(
         1, "Epochs from one evaluation to the next.", more="The last is always evaluated.", least=1
     )
+    split: str | None = option(
+        None,
+        "Draw a split of the labelled vertices: random:60/20/20 (train, val, test), or stratified:60/20/20.",
+        more='"stratified": the same shares in every class.',
+        unset="the graph's own",
+        metavar="KIND:A/B/C",
+    )
+    split_seed: int = option(0, "Seed of the split that is drawn.", least=0)
     normalize_features: bool = option(
         False,
         "Scale each vertex's features to sum to 1.",
@@ -121,11 +145,21 @@ class Options:
     )
     mode: str = _layout(
         "pipe",
-        "sync: a barrier after every step; pipe: tasks overlap, same result; async: gathers read what is there.",
-        more='"async" keeps within `staleness`, and its first epoch is exact.',
-        choices=("sync", "pipe", "async"),
+        "sync: a barrier after every step; pipe: tasks overlap, same result; async: gathers read what is there; "
+        "sampled: mini-batches.",
+        more='"async" keeps within `staleness`, and its first epoch is exact. "sampled" draws some in-edges of each vertex: see '
+        "docs/sampling.md.",
+        choices=("sync", "pipe", "async", "sampled"),
         noun="mode",
     )
+    fanout: "str | Sequence[int] | None" = _layout(
+        None,
+        "In-edges of a vertex that are drawn, from the last layer to the first, such as 15,10 (sampled).",
+        more='Or a list of numbers; "all" draws every one.',
+        unset="10 in every layer",
+        metavar="N,N,…",
+    )
+    batch: int | None = _layout(None, "Training vertices of a mini-batch (sampled).", unset="1024", least=1)
     staleness: int = _layout(0, "Epochs that an interval may be ahead of the slowest (async).", least=0)
     servers: int = _layout(
         1, "Graph servers, each with a part of the graph: in this process, or on a cluster.", least=1
@@ -141,6 +175,13 @@ class Options:
         "auto",
         "Which vertices a server owns: auto (the one saved in the store, or the best method), metis, stream, contiguous or hash.",
         more="Or a `Partition`; see `siafu partition`.",
+    )
+    reorder: str = _layout(
+        "off",
+        "Walk the vertices in another order: rabbit, rcm, degree, metis; auto: rabbit if it pays over the epochs; off: the store's.",
+        more="Ids, splits, labels and predictions stay yours; the run's config keeps what auto chose. See docs/reordering.md.",
+        choices=("off", "auto", "rabbit", "rcm", "degree", "metis"),
+        noun="order",
     )
     weights: str = _layout(
         "stash",
@@ -189,10 +230,29 @@ class Options:
                 "lambda_count says how many Lambdas there are, and lambdas is off: choose local or aws"
             )
         self._check_rates()
+        self._check_sampled()
         for name, unset in (("staleness", 0), ("update_every", None), ("exact_above", None)):
             if self.mode != "async" and getattr(self, name) != unset:
                 raise BadInput(
                     f"{name} is for mode async, and mode is {self.mode}: leave it out, or choose async"
+                )
+
+    def _check_sampled(self) -> None:
+        if self.fanout is not None:
+            fanouts_of(self.fanout)
+        if self.mode != "sampled":
+            for name in ("fanout", "batch"):
+                if getattr(self, name) is not None:
+                    raise BadInput(
+                        f"{name} is for mode sampled, and mode is {self.mode}: leave it out, or choose sampled"
+                    )
+            return
+        for name, most in (("servers", 1), ("weight_servers", 1), ("lambdas", "off")):
+            found = getattr(self, name)
+            if found != most:
+                raise BadInput(
+                    f"{name} is {getattr(found, 'name', found)}, and mode sampled trains in one process without Lambdas: "
+                    "leave it out, or choose another mode"
                 )
 
     def _check_rates(self) -> None:
@@ -211,6 +271,10 @@ class Options:
     def as_json(self) -> dict[str, Any]:
         """As `config.json` keeps them; what only Python can give, by its name."""
         found = {each.name: getattr(self, each.name) for each in fields(Options)}
+        if self.fanout is not None:
+            found["fanout"] = ",".join(
+                "all" if each == ALL_EDGES else str(each) for each in fanouts_of(self.fanout)
+            )
         found["partition"] = getattr(self.partition, "method", self.partition)
         found["lambdas"] = getattr(self.lambdas, "name", self.lambdas)
         found["objective"] = getattr(self.objective, "name", self.objective)

@@ -131,8 +131,8 @@ class AnExactEpochTakesTheLatestVersion(GraphServer):
 class SyncWithoutItsBarrier(GraphServer):
     """sync without its barrier"""
 
-    def _reset(self, *begun):
-        super()._reset(*begun)
+    def _reset(self, start, exact, *rest):
+        super()._reset(start, exact, *rest)
         self._train.barrier = None
 
     def _slowest_moved(self, out):
@@ -185,8 +185,8 @@ class AVersionIsReleasedBeforeItsLastGradient(GraphServer):
 class GathersOfAnEvaluationDoNotWait(GraphServer):
     """gathers of an evaluation do not wait"""
 
-    def _reset(self, *begun):
-        super()._reset(*begun)
+    def _reset(self, start, exact, *rest):
+        super()._reset(start, exact, *rest)
         self._evaluate.oldest_read = lambda epoch: -1
 
 
@@ -221,8 +221,8 @@ class _BehindTrack(Track):
 class StatisticsAreUsedBeforeAllAreIn(GraphServer):
     """statistics are used before all are in"""
 
-    def _reset(self, *begun):
-        super()._reset(*begun)
+    def _reset(self, start, exact, *rest):
+        super()._reset(start, exact, *rest)
         self._train.__class__ = _HastyTrack
 
 
@@ -230,8 +230,8 @@ class StatisticsAreUsedBeforeAllAreIn(GraphServer):
 class StatisticsOfTheEpochBefore(GraphServer):
     """statistics of the epoch before"""
 
-    def _reset(self, *begun):
-        super()._reset(*begun)
+    def _reset(self, start, exact, *rest):
+        super()._reset(start, exact, *rest)
         self._train.__class__ = _BehindTrack
 
 
@@ -276,8 +276,8 @@ class _OneTooFar(Front):
 class AGatherBeginsWithRowsThatAreNotThere(GraphServer):
     """a gather begins with rows that are not there"""
 
-    def _reset(self, *begun):
-        super()._reset(*begun)
+    def _reset(self, start, exact, *rest):
+        super()._reset(start, exact, *rest)
         _faulty_fronts(self, _OneTooFar)
 
 
@@ -293,8 +293,8 @@ class _AsManyAsCame(Front):
 class AGatherAddsRowsInTheOrderInWhichTheyCome(GraphServer):
     """a gather adds rows in the order in which they come"""
 
-    def _reset(self, *begun):
-        super()._reset(*begun)
+    def _reset(self, start, exact, *rest):
+        super()._reset(start, exact, *rest)
         _faulty_fronts(self, _AsManyAsCame)
 
 
@@ -311,8 +311,8 @@ class _NeverNew(Front):
 class AGatherBeginsWithRowsOfTheEpochBefore(GraphServer):
     """a gather begins with rows of the epoch before"""
 
-    def _reset(self, *begun):
-        super()._reset(*begun)
+    def _reset(self, start, exact, *rest):
+        super()._reset(start, exact, *rest)
         _faulty_fronts(self, _NeverNew)
 
 

@@ -10,9 +10,10 @@ from tests.checker.scenario import bent_scenario
 from tests.checker.simulation import Machines, simulate
 from tests.checker.truth import Violation
 
-SEEDS = 250
+SEEDS = 300
 
 
+@pytest.mark.slow
 def test_schedules_of_runs_that_bend_keep_every_invariant() -> None:
     reasons: Counter[str] = Counter()
     restarts = 0
@@ -57,9 +58,17 @@ class TheNextEpochDoesNotWaitForTheOwner(RunMachine):
         super()._proceed(out)
 
 
+class ARecordSeenLateIsVoid(RunMachine):
+    """The record was made before a loss, and is seen after it."""
+
+    def _is_of_record(self, event):
+        return False
+
+
 @pytest.mark.parametrize(
     "machines",
     [
+        Machines(run=ARecordSeenLateIsVoid),
         Machines(run=RatesOfTheEpochBefore),
         Machines(run=RatesAreSentOnce),
         Machines(weight=UpdatesDoNotWaitForRates),

@@ -14,6 +14,7 @@ def kg(siafu: Siafu, tmp_path: Path) -> Path:
     return tmp_path / "kg.store"
 
 
+@pytest.mark.slow
 def test_embeddings_are_learnt_and_asked(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
     ended = siafu("embed", kg, out=tmp_path / "kg.run", json=True, **{**SMALL, "epochs": 10})
     assert ended.code == 0, ended

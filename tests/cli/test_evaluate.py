@@ -16,6 +16,19 @@ def test_a_saved_run_is_as_good_as_it_said(siafu: Siafu, store: Path) -> None:
     assert found["test_rows"] == 126
 
 
+def test_a_split_that_was_drawn_is_drawn_again(siafu: Siafu, store: Path) -> None:
+    drawn = {"split": "stratified:50/25/25", "split_seed": 3, "hidden": 8, "out": "run", "json": True}
+    trained = siafu("train", store, epochs=2, **drawn).json()
+    found = siafu("evaluate", "run", json=True).json()
+    test = toy_graph().split(0.5, 0.25, 0.25, seed=3, stratified=True).test
+    assert test is not None
+    assert found["test_rows"] == len(test) != 126
+    assert found["test_accuracy"] == trained["test_accuracy"]
+    assert siafu("train", store, "--resume", epochs=4, **drawn).code == 0
+    again = siafu.refused("train", store, "--resume", epochs=5, **drawn | {"split_seed": 4})
+    assert "split_seed was 3, now 4" in again
+
+
 def test_people_get_a_line_for_each_split(siafu: Siafu, store: Path) -> None:
     siafu("train", store, epochs=2, out="run")
     lines = siafu("evaluate", "run").out.splitlines()

@@ -40,7 +40,7 @@ def test_operations_are_listed_if_asked(siafu: Siafu, store: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "options", "named"),
     [
-        (("transformer",), {}, "gcn, gat, sage, gin"),
+        (("graphormer",), {}, "gcn, gat, gatv2, transformer, sage, gin"),
         (("gcn",), {"heads": 2}, "--heads"),
         (("gat",), {"hidden": 30, "heads": 8}, "heads"),
         (("gcn",), {"layers": 0}, "--layers"),
@@ -69,3 +69,11 @@ def test_explain_prints_the_ways_to_spare_memory_and_their_prices(siafu: Siafu, 
     found = siafu("explain", "sage", store, layers=3, memory="4GB", json=True).json()
     assert found["choice"]["measures"] == []
     assert found["choice"]["least_bytes"] < found["memory"]["peak_bytes"]
+
+
+def test_explain_says_which_tables_would_be_on_disk(siafu: Siafu, store: Path, tmp_path: Path) -> None:
+    ended = siafu("explain", "sage", store, layers=3, memory="1MB", scratch=tmp_path)
+    (line,) = [line for line in ended.out.splitlines() if "are on disk: " in line]
+    assert f" MB in {tmp_path}" in line
+    roomy = siafu("explain", "sage", store, layers=3, memory="4GB", scratch=tmp_path, json=True).json()
+    assert roomy["disk"] == []

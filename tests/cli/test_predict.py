@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from pyarrow import parquet
 
 import siafu as package
 from siafu.report.files.predictions import Predictions
@@ -109,3 +111,26 @@ def test_rows_of_a_split_that_is_not_there_are_refused(siafu: Siafu, tmp_path: P
 def test_a_file_of_unknown_kind_is_refused() -> None:
     with pytest.raises(package.SiafuError, match="csv"):
         Predictions(np.arange(2), np.arange(2)).write(Path("p.txt"))
+
+
+def test_rows_of_a_hidden_layer(siafu: Siafu, store: Path) -> None:
+    siafu("train", store, epochs=2, hidden=5, out="run")
+    assert siafu("predict", "run", output="h.csv", hidden=1, rows="test").code == 0
+    graph, run = package.load(store), package.Run.load("run")
+    found = np.array([[float(row[f"h{k}"]) for k in range(5)] for row in rows_in(Path("h.csv"))])
+    with torch.no_grad():
+        wanted = torch.relu(run.model.convs[0](graph, package.nn.features(graph)))[graph.test]
+    assert [row["id"] for row in rows_in(Path("h.csv"))] == [f"v{number}" for number in graph.test]
+    np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-5, atol=1e-6)
+    siafu("predict", "run", output="h.parquet", hidden="convs.1")
+    assert parquet.read_table("h.parquet").column_names == ["id", "h0", "h1", "h2"]
+    for bad, words in (("2", "1 hidden layers"), ("0", "1 hidden layers"), ("lin", "no module 'lin'")):
+        refused = siafu("predict", "run", hidden=bad)
+        assert refused.code == 2 and words in refused.err
+
+
+def test_a_run_on_samples_is_asked_for_on_the_command_line(siafu: Siafu, store: Path) -> None:
+    assert siafu("train", store, epochs=2, out="run", mode="sampled", fanout="3,2", batch=16).code == 0
+    assert package.Run.load("run").summary()["batch"] == 16
+    refused = siafu("train", store, epochs=2, mode="sampled", fanout="3,2", servers=2)
+    assert refused.code == 2 and "servers is 2, and mode sampled trains in one process" in refused.err

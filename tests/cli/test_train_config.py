@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 
 from siafu.base.option import options_of
 from siafu.cli.config_file import read_config
-from siafu.cli.recipe import Recipe
 from siafu.cli.train import Train
 from siafu.nn import GNN, MODELS
+from siafu.training.recipe import Recipe
 from siafu.training.train import train
 from tests.cli.command import Siafu
 from tests.toys import toy_graph

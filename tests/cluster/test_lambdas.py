@@ -66,7 +66,8 @@ def test_a_graph_server_that_is_killed_is_replaced_with_lambdas_of_its_own(doom:
     assert_exact(ran, truth("gcn", EPOCHS))
     assert ran.counters["servers_lost"] == 1
     assert ran.counters["gradients_applied"] == EPOCHS * INTERVALS * 2
-    assert ran.counters["lambda"]["invocations"] >= 2
+    # All epochs are closed when the last reports are made: who comes in the place of one that was lost then has no task.
+    assert ran.counters["lambda"]["invocations"] >= (1 if doom.point == "report" else 2)
 
 
 def test_their_number_is_found_by_each_server() -> None:

@@ -23,6 +23,7 @@ def learn(triples: Any = None, **options: Any) -> EmbeddingRun:
     return siafu.embed(families() if triples is None else triples, **{**SMALL, **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("score", "more"),
     [

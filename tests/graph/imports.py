@@ -6,15 +6,19 @@ from typing import Any
 from siafu.graph import Graph, read_store
 from siafu.graph.importing.importer import ImportOptions, import_graph
 from siafu.graph.importing.inputs import InputOptions
+from siafu.graph.importing.readers.columns import EdgeColumns
 
 _OF_INPUT = set(InputOptions.__dataclass_fields__)
+_OF_COLUMNS = {"src", "dst", "weight", "type"}
 
 
 def imported(source: Path, **options: Any) -> Graph:
     """The graph that `siafu import` makes of `source`; options are those of InputOptions and ImportOptions."""
     target = source.parent / "imported.store"
-    of_input = InputOptions(**{name: value for name, value in options.items() if name in _OF_INPUT})
-    others = {name: value for name, value in options.items() if name not in _OF_INPUT}
+    columns = EdgeColumns(**{name: value for name, value in options.items() if name in _OF_COLUMNS})
+    inputs = {name: value for name, value in options.items() if name in _OF_INPUT - _OF_COLUMNS}
+    of_input = InputOptions(columns=columns, **inputs)
+    others = {name: value for name, value in options.items() if name not in _OF_INPUT | _OF_COLUMNS}
     import_graph(source, target, ImportOptions(input=of_input, overwrite=True, **others))
     return read_store(target)
 

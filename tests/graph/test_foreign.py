@@ -3,10 +3,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
+from siafu.graph.foreign import graph_of
 
 
 def toy(**extra: Any) -> Data:
@@ -71,6 +72,20 @@ def test_a_bfloat16_pyg_graph_stays_bfloat16() -> None:
 def test_a_pyg_graph_without_edge_index_is_refused() -> None:
     with pytest.raises(BadInput, match="edge_index of shape"):
         Graph.from_pyg(Data(x=torch.ones(3, 1)))
+
+
+def test_a_pyg_graph_of_several_types_is_refused_and_taken_as_one_type() -> None:
+    data = HeteroData()
+    data["user"].x, data["item"].x = torch.ones(3, 2), torch.zeros(2, 2)
+    data["user", "buys", "item"].edge_index = torch.tensor([[0, 1, 2], [0, 1, 1]])
+    data["item", "like", "item"].edge_index = torch.tensor([[0], [1]])
+    for refuse in (Graph.from_pyg, lambda given: graph_of(given, "from_pyg")):
+        with pytest.raises(
+            BadInput, match=r"from_pyg takes graphs of one type .* HeteroData has 2: give its to_homogeneous"
+        ):
+            refuse(data)
+    graph = Graph.from_pyg(data.to_homogeneous())
+    assert graph.num_relations == 2 and graph.num_vertices == 5
 
 
 def test_several_pyg_splits_must_be_narrowed_to_one() -> None:

@@ -174,19 +174,9 @@ def _draw_all(
 ) -> np.ndarray:
     size = len(people.weight)
     src, dst = np.empty(room, np.int32), np.empty(room, np.int32)
-    found = sampling.draw_edges(
-        key,
-        0,
-        size,
-        rates,
-        people.weight,
-        people.community,
-        people.members if inside else None,
-        people.ends if inside else None,
-        np.arange(size, dtype=np.int32),
-        src,
-        dst,
-    )
+    records = people.by_community() if inside else people.records
+    community, ends = (None, people.ends) if inside else (people.community, None)
+    found = sampling.draw_edges(key, 0, size, rates, records, community, ends, src, dst)
     if found > room:
         return _draw_all(people, rates, key, inside=inside, room=found)
     joined = np.zeros((size, size))
@@ -198,6 +188,7 @@ def _draw_all(
 def test_each_pair_is_joined_with_its_own_probability(inside: bool) -> None:
     shape = replace(_SHAPE, num_vertices=24, num_edges=120, num_classes=3, max_degree=20)
     people = make_population(shape, 0)
+    people.vertex[:] = np.arange(24)
     alike = people.community[:, None] == people.community[None, :]
     top = 0.9 / float(people.weight[0] * people.weight[2])  # some pairs' probability stops at 1
     rates = top * np.array([1.0, 0.5, 2.0] if inside else [1.0])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from siafu.base.errors import BadInput
 from siafu.graph.importing.readers import text
+from siafu.graph.importing.readers.columns import EdgeColumns
 from siafu.graph.importing.readers.text import TextEdges, TextTable
 from tests.graph.imports import edge_set, imported
 
@@ -161,7 +162,7 @@ def test_weights_are_read_to_the_last_digit(
     path = tmp_path_factory.mktemp("weights") / "edges.txt"
     path.write_text("".join(f"{e} {e + 1} {value!r}\n" for e, value in enumerate(values)))
     table = TextTable(path, header=False, block_bytes=block_bytes)
-    blocks = list(TextEdges(table, weight="2").blocks(None))
+    blocks = list(TextEdges(table, EdgeColumns(weight="2")).blocks(None))
     assert np.concatenate([block.src for block in blocks]).tolist() == list(range(len(values)))
     found = np.concatenate([block.weights for block in blocks])
     assert np.allclose(found, np.array(values, np.float32), rtol=1.2e-7, atol=1e-44)

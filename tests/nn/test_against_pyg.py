@@ -77,6 +77,16 @@ LAYERS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[[], torch.nn.Mod
         lambda: pyg.GCNConv(8, 3, normalize=False),
         8,
     ),
+    "transformer heads side by side": (
+        lambda: nn.TransformerConv(11, 6, heads=3),
+        lambda: pyg.TransformerConv(11, 6, heads=3),
+        11,
+    ),
+    "transformer mean of heads": (
+        lambda: nn.TransformerConv(8, 5, heads=2, concat=False),
+        lambda: pyg.TransformerConv(8, 5, heads=2, concat=False),
+        8,
+    ),
     "gat one head": (lambda: nn.GATConv(11, 7), lambda: pyg.GATConv(11, 7), 11),
     "gat heads side by side": (lambda: nn.GATConv(11, 8, heads=8), lambda: pyg.GATConv(11, 8, heads=8), 11),
     "gat odd heads": (lambda: nn.GATConv(11, 13, heads=3), lambda: pyg.GATConv(11, 13, heads=3), 11),

@@ -69,6 +69,7 @@ def softmax(graph: siafu.Graph, x: torch.Tensor) -> torch.Tensor:
     return nn.Softmax(heads=2)(graph, x, x[:, :2], x[:, 2:4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gather", [nn.Sum(), nn.Max(), softmax])
 def test_a_gradient_of_a_gradient_is_refused_by_pytorch(gather: nn.Gather) -> None:
     x = torch.randn(50, 16, requires_grad=True)

@@ -431,3 +431,17 @@ def test_the_best_is_the_one_that_the_report_names(history: list[tuple[float, fl
     assert best is not None
     assert records.best is not None
     assert records.best.epoch == best.epoch - 1
+
+
+def test_a_stop_that_the_owner_has_told_outlives_a_loss() -> None:
+    """After it, no server is let go on: the run ends where it stood."""
+    for told in (False, True):
+        run = quiet(RunOptions(50, evaluate_every=50, closes=True))
+        finished(run, 0)
+        run.handle(EpochClosed(NOW, Epoch(0), stop=told))
+        lost = Address("graph", ServerId(0))
+        run.handle(ServerGone(NOW, lost))
+        out = [each for to in run._servers for each in run.handle(Ready(Incarnation(1), to))]
+        assert until(out) == ([] if told else [2])
+        stops = [each.reason for each in out if isinstance(each, Stop)]
+        assert stops == (["told"] if told else [])

@@ -131,3 +131,40 @@ def test_short_jobs_that_follow_each_other_wake_no_second_thread(monkeypatch: py
     pool.close()
     assert not errors
     assert len(ran_on) == 1
+
+
+def test_of_two_threads_that_are_awake_one_leaves_short_jobs_to_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)  # by this clock, every job is over at once
+    pool, met, ended, lock = Pool(2, failed), threading.Barrier(2), threading.Event(), threading.Lock()
+    under_way = most = 0
+
+    def short() -> None:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.001)
+        with lock:
+            under_way -= 1
+
+    def meet() -> After:
+        met.wait(60)
+        return After(lambda: add(25))
+
+    def add(count: int) -> None:
+        for _ in range(count):
+            pool.add((0,), "short", short)
+        pool.add((1,), "end", lambda: After(ended.set))
+
+    add(1)  # from now on, its length is known
+    pool.start()
+    assert ended.wait(60)
+    ended.clear()
+    most = 0
+    for _ in range(2):
+        pool.add((0,), "unknown", meet)  # both threads are awake when these end
+    assert ended.wait(60)
+    pool.close()
+    assert most == 1

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from threading import Lock
 
 from siafu.tables.page_file import SystemCalls
 
@@ -18,10 +19,13 @@ class FaultyDisk(SystemCalls):
     ) -> None:
         self._kind, self._error, self._fails_at, self._short = kind, error, fails_at, short
         self.calls = {"read": 0, "write": 0, "reserve": 0}
+        self._lock = Lock()
 
     def _count(self, kind: str) -> None:
-        self.calls[kind] += 1
-        if kind == self._kind and self.calls[kind] > self._fails_at:
+        with self._lock:
+            self.calls[kind] += 1
+            fails = kind == self._kind and self.calls[kind] > self._fails_at
+        if fails:
             raise OSError(self._error, os.strerror(self._error))
 
     def reserve(self, file: int, size: int) -> None:

@@ -69,6 +69,27 @@ def test_calls_that_are_cut_short_are_gone_on_with(tmp_path: Path, short: int) -
     np.testing.assert_array_equal(whole(table), made)
 
 
+def test_large_reads_are_made_of_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("siafu.tables.page_file._PART", 2 * 4096)
+    calls = FaultyDisk()
+    scratch = ScratchDirectory(tmp_path, calls)
+    table = DiskTable(scratch, 1000, 16, np.float32)
+    made = filled(table, 0, 1000, 1)
+    table.write(0, made)
+    np.testing.assert_array_equal(whole(table), made)
+    assert calls.calls["read"] == 8
+    assert scratch.traffic.bytes_read == 16 * 4096
+    assert (
+        0
+        < scratch.traffic.seconds_busy
+        <= scratch.traffic.seconds_reading + scratch.traffic.seconds_writing + 1e-9
+    )
+    failing = FaultyDisk(kind="read", error=errno.EIO, fails_at=3)
+    other = DiskTable(ScratchDirectory(tmp_path, failing), 1000, 16, np.float32)
+    with pytest.raises(SiafuError, match="cannot read a scratch file"):
+        whole(other)
+
+
 def test_bytes_moved_are_counted_in_whole_pages(tmp_path: Path) -> None:
     scratch = ScratchDirectory(tmp_path)
     table = DiskTable(scratch, 1000, 16, np.float32)  # 64 bytes a row: 15.6 pages

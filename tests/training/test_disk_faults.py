@@ -94,6 +94,7 @@ def bits(run: Run) -> list[Any]:
     return [[(each.train_loss, each.val_loss) for each in run.history], weights]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "error", "line"),
     [
@@ -117,6 +118,8 @@ def test_a_disk_that_fails_is_one_line_and_the_run_goes_on_to_the_same_bits(
         with pytest.raises(SiafuError, match=line) as caught:
             train(scratch, tmp_path / "run")
     assert "\n" not in str(caught.value)
+    if (tmp_path / "run" / "checkpoint.safetensors").exists():
+        assert str(caught.value).endswith("train again with resume (--resume)")
     assert caught.value.exit_code == (2 if error == errno.ENOSPC else 1)
     del caught
     assert bits(train(scratch, tmp_path / "run", resume=True)) == straight
@@ -132,6 +135,7 @@ def test_a_disk_that_is_full_from_the_start_is_refused_before_a_run_is_there(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_scratch_directory_do_not_meet(scratch: Path) -> None:
     alone = bits(train(scratch))
     models = [model(), model()]
@@ -148,6 +152,7 @@ class Killer(Progress):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_leaves_no_file_and_goes_on_to_the_same_bits(
     tmp_path: Path, scratch: Path
 ) -> None:
@@ -169,10 +174,15 @@ def test_a_run_that_is_killed_leaves_no_file_and_goes_on_to_the_same_bits(
 def test_progress_shows_the_traffic_of_the_disk(scratch: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ProgressLine(4) as progress:
         run = train(scratch, progress=progress)
-    assert "MB/s read, " in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "MB/s read, " in told
+    assert "% hidden" in told
     summary = run.summary()
     assert summary["bytes_read"] >= sum(each.bytes_read or 0 for each in run.history) > 0
     assert summary["bytes_written"] >= sum(each.bytes_written or 0 for each in run.history) > 0
+    busy = [each.disk_busy_seconds or 0.0 for each in run.history]
+    assert summary["disk_busy_seconds"] >= sum(busy) > 0
+    assert summary["disk_wait_seconds"] >= 0
 
 
 if __name__ == "__main__":

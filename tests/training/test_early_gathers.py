@@ -46,6 +46,7 @@ def trained(graph: siafu.Graph, model: str, **options: Any) -> siafu.Run:
     return siafu.train(graph, network, epochs=3, seed=1, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gcn", "gat", "sage"])
 @pytest.mark.parametrize("where", ["one server", "three servers"])
 def test_gathers_that_begin_early_change_no_bit(model: str, where: str, parts: list[int]) -> None:
@@ -58,6 +59,7 @@ def test_gathers_that_begin_early_change_no_bit(model: str, where: str, parts: l
     assert same_weights(early.model, waited.model)
 
 
+@pytest.mark.slow
 def test_gathers_begin_while_rows_are_at_lambdas(parts: list[int]) -> None:
     graph = toy_graph()
     early = trained(graph, "gcn", mode="pipe", **SETTINGS["Lambdas"])

@@ -9,7 +9,7 @@ from torch import nn
 
 import siafu
 from siafu.graph import Graph
-from siafu.program.headline import headline
+from siafu.program.headline import headline, unused_edge_data
 from siafu.server.costs.stage_cost import StageCost
 from siafu.server.plan import compile_programs
 from siafu.training.explanation import Explanation, explain
@@ -142,3 +142,24 @@ def test_a_headline_names_what_runs_in_an_epoch_and_what_ran_once() -> None:
     )
     assert said(NoGather()) == "no gather is left in an epoch"
     assert "Mean of edge messages, 4 wide" in said(Edgewise())
+
+
+def test_data_of_edges_that_a_model_does_not_look_at_is_told() -> None:
+    plain = toy_graph()
+    count = plain.num_edges
+    graph = plain.replace(
+        edge_weight=np.full(count, 2, np.float32),
+        edge_attr=np.ones((count, 2), np.float32),
+        edge_type=np.zeros(count, np.int32),
+    )
+    rows = torch.from_numpy(graph.train)
+
+    def said(model: nn.Module, graph: Graph = graph) -> list[str]:
+        return unused_edge_data(compile_programs(graph, model, rows)["train"], graph)
+
+    ending = "which this model does not look at"
+    assert said(gcn(graph)) == [f"edges have features (edge_attr) and types (edge_type), {ending}"]
+    assert said(siafu.nn.GraphSAGE(8, 8, 2, 3)) == [
+        f"edges have weights and features (edge_attr) and types (edge_type), {ending}"
+    ]
+    assert said(Edgewise()) == [] and said(gcn(plain), plain) == []

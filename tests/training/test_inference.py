@@ -51,6 +51,7 @@ def test_outputs_are_those_of_the_model_itself(name: str) -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gcn", "sage"])
 def test_outputs_are_the_same_to_the_bit_whatever_is_spared(tmp_path: Path, name: str) -> None:
     model, scratch = model_of(name).float(), ScratchDirectory(tmp_path)

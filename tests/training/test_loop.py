@@ -297,10 +297,10 @@ def test_hidden_rows_are_what_the_next_layer_takes() -> None:
     with torch.no_grad():
         first = torch.relu(model.norms[0](model.convs[0](graph, x)))
         second = torch.relu(model.norms[1](model.convs[1](graph, first)))
-    assert torch.equal(run.rows(graph, layer=0), first)
-    assert torch.equal(run.rows(graph), second)
+    torch.testing.assert_close(run.rows(graph, layer=0), first)
+    torch.testing.assert_close(run.rows(graph), second)
     assert torch.allclose(run.rows(graph, layer=-1), run.logits(graph), atol=1e-6)
-    assert torch.equal(run.rows(graph, layer="convs.1"), model.convs[1](graph, first).detach())
+    torch.testing.assert_close(run.rows(graph, layer="convs.1"), model.convs[1](graph, first).detach())
     with pytest.raises(BadInput, match="layer is 2, and the model has 3: give a number from -3 to -1"):
         run.rows(graph, layer=2)
     with pytest.raises(BadInput, match="the model has no module 'conv': choose among convs"):

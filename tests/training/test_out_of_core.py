@@ -92,6 +92,7 @@ def trained(make: Make, savings: Savings, dtype: torch.dtype = torch.float32, **
     return [*found, {name: tensor.tolist() for name, tensor in last.tensors.items()}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name,mode,groups,partitions",
     [
@@ -109,6 +110,7 @@ def test_a_training_on_disk_is_the_same_to_the_bit(
     assert trained(MODELS[name], on_disk(tmp_path, groups, partitions), mode=mode) == plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name,folded,tables,dtype,given",
     [

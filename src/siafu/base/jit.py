@@ -26,7 +26,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def _stamp() -> str:
     digest = hashlib.sha256()
     base, kernels = _PACKAGE / "base", _PACKAGE / "kernels"
-    for path in [base / "jit.py", base / "hashing.py", *sorted(kernels.glob("*.py"))]:
+    for path in [base / "jit.py", base / "hashing.py", base / "prefetch.py", *sorted(kernels.glob("*.py"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

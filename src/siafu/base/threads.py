@@ -33,9 +33,16 @@ def thread_count() -> int:
     return os.cpu_count() or 1
 
 
+_here = threading.local()
+
+
+def _begin_thread() -> None:
+    _here.in_pool = True
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(thread_count(), thread_name_prefix="siafu")
+    return ThreadPoolExecutor(thread_count(), thread_name_prefix="siafu", initializer=_begin_thread)
 
 
 # A forked child has none of its parent's threads: it must start a pool of its own.
@@ -45,9 +52,9 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 def run_all(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Run `work` on every item in the pool; results in the items' order, the first error raised.
 
-    `work` must not call `run_all` itself: a pool that waits for itself never ends.
+    `work` that calls `run_all` itself runs its items one by one: a pool that waits for itself would never end.
     """
     listed = list(items)
-    if len(listed) <= 1 or thread_count() == 1:
+    if len(listed) <= 1 or thread_count() == 1 or getattr(_here, "in_pool", False):
         return [work(item) for item in listed]
     return list(_pool().map(work, listed))

@@ -22,6 +22,7 @@ from siafu.cli import (
     explain,
     generate,
     import_,
+    info,
     lambda_,
     partition,
     plan,
@@ -29,6 +30,7 @@ from siafu.cli import (
     reorder,
     report,
     story,
+    sweep,
     train,
 )
 from siafu.cli.config_file import read_config
@@ -44,6 +46,7 @@ app.command("train")(command(train.train, read_config))
 add_commands(app, explain.explain, evaluate.evaluate, predict.predict, report.report, story.story)
 add_commands(app, compare.compare, import_.import_, generate.generate, partition.partition, reorder.reorder)
 add_commands(app, dashboard.dashboard, datasets.datasets, doctor.doctor, plan.plan, calibrate.calibrate)
+add_commands(app, info.info, sweep.sweep)
 app.add_typer(embed.app, name="embed")
 app.add_typer(bench.app, name="bench")
 app.add_typer(lambda_.app, name="lambda")

@@ -109,6 +109,46 @@ def convergence(
     _show(bench.table(shown), plot, lambda: draw(shown))
 
 
+def accuracy(
+    datasets: list[str] = argument("DATASETS...", f"Stores, or datasets {_LISTED}"),
+    model: str = _model(),
+    hidden: int = _hidden(64),
+    layers: int = option(2, "How many layers.", least=1),
+    dropout: float = option(0.5, "Share of values put to zero between layers."),
+    epochs: int = option(200, "How often to go over the graph, at most.", least=1),
+    patience: int = option(30, "Stop after so many epochs that were no better.", least=1),
+    lr: float = option(0.01, "Learning rate."),
+    normalize_features: bool = option(False, "Scale each vertex's features to sum to 1."),
+    intervals: int = option(8, "Intervals of the asynchronous training: the more, the looser.", least=1),
+    fanout: str = option("10,10", "In-edges of a vertex that are drawn, from the last layer to the first."),
+    batch: int = option(512, "Training vertices of a mini-batch.", least=1),
+    seeds: int = option(3, "Trainings of each kind.", least=1),
+    results: Path | None = _results(),
+    plot: Path | None = option(None, "An SVG file to draw accuracy over time in."),
+) -> None:
+    """Measure seconds, epochs and best accuracy of a model trained on the whole graph, asynchronously, and on samples."""
+    from siafu.bench import accuracy as bench
+    from siafu.bench.accuracy_plot import plot as draw
+    from siafu.graph.datasets import load
+
+    setting = bench.AccuracySetting(
+        model,
+        hidden,
+        layers,
+        dropout,
+        epochs,
+        patience,
+        lr,
+        normalize_features,
+        intervals,
+        fanout,
+        batch,
+        seeds,
+    )
+    shown = _kept(bench, results, (bench.measure(load(name), setting, say) for name in datasets))
+    _show(bench.table(shown), plot, lambda: draw(shown))
+
+
 def lambda_(
     part: list[str] | None = option(
         None, "modes, tricks, tuning or overhead; may be given again.", unset="all"
@@ -285,4 +325,4 @@ def _json(wanted: bool, setting: dict[str, Any], graph: "Graph", timings: "list[
         typer.echo(as_json(setting | counts, timings))
 
 
-add_commands(app, gather, epoch, convergence, lambda_, predict, paper, spot)
+add_commands(app, gather, epoch, convergence, accuracy, lambda_, predict, paper, spot)

@@ -103,7 +103,11 @@ def load_run_and_graph(path: Path, dataset: str | None) -> "tuple[Run, Graph]":
     source = dataset or run.config["dataset"]
     if source is None:
         raise BadInput(f"{path} does not say where its graph is: name the dataset or store after the run")
-    return run, siafu.load(source)
+    graph = siafu.load(source)
+    if dataset is None:
+        training = run.config["training"]
+        graph = graph.split_as(training.get("split"), training.get("split_seed", 0))
+    return run, graph
 
 
 class ProgressBar:

@@ -8,7 +8,7 @@ from typing import Any
 from siafu.base.documents import one_line, parse_json
 from siafu.base.errors import BadInput
 from siafu.base.option import options_of
-from siafu.cli.recipe import Recipe
+from siafu.training.recipe import Recipe
 
 _MOST_BYTES = 1 << 20
 

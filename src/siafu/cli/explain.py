@@ -5,14 +5,15 @@ import shutil
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from siafu.base.loading import loading
 from siafu.base.memory import budget_bytes
 from siafu.base.option import argument, option, same_option
 from siafu.cli.common import refuse_unknown_dataset
-from siafu.cli.recipe import Recipe, describe_graph
 from siafu.options import Session
+from siafu.training.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
     from siafu.server.costs.stage_cost import StageCost
@@ -29,9 +30,10 @@ _FEW = 6  # operations of a phase that are named in the table
 class Explain(Recipe):
     """Options of `siafu explain`."""
 
-    model: str = argument("MODEL", "gcn, gat, sage or gin.")
+    model: str = argument("MODEL", "gcn, gat, gatv2, transformer, sage or gin.")
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
     memory: str | None = same_option(Session, "memory")
+    scratch: str | Path | None = same_option(Session, "scratch")
     ops: bool = option(False, "Print each tensor program, operation by operation.")
     json: bool = option(False, "Print one JSON object.")
 
@@ -52,7 +54,8 @@ def explain(asked: Explain) -> None:
         budget_bytes(asked.memory)  # what is no size is refused before the data is loaded
     graph = siafu.load(asked.dataset)
     built = asked.build(graph, seed=0)
-    found = explain_training(graph, built, asked.memory)
+    scratch = None if asked.scratch is None else Path(asked.scratch)
+    found = explain_training(graph, built, asked.memory, scratch)
     parameters = sum(each.numel() for each in built.parameters())
     if asked.json:
         said = {
@@ -68,7 +71,8 @@ def explain(asked: Explain) -> None:
     for line in _lines(found, ops=asked.ops):
         print(line)
     if found.memory is not None and found.choice is not None:
-        for line in (*_memory(found.memory), *_measures(found.choice, found.budget)):
+        disk = (f"  {line}" for line in found.disk)
+        for line in (*_memory(found.memory), *disk, *_measures(found.choice, found.budget)):
             print(line)
 
 

@@ -10,6 +10,7 @@ from siafu.base.errors import BadInput
 from siafu.base.option import argument, option
 from siafu.cli.common import ProgressBar, bytes_of, say
 from siafu.cli.declared import memory_option, out_file
+from siafu.cli.info import counted, named
 
 if TYPE_CHECKING:
     from siafu.graph.importing.importer import Imported
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _edges, _vertices, _triples = (partial(option, panel=panel) for panel in ("Edges", "Vertices", "Triples"))
 _COLUMN = "NAME|N"
-_MOST_NAMES = 8  # of classes that are told
 
 
 def import_(
@@ -34,6 +34,18 @@ def import_(
     src_column: str | None = _edges(None, "Sources, or heads; N counts from 0.", metavar=_COLUMN),
     dst_column: str | None = _edges(None, "Destinations, or tails.", metavar=_COLUMN),
     weight_column: str | None = _edges(None, "Edge weights.", metavar=_COLUMN),
+    edge_feature_columns: str | None = _edges(
+        None,
+        "Features of edges (edge_attr); by default columns called edge_attr, edge_attr_0, …",
+        metavar="A,B,…",
+    ),
+    type_column: str | None = _edges(
+        None,
+        "Types of edges (edge_type), numbers or names; by default a column called edge_type.",
+        metavar=_COLUMN,
+    ),
+    edge_features: Path | None = _edges(None, "A row for each edge, .npy or text."),
+    edge_types: Path | None = _edges(None, "A number for each edge, .npy or text."),
     delimiter: str | None = _edges(
         None, "One character, or tab, comma, space; by default, as the file looks."
     ),
@@ -81,12 +93,16 @@ def import_(
     """Read a graph of any size, or triples (head, relation, tail), and write a store, in bounded memory."""
     from siafu.graph.importing.importer import ImportOptions, import_graph
     from siafu.graph.importing.inputs import InputOptions
-    from siafu.graph.importing.readers.columns import VertexColumns
+    from siafu.graph.importing.readers.columns import EdgeColumns, VertexColumns
     from siafu.graph.random_split import RandomSplit
 
     target = _beside(source) if output is None else output
     of_a_graph = {
         "--weight-column": weight_column,
+        "--edge-feature-columns": edge_feature_columns,
+        "--type-column": type_column,
+        "--edge-features": edge_features,
+        "--edge-types": edge_types,
         "--undirected": undirected,
         "--merge-parallel": merge_parallel,
         "--num-vertices": num_vertices,
@@ -118,21 +134,22 @@ def import_(
     if holdout:
         raise BadInput(f"--holdout is for triples, and {source} is read as a graph: give --format triples")
     drawn = None if split is None else RandomSplit.parsed(split)
-    listed = None if feature_columns is None else tuple(feature_columns.split(","))
     options = ImportOptions(
         input=InputOptions(
             format=format,
-            src=src_column,
-            dst=dst_column,
-            weight=weight_column,
+            columns=EdgeColumns(
+                src_column, dst_column, weight_column, _listed(edge_feature_columns), type_column
+            ),
             delimiter=delimiter,
             header=header,
             ids=ids,  # type: ignore[arg-type]
             vertices=vertices,
-            vertex_columns=VertexColumns(id_column, label_column, split_column, listed),
+            vertex_columns=VertexColumns(id_column, label_column, split_column, _listed(feature_columns)),
             features=features,
             labels=labels,
             split=split if drawn is None else None,
+            edge_features=edge_features,
+            edge_types=edge_types,
         ),
         drawn=None if drawn is None else (drawn, seed),
         undirected=undirected,
@@ -157,21 +174,25 @@ def _understood(done: "Imported") -> Iterator[str]:
     weights = "weighted" if done.weighted else "without weights"
     ways = "each edge both ways" if done.symmetric else "directed"
     names = "; vertices are numbered anew, their names are kept" if done.relabelled else ""
-    yield f"edges: {weights}, {ways}{names}"
+    features = f", {counted(done.num_edge_features, 'feature')} an edge" if done.num_edge_features else ""
+    types = f", {counted(done.num_types, 'type')}{named(done.type_names)}" if done.num_types else ""
+    yield f"edges: {weights}{features}{types}, {ways}{names}"
     yield "features: " + (f"{done.num_features:,} a vertex" if done.num_features else "none")
-    few = done.class_names[:_MOST_NAMES]
-    more = ", …" if len(done.class_names) > len(few) else ""
     yield "labels: " + (
-        f"{done.num_classes:,} classes" + (f" ({', '.join(few)}{more})" if few else "")
-        if done.num_classes
-        else "none"
+        f"{done.num_classes:,} classes{named(done.class_names)}" if done.num_classes else "none"
     )
     if done.split:
         yield "split: " + ", ".join(f"{count:,} {part}" for part, count in done.split.items())
     elif done.num_classes:
         yield "split: none, and training needs one: import with --split random:60/20/20 to draw it"
     for table, columns in done.ignored.items():
-        yield f"not taken from {table}: {', '.join(columns)}"
+        # The way to have them is told for edges: of a table of vertices only words are left out.
+        how = " (take them with --edge-feature-columns or --type-column)" if table == done.edge_table else ""
+        yield f"not taken from {table}: {', '.join(columns)}{how}"
+
+
+def _listed(columns: str | None) -> tuple[str, ...] | None:
+    return None if columns is None else tuple(columns.split(","))
 
 
 def _is_triples(source: Path, format: str | None, *, asked: bool, of_a_graph: bool) -> bool:

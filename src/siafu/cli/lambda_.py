@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siafu.serverless.deployment.aws import Place
     from siafu.serverless.deployment.observed import Clients
     from siafu.serverless.deployment.package import LambdaTarget, Package
-    from siafu.serverless.deployment.steps import Step
+    from siafu.serverless.deployment.steps import DeploymentStep
     from siafu.serverless.platforms.invoker import Invocation, InvocationOutcome
 
 _TOLD = {"state": "State", "changed": "LastModified", "runtime": "Runtime", "memory_mb": "MemorySize"}
@@ -198,7 +198,7 @@ def teardown(at: FunctionOptions, dry_run: bool = _dry_run(), as_json: bool = js
         print(json.dumps(_changes(steps, dry_run)))
 
 
-def _changes(steps: "list[Step]", dry_run: bool) -> dict[str, Any]:
+def _changes(steps: "list[DeploymentStep]", dry_run: bool) -> dict[str, Any]:
     return {"changes": [f"{step.service}.{step.operation}" for step in steps], "dry_run": dry_run}
 
 
@@ -211,7 +211,7 @@ def _package(target: "LambdaTarget", wheels: Path | None) -> "Package":
         return build(fetch_wheels(target, directory))
 
 
-def _do(steps: "list[Step]", clients: "Clients", dry_run: bool) -> None:
+def _do(steps: "list[DeploymentStep]", clients: "Clients", dry_run: bool) -> None:
     from siafu.serverless.deployment.steps import run
 
     if not dry_run:

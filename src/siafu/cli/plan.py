@@ -10,8 +10,8 @@ from siafu.base.errors import BadInput
 from siafu.base.option import argument, option, same_option
 from siafu.cli.common import NUMBER, WORD, say, show_table
 from siafu.cli.declared import json_flag, out_file
-from siafu.cli.recipe import Recipe
 from siafu.options import Options, Session
+from siafu.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from siafu.planning.planner import Plan

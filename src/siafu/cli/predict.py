@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siafu.graph import Graph
+    from siafu.report.files.predictions import HiddenRows, Predictions
+    from siafu.training.run import Run
 
 
 def predict(
@@ -21,13 +23,19 @@ def predict(
     output: Path | None = out_file("A .csv or .parquet file.", unset="CSV to stdout"),
     rows: str = option("all", "Which vertices.", choices=("all", "train", "val", "test")),
     probabilities: bool = option(False, "Add a column for each class's probability."),
+    hidden: str | None = option(
+        None,
+        "Write a hidden layer's rows instead: its number from 1 up, or a module's name.",
+        unset="the model's predictions",
+        metavar="K|NAME",
+    ),
     memory: str | None = memory_option(),
     scratch: Path | None = scratch_option(),
 ) -> None:
-    """Write what a saved run predicts for each vertex, by the ids the vertices had in their source."""
+    """Write what a saved run predicts for each vertex, or the rows of a hidden layer, by the ids the vertices had in their source."""
     import numpy as np
 
-    from siafu.report.files.predictions import Predictions, check_kind
+    from siafu.report.files.predictions import HiddenRows, Predictions, check_kind
 
     if output is not None:
         check_kind(output)
@@ -36,20 +44,42 @@ def predict(
     import torch  # not before the run is known to be there
 
     chosen = _chosen(graph, rows)
+    ids = np.arange(graph.num_vertices)[chosen] if graph.ids is None else graph.ids[chosen]
+    if hidden is not None:
+        if probabilities:
+            raise BadInput("--hidden writes a layer's rows, which have no probabilities: leave one out")
+        layer = int(hidden) - 1 if hidden.isdecimal() else hidden
+        found = loaded.rows(graph, _checked(loaded, layer), memory=memory, scratch=scratch, told=say)
+        _write(HiddenRows(ids, found[chosen].flatten(1).numpy()), output, "rows")
+        return
     wanted = None if isinstance(chosen, slice) else torch.from_numpy(chosen)
     objective = loaded.objective
     logits = loaded.logits(graph, rows=wanted, memory=memory, scratch=scratch, told=say)[chosen]
-    found = Predictions(
-        np.arange(graph.num_vertices)[chosen] if graph.ids is None else graph.ids[chosen],
+    answers = Predictions(
+        ids,
         objective.answers(logits).numpy(),
         objective.probabilities(logits).numpy() if probabilities else None,
         loaded.class_names,
     )
+    _write(answers, output, "predictions")
+
+
+def _write(found: "Predictions | HiddenRows", output: Path | None, what: str) -> None:
     if output is None:
         found.write_csv(sys.stdout.buffer)
         return
     found.write(output)
-    say(f"wrote {len(found.ids):,} predictions to {output}")
+    say(f"wrote {len(found.ids):,} {what} to {output}")
+
+
+def _checked(run: "Run", layer: int | str) -> int | str:
+    """A hidden layer, counted from 0, or a module's name; the last layer is no hidden one."""
+    count = len(getattr(run.model, "convs", ()))
+    if isinstance(layer, int) and count and not 0 <= layer < count - 1:
+        raise BadInput(
+            f"--hidden is {layer + 1}, and the model has {count - 1} hidden layers: give a number from 1 up to that, or a module's name"
+        )
+    return layer
 
 
 def _chosen(graph: "Graph", rows: str) -> "NDArray[Any] | slice":

@@ -16,8 +16,8 @@ from siafu.base.loading import loading
 from siafu.base.option import argument, option, options_of
 from siafu.cli.common import refuse_unknown_dataset, say
 from siafu.cli.outcome import refuse_other_summary, report_many, report_one, scores
-from siafu.cli.recipe import Recipe, describe_graph
 from siafu.options import LAMBDAS, Named, Options, Session
+from siafu.training.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

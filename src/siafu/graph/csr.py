@@ -191,6 +191,24 @@ def _merge(
     return at
 
 
+def self_loops(csr: Csr) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The vertex and the position of every edge from a vertex to itself, ascending."""
+    count = count_self_loops(csr.indptr, csr.indices)
+    vertex, position = np.empty(count, np.int64), np.empty(count, np.int64)
+    _find_self_loops(csr.indptr, csr.indices, vertex, position)
+    return vertex, position
+
+
+@kernel
+def _find_self_loops(indptr: IntArray, indices: IntArray, vertex: IntArray, position: IntArray) -> None:
+    at = 0
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            if indices[e] == i:
+                vertex[at], position[at] = i, e
+                at += 1
+
+
 @kernel
 def count_self_loops(indptr: IntArray, indices: IntArray) -> int:
     """Number of edges from a vertex to itself."""

@@ -49,6 +49,7 @@ class Graph:
     ids:         [V] the vertices' names in the source, int64 or UTF-8 bytes; None: 0 to V - 1
     num_classes: how many classes `y` tells apart; 0 without labels
     class_names: the name of each class, where labels are words; empty: they are numbers
+    type_names:  the name of each type of edges, where they were imported by name; empty: they are numbers
     name:        what to call the graph in reports
     source:      what `siafu.load` takes to get it again; None: it was not loaded
     layout:      the same graph with its vertices in an order that is faster to walk, which training uses; everything
@@ -73,6 +74,7 @@ class Graph:
     ids: NDArray[Any] | None = None
     num_classes: int = 0
     class_names: tuple[str, ...] = ()
+    type_names: tuple[str, ...] = ()
     name: str = "graph"
     source: str | None = None
     layout: "Graph | None" = None
@@ -266,7 +268,19 @@ class Graph:
         parts = {
             name: np.flatnonzero(codes == code) for code, name in enumerate(("train", "val", "test"), start=1)
         }
-        return self.replace(**{name: ids if len(ids) else None for name, ids in parts.items()})
+        # The store that it came from has another split: who needs a store of it must save it.
+        return self.replace(source=None, **{name: ids if len(ids) else None for name, ids in parts.items()})
+
+    def split_as(self, text: str | None, seed: int = 0) -> "Graph":
+        """The same graph with the split that a text like "random:60/20/20" asks for; None: its own."""
+        if text is None:
+            return self
+        asked = RandomSplit.parsed(text)
+        if asked is None:
+            raise BadInput(
+                f"split {text!r} is none that can be drawn: give random:60/20/20 or stratified:60/20/20"
+            )
+        return self.split(*asked.shares, seed=seed, stratified=asked.stratified)
 
     def replace(self, **changes: Any) -> "Graph":
         """A graph with these fields changed, as they are: nothing is checked again. Other data has no layout yet."""

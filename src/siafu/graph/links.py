@@ -46,7 +46,9 @@ class LinkSplit:
 
     def epoch_order(self, epoch: int) -> NDArray[np.int64]:
         """The training pairs' numbers, in another order every epoch."""
-        return np.argsort(_bits(self.seed, _EPOCHS + epoch, np.arange(self.train.shape[1])), kind="stable")
+        return np.argsort(
+            draw_bits(self.seed, _EPOCHS + epoch, np.arange(self.train.shape[1])), kind="stable"
+        )
 
     def graph_without(self, picked: NDArray[np.int64]) -> Graph:
         """The training graph without the edges of some training pairs."""
@@ -66,7 +68,7 @@ def split_links(
             f"val is {val}, test {test}, negatives {negatives}: give shares above 0 that leave links to train on"
         )
     pairs = pairs_of(graph)
-    order = np.argsort(_bits(seed, _ORDER, np.arange(pairs.shape[1])), kind="stable")
+    order = np.argsort(draw_bits(seed, _ORDER, np.arange(pairs.shape[1])), kind="stable")
     num_val, num_test = int(val * len(order)), int(test * len(order))
     if min(num_val, num_test, len(order) - num_val - num_test) < 1:
         raise BadInput(f"graph {graph.name!r} has {len(order)} links: too few to be split so")
@@ -110,12 +112,12 @@ def _edges_of(graph: Graph, pairs: Pairs) -> Graph:
     kept = _is_in(_keys(ends, graph.num_vertices), known) | (ends[0] == ends[1])
     counts = np.zeros(graph.num_vertices + 1, np.int64)
     np.add.at(counts, target[kept] + 1, 1)
-    weight = graph.edge_weight
+    on_edges = {name: getattr(graph, name) for name in ("edge_weight", "edge_attr", "edge_type")}
     return graph.replace(
         indptr=np.cumsum(counts),
         indices=graph.indices[kept],
-        edge_weight=None if weight is None else weight[kept],
         source=None,
+        **{name: None if values is None else values[kept] for name, values in on_edges.items()},
     )
 
 
@@ -126,7 +128,7 @@ def _pairs_without_link(known: Pairs, vertices: int, count: int, seed: int, stre
     drawn = np.zeros((2, count), np.int64)
     left = np.arange(count)
     for draw in range(_MOST_ROUNDS):
-        bits = _bits(seed, stream, left * _MOST_ROUNDS + draw)
+        bits = draw_bits(seed, stream, left * _MOST_ROUNDS + draw)
         ends = np.sort(
             np.stack([bits >> np.uint64(32), bits & np.uint64(0xFFFFFFFF)]).astype(np.int64) % vertices, 0
         )
@@ -166,7 +168,7 @@ def _is_in(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool
     return found
 
 
-def _bits(seed: int, stream: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+def draw_bits(seed: int, stream: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
     """64 random bits for each number: SplitMix64's finaliser, twice."""
     with np.errstate(over="ignore"):
         start = _mixed(np.uint64(seed % 2**63) * _STEP + np.uint64(stream))

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from siafu.base.errors import BadInput
 from siafu.base.hashing import GOLDEN, mix
 from siafu.base.jit import kernel
 from siafu.graph.csr import EdgeWeights, IntArray, id_dtype
 from siafu.graph.progress import ProgressCallback, silent
-from siafu.graph.spill import Leaf, Spill, leaves, run_leaves
+from siafu.graph.spill import Columns, Leaf, Spill, leaves, run_leaves
 from siafu.graph.store import ArrayWriter, StoreWriter
 
 _MOST_VERTICES = 1 << 32
@@ -41,7 +41,14 @@ class EdgeSorter:
     """
 
     def __init__(
-        self, num_vertices: int, *, memory_limit: int, scratch: Path, weighted: bool = False
+        self,
+        num_vertices: int,
+        *,
+        memory_limit: int,
+        scratch: Path,
+        weighted: bool = False,
+        attr_width: int = 0,
+        typed: bool = False,
     ) -> None:
         if num_vertices > _MOST_VERTICES:
             raise BadInput(f"{num_vertices} vertices are more than the {_MOST_VERTICES} that siafu can hold")
@@ -49,31 +56,52 @@ class EdgeSorter:
         self.weighted = weighted
         self._bits = max(1, (num_vertices - 1).bit_length())
         self._memory = max(_LEAST_MEMORY, memory_limit)
-        columns = [np.float32] if weighted else []
+        self._attr_width, self._typed = attr_width, typed
+        columns: list[DTypeLike] = [np.float32] if weighted else []
+        columns += [(np.float32, (attr_width,))] if attr_width else []
+        columns += [np.int32] if typed else []
         self._spill = Spill(scratch, 2 * self._bits, columns, memory=self._memory // 2)
 
-    def add(self, src: IntArray, dst: IntArray, weights: EdgeWeights = None) -> None:
-        """Add a block of edges, src[e] to dst[e]; `weights` if, and only if, the sorter is weighted."""
-        if (weights is not None) != self.weighted:
+    def add(
+        self,
+        src: IntArray,
+        dst: IntArray,
+        weights: EdgeWeights = None,
+        attr: NDArray[np.float32] | None = None,
+        types: NDArray[np.int32] | None = None,
+    ) -> None:
+        """Add a block of edges, src[e] to dst[e]; weights, features and types if, and only if, the sorter has them."""
+        given = (weights is not None, attr is not None, types is not None)
+        if given != (self.weighted, self._attr_width > 0, self._typed):
             raise ValueError("weights must come with every block of a weighted sorter, and with no other")
+        carried = [values for values in (weights, attr, types) if values is not None]
 
-        def fill(start: int, stop: int, keys: NDArray[np.uint64], *columns: NDArray[np.float32]) -> None:
+        def fill(start: int, stop: int, keys: NDArray[np.uint64], *columns: NDArray[Any]) -> None:
             wrong = _pack(src[start:stop], dst[start:stop], self._bits, self.num_vertices, keys)
             if wrong >= 0:
                 edge = start + wrong
                 raise BadInput(
                     f"edge {src[edge]} to {dst[edge]}: with {self.num_vertices} vertices, ids go from 0 to {self.num_vertices - 1}"
                 )
-            if weights is not None:
-                columns[0][:] = weights[start:stop]
+            for into, values in zip(columns, carried, strict=True):
+                into[:] = values[start:stop]
 
         self._spill.stage(len(src), fill)
 
     def write(
-        self, store: StoreWriter, *, merge_parallel: bool = False, progress: ProgressCallback = silent
+        self,
+        store: StoreWriter,
+        *,
+        merge_parallel: bool = False,
+        type_ranks: NDArray[np.int32] | None = None,
+        progress: ProgressCallback = silent,
     ) -> SortedEdges:
-        """Append `indptr`, `indices` and, if weighted, `edge_weight` to the store. Ends the sorter."""
-        rows = _RowWriter(store, self.num_vertices, self.weighted)
+        """Append `indptr`, `indices` and what edges have to the store. Ends the sorter.
+
+        merge_parallel: add up the weights of parallel edges; not with features or types
+        type_ranks:     the number to write for each type that was added; None: the same
+        """
+        rows = _RowWriter(store, self.num_vertices, self.weighted, self._attr_width, self._typed, type_ranks)
         done, total = 0, len(self._spill)
         progress("sorting edges", 0, total)
         for part in self._parts(merge_parallel):
@@ -106,27 +134,33 @@ class EdgeSorter:
 
     def _sorted(self, leaf: Leaf, merge_parallel: bool) -> "_Part":
         keys, *columns = leaf.read_sorted()
-        weights = columns[0] if columns else None
+        weights, others = self._parted(columns)
         taken = len(keys)
         if merge_parallel:
             kept = _merge(keys, weights)
             keys, weights = keys[:kept], None if weights is None else weights[:kept]
-        return self._part(leaf.first_key, keys, weights, self._rows_of(leaf), taken)
+        return self._part(leaf.first_key, keys, weights, self._rows_of(leaf), taken, others)
+
+    def _parted(self, columns: Columns) -> tuple[EdgeWeights, Columns]:
+        """Weights, then features and types."""
+        return (columns[0], columns[1:]) if self.weighted else (None, columns)
 
     def _one_edge_many_times(self, leaf: Leaf, merge_parallel: bool) -> Iterator["_Part"]:
         """A leaf that does not fit memory and cannot be split: copies of one edge, streamed."""
         total = 0.0
         for keys, *columns in leaf.spill.pieces(leaf.bucket, max(1, self._memory // 64)):
-            weights = columns[0] if columns else None
+            weights, others = self._parted(columns)
             if not merge_parallel:
-                yield self._part(leaf.first_key, keys, weights, 1, len(keys))
+                yield self._part(leaf.first_key, keys, weights, 1, len(keys), others)
             elif weights is not None:
                 total += float(weights.sum(dtype=np.float64))
         if merge_parallel:
             merged = np.array([total], np.float32) if self.weighted else None
-            yield self._part(leaf.first_key, np.zeros(1, np.uint32), merged, 1, 1)
+            yield self._part(leaf.first_key, np.zeros(1, np.uint32), merged, 1, 1, [])
 
-    def _part(self, first_key: int, keys: Any, weights: EdgeWeights, rows: int, taken: int) -> "_Part":
+    def _part(
+        self, first_key: int, keys: Any, weights: EdgeWeights, rows: int, taken: int, others: Columns
+    ) -> "_Part":
         part = _Part(
             first_key >> self._bits,
             np.zeros(rows, np.int64),
@@ -134,6 +168,7 @@ class EdgeSorter:
             weights,
             np.zeros(4, np.uint64),
             taken,
+            others,
         )
         _unpack(keys, np.uint64(first_key), self._bits, weights, part.counts, part.indices, part.sums)
         return part
@@ -145,6 +180,7 @@ class _Part(NamedTuple):
     counts: [rows] edges of first_row, first_row + 1, …
     sums:   [4] two hashes of the edges, added up, then the same two of the edges turned round
     taken:  how many records it was made of
+    others: features and types, as far as edges have them
     """
 
     first_row: int
@@ -153,16 +189,31 @@ class _Part(NamedTuple):
     weights: EdgeWeights
     sums: NDArray[np.uint64]
     taken: int
+    others: Columns
 
 
 class _RowWriter:
     """Appends parts to a store; the rows between them are empty."""
 
-    def __init__(self, store: StoreWriter, num_vertices: int, weighted: bool) -> None:
+    def __init__(
+        self,
+        store: StoreWriter,
+        num_vertices: int,
+        weighted: bool,
+        attr_width: int,
+        typed: bool,
+        type_ranks: NDArray[np.int32] | None,
+    ) -> None:
         self._num_vertices = num_vertices
         self._indptr = store.array("indptr", np.int64)
         self._indices = store.array("indices", id_dtype(num_vertices))
         self._weights: ArrayWriter | None = store.array("edge_weight", np.float32) if weighted else None
+        self._others: list[ArrayWriter] = []
+        if attr_width:
+            self._others.append(store.array("edge_attr", np.float32, (attr_width,)))
+        if typed:
+            self._others.append(store.array("edge_type", np.int32))
+        self._type_ranks = type_ranks
         self._edges = 0
         self._closed = 0  # rows whose end is written; a row's end is the next one's start
         self._sums = np.zeros(4, np.uint64)
@@ -179,6 +230,9 @@ class _RowWriter:
         self._indices.append(part.indices)
         if self._weights is not None and part.weights is not None:
             self._weights.append(part.weights)
+        for writer, values in zip(self._others, part.others, strict=True):
+            ranked = values.ndim == 1 and self._type_ranks is not None
+            writer.append(self._type_ranks[values] if ranked and self._type_ranks is not None else values)
         self._sums += part.sums
 
     def finish(self) -> SortedEdges:

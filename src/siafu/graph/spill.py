@@ -53,6 +53,7 @@ class Spill:
         self._capacity = max(1 << 8, min(1 << 23, memory // staged_bytes))
         self._staged = 0
         self._stage: Columns = []
+        self._ordered = np.empty(0, np.uint8)  # a staged column, by bucket
 
     def __len__(self) -> int:
         """Number of records."""
@@ -72,6 +73,7 @@ class Spill:
         if not self._stage:
             staged = [np.dtype(np.uint64), *self.dtypes[1:]]
             self._stage = [np.empty(self._capacity, dtype) for dtype in staged]
+            self._ordered = np.empty(self._capacity * max(dtype.itemsize for dtype in self.dtypes), np.uint8)
         start = 0
         while start < count:
             if self._staged == self._capacity:
@@ -85,6 +87,7 @@ class Spill:
         """Write what is staged and give its memory back; the buckets can be read after this."""
         self._write_run()
         self._stage = []
+        self._ordered = np.empty(0, np.uint8)
 
     def _write_run(self) -> None:
         if self._staged == 0:
@@ -94,7 +97,8 @@ class Spill:
         _count_digits(keys, self.low_bits, bounds)
         begins = []
         for number, (values, dtype) in enumerate(zip((keys, *columns), self.dtypes, strict=True)):
-            out = np.empty(len(keys), dtype)
+            size = len(keys) * dtype.itemsize
+            out = self._ordered[:size].view(dtype.base).reshape(len(keys), *dtype.shape)
             low = np.uint64((1 << self.low_bits) - 1) if number == 0 else None
             _scatter(keys, self.low_bits, bounds.copy(), values, low, out)
             begins.append(self._scratch.append(out))

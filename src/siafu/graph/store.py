@@ -187,7 +187,9 @@ def write_store(graph: Graph, path: Path, *, overwrite: bool = False) -> None:
             writer = store.array(name, values.dtype, values.shape[1:])
             for block in _row_blocks(values):
                 writer.append(block)
-        names = {"class_names": list(graph.class_names)} if graph.class_names else {}
+        names = {
+            field: list(found) for field in ("class_names", "type_names") if (found := getattr(graph, field))
+        }
         store.commit(name=graph.name, num_classes=graph.num_classes, symmetric=graph.is_symmetric, **names)
 
 
@@ -213,6 +215,7 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
         **arrays,
         num_classes=manifest["num_classes"],
         class_names=_class_names(manifest),
+        type_names=_names(manifest, "type_names"),
         name=manifest["name"],
     )
     # Known since the store was written; finding it out again would read every edge.
@@ -232,6 +235,7 @@ def read_arrays(path: Path, *, verify: bool) -> tuple[dict[str, Any], dict[str, 
             **{name: values for name, values in arrays.items() if name != ORDER},
             num_classes=manifest["num_classes"],
             class_names=_class_names(manifest),
+            type_names=_names(manifest, "type_names"),
             name=manifest["name"],
         )
         if verify:
@@ -246,11 +250,17 @@ def read_arrays(path: Path, *, verify: bool) -> tuple[dict[str, Any], dict[str, 
 
 def _class_names(manifest: dict[str, Any]) -> tuple[str, ...]:
     """Names of the classes; none where labels are numbers, as in all stores of earlier versions."""
-    names = manifest.get("class_names", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("'class_names' is no list of words")
+    names = _names(manifest, "class_names")
     if names and len(names) != manifest["num_classes"]:
         raise ValueError(f"'class_names' names {len(names)} classes, and there are {manifest['num_classes']}")
+    return names
+
+
+def _names(manifest: dict[str, Any], field: str) -> tuple[str, ...]:
+    """A field that lists words; none where there is no such field."""
+    names = manifest.get(field, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{field!r} is no list of words")
     return tuple(names)
 
 

@@ -22,6 +22,7 @@ from siafu.kernels.attention_buckets import (
 from siafu.kernels.attention_rows import attention_gradient_range
 from siafu.kernels.blocking import Blocks, block_edges, block_size, near_cache_bytes
 from siafu.kernels.buckets import (
+    HubSum,
     add_bucket,
     finish_sums,
     first_edges,
@@ -33,6 +34,7 @@ from siafu.kernels.buckets import (
 )
 from siafu.kernels.chunks import equal_chunks, over_rows, row_at
 from siafu.kernels.emit import LANES, MAX_TILE
+from siafu.kernels.hubs import Hub, HubEdges, cut_hubs, hub_rows, without_hubs
 from siafu.kernels.maxima import (
     gather_max,
     gather_max_adjoint,
@@ -48,13 +50,9 @@ from siafu.kernels.messages import (
     rows_within,
     share_out,
 )
-from siafu.kernels.pairs import (
-    EdgeTerms,
-    pair_range,
-    pair_sources_range,
-    pair_stats_range,
-    pair_targets_range,
-)
+from siafu.kernels.pair_adjoints import pair_sources_range, pair_stats_range, pair_targets_range
+from siafu.kernels.pair_terms import EdgeTerms
+from siafu.kernels.pairs import pair_range
 from siafu.kernels.relations import (
     TypedEdges,
     relation_range,
@@ -76,7 +74,7 @@ from siafu.kernels.rows import (
     window,
     zero_table,
 )
-from siafu.kernels.sums import gather_sum, sum_blocks_range, sum_dtype, sum_range
+from siafu.kernels.sums import gather_sum, sum_blocks_range, sum_dtype, sum_hub, sum_range
 
 __all__ = [
     "LANES",
@@ -87,6 +85,9 @@ __all__ = [
     "AttentionState",
     "Blocks",
     "EdgeTerms",
+    "Hub",
+    "HubEdges",
+    "HubSum",
     "Table",
     "TypedEdges",
     "add_bucket",
@@ -100,6 +101,7 @@ __all__ = [
     "block_edges",
     "block_size",
     "copy_range",
+    "cut_hubs",
     "edge_ends",
     "empty_table",
     "equal_chunks",
@@ -112,6 +114,7 @@ __all__ = [
     "gather_max_adjoint",
     "gather_sum",
     "greatest_messages",
+    "hub_rows",
     "is_table",
     "max_adjoint_range",
     "max_gradient_range",
@@ -139,10 +142,12 @@ __all__ = [
     "start_sums",
     "sum_blocks_range",
     "sum_dtype",
+    "sum_hub",
     "sum_range",
     "table_row_bytes",
     "type_shares",
     "typed_edges",
     "window",
+    "without_hubs",
     "zero_table",
 ]

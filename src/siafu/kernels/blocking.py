@@ -15,6 +15,7 @@ from siafu.base.caches import cache_bytes
 from siafu.base.jit import kernel
 from siafu.base.threads import run_all
 from siafu.kernels.chunks import row_at
+from siafu.kernels.hubs import hub_rows
 
 _SHARE_OF_CACHE = 0.8
 _MOST_SOURCES = 1 << 16  # that two bytes tell apart
@@ -84,7 +85,7 @@ def block_edges(
     kept: NDArray[np.bool_] | None = None,
     self_loops: bool = True,
 ) -> Blocks:
-    """Put edges in the order of blocks: two passes over them, on every core.
+    """Put edges in the order of blocks: two passes over them, on every core. Edges of hubs are left out.
 
     sources:    how many there are; None: as many as rows
     picked:     the rows to take, ascending; None: all
@@ -94,7 +95,9 @@ def block_edges(
     rows = len(indptr) - 1 if picked is None else len(picked)
     count = -(-(len(indptr) - 1 if sources is None else sources) // size)
     starts = np.zeros((count, rows + 1), np.uint32)
-    chosen = picked, kept, self_loops
+    hubs = np.zeros(len(indptr) - 1, np.bool_)
+    hubs[hub_rows(indptr)] = True
+    chosen = picked, hubs, kept, self_loops
 
     def over_picked(work: Callable[[int, int], None]) -> None:
         chunks = (
@@ -134,6 +137,7 @@ def _count(
     indices: Any,
     size: int,
     picked: Any,
+    hubs: Any,
     kept: Any,
     self_loops: bool,
     starts: Any,
@@ -143,6 +147,8 @@ def _count(
     """starts[b, k + 1] = how many edges row k has from block b."""
     for k in range(first, last):
         i = row_at(picked, k)
+        if hubs[i]:
+            continue
         for e in range(indptr[i], indptr[i + 1]):
             if _taken(kept, self_loops, i, indices[e]):
                 starts[indices[e] // size, k + 1] += 1
@@ -155,6 +161,7 @@ def _place(
     weights: Any,
     size: int,
     picked: Any,
+    hubs: Any,
     kept: Any,
     self_loops: bool,
     base: Any,
@@ -166,6 +173,8 @@ def _place(
 ) -> None:
     for k in range(first, last):
         i = row_at(picked, k)
+        if hubs[i]:
+            continue
         block, at = -1, 0
         for e in range(indptr[i], indptr[i + 1]):
             if not _taken(kept, self_loops, i, indices[e]):

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
 from siafu.kernels.emit import MAX_TILE
+from siafu.kernels.hubs import Hub, add_groups, over_groups
+from siafu.kernels.rows import Table, zero_table
 from siafu.kernels.sums import finish_sum, start_sum
 from siafu.kernels.tiles import accumulate_listed, add_where_equal, ask_for, maximise, value_of
 
@@ -90,6 +92,34 @@ def finish_sums(scale: Any, out: Any, first: int, last: int) -> None:
     """Sums after the last bucket: times each row's factor."""
     for i in range(first, last):
         finish_sum(scale, out, i)
+
+
+class HubSum:
+    """The sum of one hub, bucket by bucket; threads share a bucket where that pays.
+
+    out: where its row is, begun by `start_sums`; `end` is to be called before `finish_sums`
+    """
+
+    def __init__(
+        self, hub: Hub, indices: NDArray[Any], weights: NDArray[Any] | None, out: Table, row: int
+    ) -> None:
+        self._hub, self._indices, self._weights = hub, indices, weights
+        self._out, self._row = out, row
+        self._at = first_edges(hub.indptr, hub.groups)
+        self._sums = zero_table(len(self._at), out.shape[1], out.dtype)
+
+    def add(self, rows: Table, low: int, high: int) -> None:
+        """Add the rows of the sources from `low` up to `high`; the first of `rows` is that of `low`."""
+        edges = self._hub.indptr, self._indices, self._weights
+
+        def work(first: int, last: int) -> None:
+            add_bucket(*edges, rows, low, high, -1, self._at, self._sums, first, last)
+
+        over_groups(self._hub, len(self._at), work)
+
+    def end(self) -> None:
+        """Add the groups' sums to the row."""
+        add_groups(self._hub.groups, self._sums, self._out, self._row)
 
 
 @kernel

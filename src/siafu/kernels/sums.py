@@ -9,6 +9,7 @@ from siafu.base.jit import kernel
 from siafu.kernels.blocking import Blocks
 from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import MAX_TILE
+from siafu.kernels.hubs import Hub, HubEdges, add_groups, cut_hubs, hub_rows, over_groups, without_hubs
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.tiles import accumulate, accumulate_near, ask_for, value_of
 
@@ -34,20 +35,47 @@ def gather_sum(
                  None: the stored edges, as they are
     scale:       [V]; None: 1
     blocks:      the same edges block by block, with their weights, and without self-loops if self_weight is given;
-                 the result is the same to the last bit; None: row by row
+                 the result is the same to the last bit; None: row by row. Edges of hubs are not among them
     out:         where the result goes; None: a new table
     The result is float32 for float32 and bfloat16 rows, float64 for float64.
     """
     result = empty_table(len(indptr) - 1, rows.shape[1], sum_dtype(rows)) if out is None else out
+    long_rows = hub_rows(indptr)
+    hubs = cut_hubs(long_rows, (indptr, indices), self_loops=self_weight is None)
+    apart = HubEdges(hubs, long_rows, indices, weights)
 
     def work(first: int, last: int) -> None:
-        if blocks is None:
-            sum_range(indptr, indices, weights, rows, self_weight, scale, result, None, first, last)
-        else:
+        if blocks is not None:
             sum_blocks_range(*blocks, rows, self_weight, scale, result, None, first, last)
+            return
+        for low, high in apart.between(first, last):
+            sum_range(indptr, indices, weights, rows, self_weight, scale, result, None, low, high)
 
-    over_rows(indptr, rows.shape[1], work)
+    over_rows(without_hubs(indptr, long_rows), rows.shape[1], work)
+    for hub in hubs:
+        sum_hub(hub, indices, weights, rows, self_weight, scale, result)
     return result
+
+
+def sum_hub(
+    hub: Hub,
+    indices: NDArray[Any],
+    weights: NDArray[Any] | None,
+    rows: Table,
+    self_weight: NDArray[Any] | None,
+    scale: NDArray[Any] | None,
+    out: Table,
+) -> None:
+    """`gather_sum` for one hub, into its row of `out`; threads share it where that pays."""
+    sums = empty_table(len(hub.indptr) - 1, out.shape[1], out.dtype)
+
+    def work(first: int, last: int) -> None:
+        sum_range(hub.indptr, indices, weights, rows, None, None, sums, hub.groups, first, last)
+
+    over_groups(hub, len(hub.groups), work)
+    start_sum(rows, self_weight, out, hub.row)
+    add_groups(hub.groups, sums, out, hub.row)
+    finish_sum(scale, out, hub.row)
 
 
 def sum_dtype(rows: Table) -> type[np.float32] | type[np.float64]:
@@ -101,7 +129,10 @@ def sum_blocks_range(
     first: int,
     last: int,
 ) -> None:
-    """`sum_range`, one block of sources after the other (`Blocks`): their rows stay in the core's own cache."""
+    """`sum_range`, one block of sources after the other (`Blocks`): their rows stay in the core's own cache.
+
+    Rows of hubs get what their self-loops give; their edges are in no block.
+    """
     columns = out.shape[1]
     for k in range(first, last):
         start_sum(rows, self_weight, out, row_at(picked, k))

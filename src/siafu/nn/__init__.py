@@ -9,6 +9,7 @@ from siafu.nn.gatv2 import GATv2, GATv2Conv
 from siafu.nn.gcn import GCN, GCNConv
 from siafu.nn.gin import GIN, MLP, GINConv
 from siafu.nn.layer import Layer
+from siafu.nn.light_gcn import LightGCN, VertexRows
 from siafu.nn.model import GNN
 from siafu.nn.pair_softmax import PairSoftmax
 from siafu.nn.pyg.model import PygModel, from_pyg
@@ -16,8 +17,16 @@ from siafu.nn.relation_sum import RelationSum
 from siafu.nn.rgcn import RGCNConv
 from siafu.nn.sage import GraphSAGE, SAGEConv
 from siafu.nn.tensors import Precision, features
+from siafu.nn.transformer import Transformer, TransformerConv
 
-MODELS: dict[str, type[GNN]] = {"gcn": GCN, "gat": GAT, "sage": GraphSAGE, "gin": GIN}
+MODELS: dict[str, type[GNN]] = {
+    "gcn": GCN,
+    "gat": GAT,
+    "gatv2": GATv2,
+    "transformer": Transformer,
+    "sage": GraphSAGE,
+    "gin": GIN,
+}
 
 
 def build(name: str, config: dict[str, Any]) -> GNN:
@@ -43,6 +52,7 @@ __all__ = [
     "GcnSum",
     "GraphSAGE",
     "Layer",
+    "LightGCN",
     "Max",
     "Mean",
     "PairSoftmax",
@@ -53,6 +63,9 @@ __all__ = [
     "SAGEConv",
     "Softmax",
     "Sum",
+    "Transformer",
+    "TransformerConv",
+    "VertexRows",
     "build",
     "features",
     "from_pyg",

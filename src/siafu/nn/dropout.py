@@ -88,9 +88,18 @@ class CountedDropout(TorchFunctionMode):
             raise BadInput(
                 "dropout in apply_edge cannot be counted, since its rows are edges: use it in transform or apply_vertex"
             )
-        vertices = torch.arange(len(input)) if self.vertices is None else self.vertices
-        out = dropout(input, vertices, self.key, p, self.next_site())
+        out = dropout(input, self._vertices_of(input), self.key, p, self.next_site())
         return input.copy_(out) if in_place else out
+
+    def _vertices_of(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.arange(len(rows)) if self.vertices is None else self.vertices
+
+
+class SampleDropout(CountedDropout):
+    """The same where rows are the first of a sample's vertices, fewer from layer to layer."""
+
+    def _vertices_of(self, rows: torch.Tensor) -> torch.Tensor:
+        return super()._vertices_of(rows)[: len(rows)]
 
 
 def counted_dropout(seed: int, epoch: int) -> CountedDropout:

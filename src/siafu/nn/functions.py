@@ -26,6 +26,7 @@ from siafu.kernels import (
     pack,
     pack_heads,
 )
+from siafu.nn.sample_graph import SampleGraph
 from siafu.nn.tensors import Precision, as_rows, as_tensor, storage
 
 if TYPE_CHECKING:
@@ -45,14 +46,26 @@ class SumFunction(torch.autograd.Function):
         ctx: Any, x: torch.Tensor, graph: Graph, weighted: bool, scaling: "Scaling", precision: Precision
     ) -> torch.Tensor:
         ctx.settings = graph, weighted, scaling, precision
-        return _sum(x, graph, graph.in_edges, weighted, scaling, precision)
+        edges = graph.in_edges
+        if isinstance(graph, SampleGraph):
+            edges, scaling = (
+                graph.first_rows(edges),
+                scaling._replace(
+                    post=_first(scaling.post, graph.rows), self_weight=_first(scaling.self_weight, graph.rows)
+                ),
+            )
+        return _sum(x, graph, edges, weighted, scaling, precision)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         graph, weighted, scaling, precision = ctx.settings
-        swapped = scaling._replace(pre=scaling.post, post=scaling.pre)
-        back = _sum(gradients[0], graph, graph.out_edges, weighted, swapped, precision)
+        swapped, gradient = scaling._replace(pre=scaling.post, post=scaling.pre), gradients[0]
+        if isinstance(graph, SampleGraph) and scaling.self_weight is None:
+            swapped = swapped._replace(pre=_first(scaling.post, graph.rows))
+        elif len(gradient) < graph.num_vertices:  # a self-loop reads a row of every vertex
+            gradient = torch.nn.functional.pad(gradient, (0, 0, 0, graph.num_vertices - len(gradient)))
+        back = _sum(gradient, graph, graph.out_edges, weighted, swapped, precision)
         return back, None, None, None, None
 
 
@@ -138,6 +151,10 @@ class AttentionFunction(torch.autograd.Function):
         )
 
 
+def _first(factors: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+    return None if factors is None else factors[:count]
+
+
 def _watch(ctx: Any, *kept: tuple[torch.Tensor, NDArray[Any]]) -> None:
     """Let PyTorch watch the tensors whose memory the backward pass will read: a change in between is an error."""
     ctx.save_for_backward(
@@ -157,7 +174,7 @@ def _sum(
     values = as_rows(x)
     kind = storage(values.dtype, precision)
     counted = edges._replace(weights=_weights(edges, values) if weighted else None)
-    out = empty_table(len(values), values.shape[1], values.dtype)
+    out = empty_table(len(edges.indptr) - 1, values.shape[1], values.dtype)
     # A slab of columns at a time: the packed copy of a wide table stays small.
     for c in range(0, values.shape[1], MAX_TILE):
         rows = pack(values[:, c : c + MAX_TILE], scaling.pre, kind)
@@ -187,7 +204,7 @@ def forget_blocks(graph: Graph) -> None:
 def _blocks(graph: Graph, edges: Csr, rows: Table, *, self_loops: bool) -> Blocks | None:
     """`edges` in the blocks that suit rows this wide, if any; put in order once for a graph."""
     size = block_size(graph.num_vertices, graph.num_edges, rows.strides[0])
-    if size is None:
+    if size is None or isinstance(graph, SampleGraph):  # a sample is gathered over too few times
         return None
     known = _known_blocks.setdefault(graph, {})
     weighed = None if edges.weights is None else edges.weights.dtype

@@ -5,6 +5,7 @@ GcnSum            the same, normalised by the square roots of both ends' degrees
 Softmax           rows [V, heads · C] and two logits [V, heads] → [V, heads · C]
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,10 +16,13 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
+from siafu.graph.csr import self_loops
 from siafu.nn.dropout import attention_seed
 from siafu.nn.functions import AttentionFunction, MaxFunction, SumFunction, call
 from siafu.nn.recording import recorder
 from siafu.nn.tensors import Precision, check_rows
+
+_ROWS_AT_ONCE = 1 << 18  # of factors that are computed
 
 
 class Scaling(NamedTuple):
@@ -84,6 +88,25 @@ class Gather:
     def lend(self, graph: Graph, part: Graph, vertices: NDArray[np.int64], dtype: torch.dtype) -> None:
         """Have it treat `part` as it does `graph`, of which that holds these vertices and not all of their edges."""
 
+    @property
+    def takes_samples(self) -> bool:
+        """Whether it can be estimated from some of a vertex's in-edges: its type has an `estimate` of its own."""
+        return "estimate" in vars(type(self))
+
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        """Have it estimate over `part`, which holds these vertices and a sample of their in-edges, what it gives over `graph`.
+
+        shares: [vertices] the share of each one's in-edges that is in the sample
+        """
+        raise BadInput(f"{self.title} cannot be estimated from a sample of the edges")
+
 
 def refused_messages(gather: Gather) -> BadInput:
     """Why an edge function cannot be gathered so."""
@@ -101,11 +124,14 @@ class Sum(Gather):
         known = _scalings.setdefault(graph, {})
         if (self, dtype) not in known:
             kind = np.float64 if dtype == torch.float64 else np.float32
-            found = self._scaling(graph)
-            known[self, dtype] = Scaling(*(None if f is None else f.astype(kind) for f in found))
+            found = self._scaling(graph, kind)
+            known[self, dtype] = Scaling(
+                *(None if each is None else each.astype(kind, copy=False) for each in found)
+            )
         return known[self, dtype]
 
-    def _scaling(self, graph: Graph) -> Scaling:
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
+        """The factors, computed in float64; kind: the type that they are wanted in."""
         return Scaling()
 
     def run(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
@@ -125,6 +151,23 @@ class Sum(Gather):
             *(None if factor is None else factor[vertices] for factor in whole)
         )
 
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        # The sum over a sample, divided by its share, is that over all edges on average; a self-loop is always there.
+        self.lend(graph, part, vertices, dtype)
+        whole = _scalings[part][self, dtype]
+        kept: NDArray[Any] = shares.astype(np.float64 if dtype == torch.float64 else np.float32)
+        _scalings[part][self, dtype] = whole._replace(
+            self_weight=None if whole.self_weight is None else whole.self_weight * kept,
+            post=1 / kept if whole.post is None else whole.post / kept,
+        )
+
 
 @dataclass(frozen=True)
 class Mean(Sum):
@@ -132,13 +175,26 @@ class Mean(Sum):
 
     weighted: bool = False
 
-    def _scaling(self, graph: Graph) -> Scaling:
-        return Scaling(post=1.0 / np.maximum(np.diff(graph.indptr), 1))
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
+        post = np.empty(graph.num_vertices, kind)
+        for rows in _row_blocks(graph):
+            post[rows] = 1.0 / np.maximum(np.diff(graph.indptr[rows.start : rows.stop + 1]), 1)
+        return Scaling(post=post)
 
     def reduce(self, graph: Graph, first: int, last: int, messages: torch.Tensor) -> torch.Tensor:
         total = super().reduce(graph, first, last, messages)
         lengths = np.diff(graph.indptr[first : last + 1])
         return total / torch.from_numpy(np.maximum(lengths, 1)).to(total.dtype)[:, None]
+
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        """The mean over a sample is that over all edges on average: nothing is lent."""
 
 
 @dataclass(frozen=True)
@@ -153,22 +209,35 @@ class GcnSum(Sum):
     self_loops: bool = True
     loop_weight: float = 1.0
 
-    def _scaling(self, graph: Graph) -> Scaling:
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
         weights = graph.edge_weight if self.weighted else None
-        degree = _in_weight(graph, weights)
-        self_weight = None
-        if self.self_loops:
-            self_weight = np.full(graph.num_vertices, self.loop_weight)
-            if graph.num_self_loops:
-                vertex, position = stored_loops(graph)
-                stored = np.ones(len(vertex)) if weights is None else weights[position].astype(np.float64)
-                np.subtract.at(degree, vertex, stored)
-                # As PyG does it: the last of several parallel self-loops is the one that stays.
-                self_weight[vertex] = stored
-            degree = degree + self_weight
-        with np.errstate(divide="ignore", invalid="ignore"):
-            factor = np.where(degree != 0, degree**-0.5, 0)
+        factor = np.empty(graph.num_vertices, kind)
+        if not self.self_loops:
+            for rows in _row_blocks(graph):
+                factor[rows] = _inverse_root(_in_weight(graph, weights, rows))
+            return Scaling(None, factor, factor)
+        self_weight = np.full(graph.num_vertices, self.loop_weight, kind)
+        vertex, position = stored_loops(graph) if graph.num_self_loops else (np.empty(0, np.int64),) * 2
+        stored = np.ones(len(vertex)) if weights is None else weights[position].astype(np.float64)
+        for rows in _row_blocks(graph):
+            degree, loop = _in_weight(graph, weights, rows), np.full(rows.stop - rows.start, self.loop_weight)
+            found = slice(*np.searchsorted(vertex, (rows.start, rows.stop)))
+            np.subtract.at(degree, vertex[found] - rows.start, stored[found])
+            # As PyG does it: the last of several parallel self-loops is the one that stays.
+            loop[vertex[found] - rows.start] = stored[found]
+            self_weight[rows] = loop
+            factor[rows] = _inverse_root(degree + loop)
         return Scaling(self_weight, factor, factor)
+
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        super().estimate(graph, part, vertices, shares, dtype)
 
 
 @dataclass(frozen=True)
@@ -186,6 +255,16 @@ class Max(Gather):
         greatest = lowest.scatter_reduce(0, where, messages, "amax")
         empty = torch.from_numpy(np.diff(graph.indptr[first : last + 1]) == 0)
         return greatest.masked_fill(empty[:, None], 0)
+
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        """The greatest of a sample: at most that of all edges."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +307,16 @@ class Softmax(Gather):
         seed = attention_seed() if dropout > 0 else 0
         return call(AttentionFunction, x, source, target, graph, self, dropout, seed)
 
+    def estimate(
+        self,
+        graph: Graph,
+        part: Graph,
+        vertices: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        dtype: torch.dtype,
+    ) -> None:
+        """A softmax over the sample."""
+
 
 _scalings: WeakKeyDictionary[Graph, dict[tuple[Sum, torch.dtype], Scaling]] = WeakKeyDictionary()
 
@@ -237,17 +326,30 @@ def _targets(graph: Graph, first: int, last: int) -> torch.Tensor:
     return torch.from_numpy(np.repeat(np.arange(last - first), np.diff(graph.indptr[first : last + 1])))
 
 
-def _in_weight(graph: Graph, weights: NDArray[Any] | None) -> NDArray[np.float64]:
+def _row_blocks(graph: Graph) -> Iterator[slice]:
+    """Rows in blocks: of a large graph numbers in float64 for every vertex would take more than what is made of them."""
+    for first in range(0, graph.num_vertices, _ROWS_AT_ONCE):
+        yield slice(first, min(first + _ROWS_AT_ONCE, graph.num_vertices))
+
+
+def _in_weight(graph: Graph, weights: NDArray[Any] | None, rows: slice) -> NDArray[np.float64]:
+    """Number of the in-edges of some rows, or the sum of their weights."""
+    starts = graph.indptr[rows.start : rows.stop + 1]
     if weights is None:
-        return np.diff(graph.indptr).astype(np.float64)
-    busy = np.flatnonzero(np.diff(graph.indptr))
-    degree = np.zeros(graph.num_vertices)
-    degree[busy] = np.add.reduceat(weights, graph.indptr[busy], dtype=np.float64)
+        return np.diff(starts).astype(np.float64)
+    busy = np.flatnonzero(np.diff(starts))
+    degree = np.zeros(rows.stop - rows.start)
+    if len(busy):
+        some = weights[starts[0] : starts[-1]]
+        degree[busy] = np.add.reduceat(some, starts[busy] - starts[0], dtype=np.float64)
     return degree
+
+
+def _inverse_root(degree: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(degree != 0, degree**-0.5, 0)
 
 
 def stored_loops(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The vertex and the position of every stored self-loop, ascending."""
-    destination = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    position = np.flatnonzero(destination == graph.indices)
-    return destination[position], position
+    return self_loops(graph.in_edges)

@@ -10,6 +10,7 @@ from siafu.graph import Graph
 from siafu.nn.edgewise import gather_messages
 from siafu.nn.gather import Gather, Sum
 from siafu.nn.recording import recorder
+from siafu.nn.sample_graph import SampleGraph
 
 
 class Layer(nn.Module):
@@ -50,9 +51,18 @@ class Layer(nn.Module):
         who = recorder()
         if who is not None:
             who.entered(self)
+        elif isinstance(graph, SampleGraph):
+            return self._sampled(graph.of(len(x)), x)
         elif len(x) != graph.num_vertices:
             raise BadInput(f"x has {len(x)} rows but the graph has {graph.num_vertices} vertices")
         return self.apply_vertex(self.propagate(graph, self.transform(x)), x)
+
+    def _sampled(self, graph: SampleGraph, x: torch.Tensor) -> torch.Tensor:
+        """Rows of the vertices that have their edges in a sample; with one graph for all layers, of every vertex."""
+        gathered = self.propagate(graph, self.transform(x))
+        if graph.rows == len(x):
+            return self.apply_vertex(gathered, x)
+        return self.apply_vertex(gathered[: graph.rows], x[: graph.rows])
 
     def propagate(self, graph: Graph, sent: Any) -> torch.Tensor:
         """Run the gather on what `transform` gave."""

@@ -11,6 +11,7 @@ from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.layer import Layer
 from siafu.nn.norms import check_norm, norm_layer
+from siafu.nn.sample_graph import SampleGraph
 from siafu.nn.tensors import Precision, features
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -172,9 +173,13 @@ class GNN(nn.Module):
                 out = self.norms[number](out)
             out = self.act(out)
             if self.residuals is not None and not is_last:
-                out = out + self.residuals[number](rows)
+                out = out + self.residuals[number](
+                    rows[: len(out)] if isinstance(graph, SampleGraph) else rows
+                )
             rows = self._drop(out, self.dropout)
             every.append(rows)
+        if isinstance(graph, SampleGraph):
+            every = [each[: len(rows)] for each in every]
         found: torch.Tensor = self.lin(_JUMPS[self.jk_mode or "last"](every))
         return found
 

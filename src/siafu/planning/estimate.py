@@ -13,7 +13,7 @@ from siafu.planning.machines import aws_lambda, machine_of, processor_of, room_i
 from siafu.planning.offer import Bound, Offer, TrainingSetup
 from siafu.planning.request import Request
 from siafu.virtual.costs import LambdaKind, Machine, compute_seconds, task_seconds
-from siafu.virtual.server_sample import Sample
+from siafu.virtual.server_sample import ServerSample
 from siafu.virtual.stage_costs import StageCosts
 from siafu.virtual.virtual import Simulated, simulate
 from siafu.virtual.workload import Workload, workload_of
@@ -156,7 +156,7 @@ class Estimates:
         """Seconds of an epoch, and of all Lambdas in it."""
         fleet, kind = setup.fleet, self._lambda_kind(setup)
         machine = self.machine(fleet.rental.instance)
-        sample = Sample.of(fleet.servers, machine.cores, 1, 0, most_servers=4, most_intervals=64)
+        sample = ServerSample.of(fleet.servers, machine.cores, 1, 0, most_servers=4, most_intervals=64)
         costs = StageCosts(self.workload, self.request.shape, machine, sample)
         cores, sent = 0.0, 0.0
         for stage in self.workload.training.stages:

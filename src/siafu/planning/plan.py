@@ -36,7 +36,7 @@ def plan(
     fastest, else the one of most value, 1 / (time × dollars).
 
     graph:        a graph, a dataset's name, a store's path, or the sizes alone
-    model:        "gcn", "gat", "sage" or "gin", of these sizes; or one of siafu's models
+    model:        "gcn", "gat", "gatv2", "transformer", "sage" or "gin", of these sizes; or one of siafu's models
     epochs, evaluate_every: how long to train, and how often to look
     deadline:     seconds, or text such as "1h"; None: no matter
     budget:       dollars; None: no matter

@@ -35,7 +35,7 @@ from siafu.virtual.costs import CoreSpeed, Curve, LambdaKind
 
 _INTERVALS = 64
 _VERTICES = 8  # of an interval: their work is nothing beside the task
-_EPOCHS = 8
+_EPOCHS = 24
 _WIDE, _MANY = 128, 2048  # rows that a Lambda's answers are full of
 _COLD, _WARM = 2, 5
 _STARTS = 2
@@ -64,9 +64,12 @@ class ProbeMeasurement:
 
 
 def task_seconds(call_seconds: float) -> float:
-    """Seconds of a core for each task, besides its operations."""
+    """Seconds of a core for each task, besides its operations.
+
+    Of so short tasks one thread runs nearly all: the seconds are the cores' own, not those that a core was idle.
+    """
     found = _train(_VERTICES, 8, None)
-    busy = found.seconds * thread_count() - found.operations * call_seconds
+    busy = found.server_seconds - found.operations * call_seconds
     return max(0.0, busy / (found.tensor_tasks + found.graph_tasks))
 
 

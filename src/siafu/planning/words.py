@@ -7,6 +7,7 @@ from siafu.cost.money import dollars
 from siafu.planning.offer import Offer
 from siafu.planning.planner import Plan
 from siafu.report.progress import duration
+from siafu.virtual.workload import ATTENTION
 
 HEADERS = ("machines", "Lambdas", "mode", "memory", "an epoch", "in all", "dollars", "value")
 SHOWN = 10
@@ -84,7 +85,7 @@ def commands(plan: Plan) -> list[str]:
     words = ["siafu", "train", request.name, "--model", model.name, "--hidden", str(model.hidden)]
     words += ["--layers", str(model.layers), "--epochs", str(plan.chosen.epochs)]
     words += ["--evaluate-every", str(request.evaluate_every), "--mode", setup.mode]
-    if model.name == "gat":
+    if model.name in ATTENTION:
         words += ["--heads", str(model.heads)]
     if fleet.servers > 1:
         words += ["--servers", str(fleet.servers), "--cluster", "auto"]

@@ -16,6 +16,8 @@ _GATHERED = 1.5
 """Time of a number that a gather adds, in those of a nonzero's product: 87 ps beside 59 (PubMed, 64 columns, a core)."""
 _LEAST = 5e7
 """Products that an epoch must save, one way: fewer take less time than the tasks that come on top."""
+_READ = 32
+"""Columns whose products take as long as reading a nonzero and its place, which each takes once (measured at 16 to 128)."""
 
 
 def saved_by_sparse_products(graph: Graph) -> float:
@@ -36,7 +38,7 @@ def saved_by_sparse_products(graph: Graph) -> float:
 
 def pays_off(saved: float, columns: int) -> bool:
     """Whether so many products for each of so many columns are worth a gather in every epoch."""
-    return saved * columns >= _LEAST
+    return saved * (columns + _READ) >= _LEAST
 
 
 def sampled_density(graph: Graph, *, gathered: bool) -> float:

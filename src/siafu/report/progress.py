@@ -15,7 +15,7 @@ from rich.text import Text
 
 from siafu.base.compiling import told_of_compiling
 from siafu.objective.metric import ACCURACY, Metric
-from siafu.report.files.metrics import EpochMetrics
+from siafu.report.files.metrics import EpochMetrics, hidden_share
 
 _PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 _RECENT = 0.2  # what the latest epoch counts for in the time that epochs are said to take
@@ -190,7 +190,9 @@ def _disk(metrics: EpochMetrics) -> str:
     read, written = (
         count / max(_spent(metrics), 1e-9) for count in (metrics.bytes_read or 0, metrics.bytes_written or 0)
     )
-    return f"disk {read / 1e6:,.0f} MB/s read, {written / 1e6:,.0f} MB/s written"
+    found = f"disk {read / 1e6:,.0f} MB/s read, {written / 1e6:,.0f} MB/s written"
+    hidden = hidden_share(metrics.disk_busy_seconds or 0.0, metrics.disk_wait_seconds or 0.0)
+    return found if hidden is None else f"{found}, {hidden:.0%} hidden"
 
 
 def _lambdas(did: Mapping[str, Any]) -> str:

@@ -14,8 +14,8 @@ from siafu.runtime.one_thread import record_nothing, use_one_thread
 
 Urgency = tuple[Any, ...]
 
-_WORTH_A_THREAD = 100e-6
-"""Seconds of a job that another thread is woken for: two threads with shorter ones spend their time handing each other the GIL."""
+_WORTH_A_THREAD = 150e-6
+"""Seconds of a job that is worth a second thread: two threads with shorter ones spend their time handing each other the GIL."""
 _LONGEST_COUNTED = 4 * _WORTH_A_THREAD  # of a job: one that was held up is forgotten after a few others
 _FADING = 0.8
 
@@ -63,6 +63,7 @@ class Pool:
         self._work_there, self._job_ended = threading.Condition(self._lock), threading.Condition(self._lock)
         self._asleep = 0
         self._usual: dict[str, float] = {}  # seconds of the longest of the latest jobs, by kind
+        self._short = 0  # number of jobs under way that end soon
         self._own = threading.local()
         self._closed = False
         self._halted: set[object] = set()
@@ -129,14 +130,12 @@ class Pool:
     def _next(self) -> _Ready | None:
         with self._lock:
             while not self._closed:
-                if (ready := self._take()) is not None:
+                if not self._is_left_to_another() and (ready := self._take()) is not None:
                     self._running[ready.owner] += 1
+                    self._own.short = short = self._is_short(ready.kind)
+                    self._short += short
                     self._tell()
-                    if (
-                        self._asleep
-                        and self._ready
-                        and self._is_worth_a_thread(ready.kind, self._ready[0].kind)
-                    ):
+                    if self._asleep and self._ready and not (short and self._is_short(self._ready[0].kind)):
                         self._work_there.notify()
                     return ready
                 self._asleep += 1
@@ -144,10 +143,12 @@ class Pool:
                 self._asleep -= 1
             return None
 
-    def _is_worth_a_thread(self, taken: str, waiting: str) -> bool:
-        """Whether a job is long enough to have a thread of its own while the calling one runs a job it has taken."""
-        known, unknown = self._usual, _LONGEST_COUNTED
-        return known.get(taken, unknown) >= _WORTH_A_THREAD or known.get(waiting, unknown) >= _WORTH_A_THREAD
+    def _is_short(self, kind: str) -> bool:
+        return self._usual.get(kind, _LONGEST_COUNTED) < _WORTH_A_THREAD
+
+    def _is_left_to_another(self) -> bool:
+        """Whether the most urgent job is short, and a thread that has a short one will look for its next job at once."""
+        return bool(self._short and self._ready) and self._is_short(self._ready[0].kind)
 
     def _take(self) -> _Ready | None:
         """The most urgent job that may begin."""
@@ -195,5 +196,6 @@ class Pool:
     def _done(self, owner: object) -> None:
         with self._lock:
             self._running[owner] -= 1
+            self._short -= self._own.short
             if self._halted:
                 self._job_ended.notify_all()

@@ -293,16 +293,20 @@ def _own_rows(rows: Tensor, edges: ServerEdges) -> Tensor:
 
 
 def _own_labels(edges: ServerEdges, mask: Mask, y: Tensor, splits: Mapping[str, Tensor]) -> Labels:
-    vertices = edges.local.vertices
-    picked = mask[vertices]
-    ids = vertices[picked]
+    vertices = None if edges.own == len(mask) else edges.local.vertices
+    picked = mask if vertices is None else mask[vertices]
+    rows = None if bool(picked.all()) else np.flatnonzero(picked)
+    ids = vertices if rows is None else rows if vertices is None else vertices[rows]
     members = {}
     for split, these in splits.items():
         inside = np.zeros(len(mask), np.bool_)
         inside[these.numpy()] = True
-        members[split] = torch.from_numpy(inside[ids])
-    rows = None if bool(picked.all()) else torch.from_numpy(np.flatnonzero(picked))
-    return Labels(rows, y[torch.from_numpy(ids)], members)
+        members[split] = torch.from_numpy(inside if ids is None else inside[ids])
+    return Labels(
+        None if rows is None else torch.from_numpy(rows),
+        y if ids is None else y[torch.from_numpy(ids)],
+        members,
+    )
 
 
 def layout_of(reads: Reads, bounds: Sequence[Sequence[tuple[int, int]]]) -> Layout:

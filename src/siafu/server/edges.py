@@ -14,7 +14,7 @@ from siafu.base.mapped import mapped_array
 from siafu.graph import Graph
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, edge_numbers, local_graph
-from siafu.kernels import Blocks, block_edges, block_size
+from siafu.kernels import Blocks, HubEdges, block_edges, block_size, cut_hubs, hub_rows
 from siafu.server.gathers.gather_tables import GatherTables
 from siafu.server.restrict import edges_to, rows_read, rows_read_by
 
@@ -102,6 +102,46 @@ class Walk:
                 self_loops=self_loops,
             )
         return self._blocks[key]
+
+    def hubs(self, weights: DTypeLike | None, *, self_loops: bool, blocked: bool = False) -> HubEdges:
+        """The rows that are gathered for and have very many edges; `blocks` has no edge of theirs.
+
+        weights: as for `blocks`
+        blocked: the other rows are walked in blocks, and no copy of the edges that are kept is wanted
+        """
+        rows = self._hub_rows
+        places = rows if self.picked is None else np.searchsorted(self.picked, rows)
+        if not len(rows):
+            return HubEdges([], places, self.whole.indices, None)
+        left = self._kept_edges_of(rows) if blocked and self.kept is not None else self.edges
+        whole = self.whole.indptr, self.whole.indices
+        hubs = cut_hubs(rows, whole, (left.indptr, left.indices), self_loops=self_loops)
+        counted = None
+        if weights is not None and left.weights is not None:
+            # The same numbers as other rows have, where they have the same edges.
+            counted = self.weights(weights) if left is self.edges else left.weights.astype(np.dtype(weights))
+        return HubEdges(hubs, places, left.indices, counted)
+
+    @cached_property
+    def _hub_rows(self) -> Ids:
+        rows = hub_rows(self.whole.indptr)
+        return rows if self.picked is None else rows[np.isin(rows, self.picked)]
+
+    def _kept_edges_of(self, rows: Ids) -> Csr:
+        """The edges of some rows that are kept; other rows have none."""
+        assert self.kept is not None
+        indptr, indices, weights = self.whole
+        counts = np.zeros(len(indptr) - 1, np.int64)
+        counts[rows] = np.diff(indptr)[rows]
+        picked = np.concatenate([np.arange(indptr[row], indptr[row + 1]) for row in rows])
+        some = Csr(
+            np.concatenate([[0], np.cumsum(counts)]),
+            indices[picked],
+            None if weights is None else weights[picked],
+        )
+        found = edges_to(some, self.kept, at_most=1.0)
+        assert found is not None
+        return found
 
     def held(self) -> list[Blocks]:
         """The blocks that were made."""

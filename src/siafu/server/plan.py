@@ -146,6 +146,11 @@ class ServerPlan:
             objective,
         )
 
+    def evaluating(self) -> "ServerPlan":
+        """The same plan without the training: evaluations alone."""
+        program = self.programs["evaluate"]
+        return replace(self, programs={"evaluate": program}, training=schedule_evaluation(program), groups={})
+
     @property
     def trains(self) -> bool:
         """Whether anything is learnt; else there is one pass, an evaluation's, and `training` is without meaning."""

@@ -1,5 +1,6 @@
 """DiskTable: rows in a scratch file."""
 
+from contextlib import AbstractContextManager
 from threading import Lock
 
 import numpy as np
@@ -41,7 +42,7 @@ class DiskTable(RowTable):
 
     def __init__(self, scratch: ScratchDirectory, rows: int, columns: int, dtype: DTypeLike) -> None:
         super().__init__(rows, columns, dtype)
-        self._file = scratch.file(rows * self.row_bytes)
+        self._file, self._traffic = scratch.file(rows * self.row_bytes), scratch.traffic
         self._parts: dict[int, _PartPage] = {}
         self._lock = Lock()
 
@@ -71,6 +72,9 @@ class DiskTable(RowTable):
         for page, part in parts.items():
             part.lay_over(pages[page - begin : page - begin + PAGE])
         return self.view(pages[at - begin :], last - first)
+
+    def waiting(self, *, all_threads: bool = False) -> AbstractContextManager[None]:
+        return self._traffic.waiting(all_threads=all_threads)
 
     @property
     def direct(self) -> bool:

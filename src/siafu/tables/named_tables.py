@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -41,6 +42,10 @@ class NamedTables:
         self._writer.flush(table)
         rows = table.read(first, last, page_buffer(table.buffer_bytes(last - first)))
         return np.ascontiguousarray(rows[:, : table.columns])
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """While a thread that computes waits for rows."""
+        return self._scratch.traffic.waiting()
 
     def read_ahead(self, name: str, first: int, last: int) -> ComingRows:
         """The same, by a thread of its own."""

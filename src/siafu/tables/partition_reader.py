@@ -89,7 +89,9 @@ class PartitionReader:
         """The next partition in order, and its rows of each table, until the block ends."""
         place, began = self._used, time.perf_counter()
         with self._changed:
-            self._changed.wait_for(lambda: self._error is not None or self._is_there(place))
+            if self._error is None and not self._is_there(place):
+                with self._tables[0].waiting(all_threads=True):
+                    self._changed.wait_for(lambda: self._error is not None or self._is_there(place))
             if self._error is not None and not self._is_there(place):
                 raise self._error
             partition = self._order[place]

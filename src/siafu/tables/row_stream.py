@@ -69,7 +69,8 @@ class RowStream:
             coming, place.coming = place.coming, None
             place.rows = None  # its memory is free before more is taken
             known = coming is not None and coming[0] == number
-            place.rows = coming[1].result() if known and coming is not None else self._load(number)
+            with self.table.waiting():
+                place.rows = coming[1].result() if known and coming is not None else self._load(number)
             place.span = number
             ahead = number + 1
             if ahead < len(self._spans) and self._spans[ahead][2] == self._spans[number][2]:

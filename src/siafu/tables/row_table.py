@@ -1,6 +1,7 @@
 """RowTable: rows of one width that are written and read in ranges. Here in memory; `disk_table` has those on disk."""
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,10 @@ class RowTable(ABC):
     @abstractmethod
     def read(self, first: int, last: int, buffer: NDArray[np.uint8]) -> Table:
         """Rows first:last, to be read only: in `buffer`, which `buffer_bytes` is enough for, or as they lie."""
+
+    def waiting(self, *, all_threads: bool = False) -> AbstractContextManager[None]:
+        """While a thread that computes waits for rows of the table; all_threads: others wait for that thread."""
+        return nullcontext()
 
     def buffer(self, rows: int, first: int = 0) -> Table:
         """Memory for so many rows, to be written from `first` on: it begins in a page where they do in the table."""

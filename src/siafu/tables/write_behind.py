@@ -27,7 +27,9 @@ class WriteBehind:
         """Memory for rows that `put` will write from `first` on; waits until there is room."""
         size = rows * table.row_bytes
         with self._room:
-            self._room.wait_for(lambda: self._waiting == 0 or self._waiting + size <= self._most)
+            if not self._has_room(size):
+                with table.waiting():
+                    self._room.wait_for(lambda: self._has_room(size))
             self._waiting += size
             self._of[table] += size
         return table.buffer(rows, first)
@@ -47,13 +49,21 @@ class WriteBehind:
     def flush(self, table: RowTable | None = None) -> None:
         """Return when all is written, or all of one table, or raise what went wrong."""
         with self._room:
-            self._room.wait_for(lambda: (self._waiting if table is None else self._of[table]) == 0)
+            if table is not None:
+                self._room.wait_for(lambda: self._of[table] == 0)
+            elif self._waiting:
+                slow = next(each for each, size in self._of.items() if size)
+                with slow.waiting(all_threads=True):
+                    self._room.wait_for(lambda: self._waiting == 0)
         self._raise()
 
     def close(self) -> None:
         """End the thread after what waits is written."""
         self._jobs.put(None)
         self._thread.join()
+
+    def _has_room(self, size: int) -> bool:
+        return self._waiting == 0 or self._waiting + size <= self._most
 
     def _leave(self, table: RowTable, size: int) -> None:
         with self._room:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from siafu.base.memory import budget_bytes
 from siafu.graph import Graph
 from siafu.graph.partition import make_partition
 from siafu.graph.reorder import recommend
+from siafu.kernels.advisor import degrees
 from siafu.options import Options
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Schedule
@@ -19,12 +21,14 @@ from siafu.program.record.record import state_of
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
 from siafu.server.costs.stage_cost import StageCost
+from siafu.server.memory.fitting import fit
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice, choose
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.plan import ServerPlan, compile_programs, rows_of
 from siafu.server.schedules import schedule_evaluation, schedule_training
 from siafu.server.stages.registry import stages_of
+from siafu.tables import ScratchDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Explanation:
     memory:   every array of a training in this process; None: the graph has no training split
     choice:   how that training spares memory; None likewise
     budget:   bytes that it may take; None: any amount
+    disk:     tables that are on disk, in words; nothing where none is
     """
 
     training: tuple[StageCost, ...]
@@ -48,6 +53,7 @@ class Explanation:
     memory: MemoryList | None = None
     choice: Choice | None = None
     budget: int | None = None
+    disk: tuple[str, ...] = ()
 
     def as_json(self, *, ops: bool) -> dict[str, Any]:
         """As JSON takes it; ops: with the tensor programs in words."""
@@ -61,10 +67,13 @@ class Explanation:
         return found
 
 
-def explain_training(graph: Graph, model: nn.Module, memory: str | None = None) -> Explanation:
+def explain_training(
+    graph: Graph, model: nn.Module, memory: str | None = None, scratch: Path | None = None
+) -> Explanation:
     """The same, with the memory that a training with the usual options takes in one process.
 
-    memory: a size that it may take, such as "8GB"; None: what is free, less a reserve
+    memory:  a size that it may take, such as "8GB"; None: what is free, less a reserve
+    scratch: a directory for tables on disk, if it does not fit without
     """
     if "train" not in rows_of(graph):
         return replace(explain(graph, model), budget=budget_bytes(memory))
@@ -73,10 +82,13 @@ def explain_training(graph: Graph, model: nn.Module, memory: str | None = None) 
     listing = RunListing.of(plan)
     budget = budget_bytes(memory, listing.taken)
     choice = choose(listing, budget)
+    on_disk: tuple[str, ...] = ()
+    if scratch is not None and budget is not None and choice.listed.peak > budget:
+        fitted = fit(listing, budget, ScratchDirectory(scratch))
+        choice, on_disk = fitted.choice, (*fitted.disk_told(),)
     found = explain(graph, model, plan.programs)
-    return replace(
-        found, memory=choice.listed, choice=choice, budget=budget, choices=(*found.choices, recommend(graph))
-    )
+    choices = *found.choices, str(degrees(graph.indptr)), recommend(graph)
+    return replace(found, memory=choice.listed, choice=choice, budget=budget, choices=choices, disk=on_disk)
 
 
 def explain(graph: Graph, model: nn.Module, programs: dict[LaneName, Program] | None = None) -> Explanation:

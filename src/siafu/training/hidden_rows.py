@@ -1,5 +1,6 @@
 """Hidden rows of a model, caught while it runs over a whole graph."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +29,7 @@ class HiddenRows:
                 f"layer {self._layer!r} gave no rows while the model ran: name another of its modules"
             )
         found: Tensor = self._found[0]
-        return found.detach()
+        return found
 
 
 @contextmanager
@@ -53,6 +54,25 @@ def hidden_rows(model: nn.Module, layer: int | str) -> Iterator[HiddenRows]:
         yield kept
     finally:
         hook.remove()
+
+
+class HiddenModel(nn.Module):
+    """A model that ends at one of its layers: it gives that layer's rows, and is called as the model is.
+
+    layer: its number in `convs`, or a module's name; see `hidden_rows`
+    """
+
+    def __init__(self, model: nn.Module, layer: int | str) -> None:
+        super().__init__()
+        self.model = model
+
+        @functools.wraps(model.forward)
+        def forward(*given: Any, **named: Any) -> Tensor:
+            with hidden_rows(model, layer) as kept:
+                out = model(*given, **named)
+            return kept.rows(out)
+
+        self.forward = forward  # models are told apart by the signature of this
 
 
 def _layer_after(model: nn.Module, layer: int) -> nn.Module:

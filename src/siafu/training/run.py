@@ -13,18 +13,16 @@ from torch import Tensor, nn
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
-from siafu.nn.calling import call_model
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.registry import objective_of_run
-from siafu.program.record.record import mode as mode_of
 from siafu.report.files.checkpoint import is_whole, load_tensors
 from siafu.report.files.metrics import EpochMetrics, best_epoch, read_metrics
 from siafu.report.files.run_directory import RunDirectory
 from siafu.report.pages.plot import Plot, plot_history
 from siafu.report.pages.run_card import run_card
-from siafu.server.plan import model_input, rows_of
+from siafu.server.plan import rows_of
 from siafu.tables import ScratchDirectory
-from siafu.training.hidden_rows import hidden_rows
+from siafu.training.hidden_rows import HiddenModel, hidden_rows
 from siafu.training.inference import Inference
 
 # What the pipeline counts, as it stands in a summary.
@@ -35,8 +33,12 @@ COUNTERS = (
     "weight_versions_peak",
     "gradients_applied",
     "bytes_scattered",
+    "sampled_vertices",
+    "sampled_edges",
     "bytes_read",
     "bytes_written",
+    "disk_busy_seconds",
+    "disk_wait_seconds",
     "memory_budget_bytes",
     "memory_planned_bytes",
     "lambda",
@@ -46,7 +48,7 @@ COUNTERS = (
 _LOSSES = ("servers_lost", "epochs_lost", "recovery_seconds")
 
 # How the work was laid out, as it stands in a summary.
-_LAYOUT = ("mode", "staleness", "servers", "intervals", "weights", "weight_servers")
+_LAYOUT = ("mode", "fanout", "batch", "staleness", "servers", "intervals", "weights", "weight_servers")
 
 NO_LAMBDAS = {
     "invocations": 0,
@@ -233,19 +235,27 @@ class Run:
         out = self.logits(graph, rows=wanted, memory=memory, scratch=scratch, told=told)
         return objective.scores(out, y, splits)
 
-    def rows(self, graph: Graph, layer: int | str = -2) -> Tensor:
-        """[V, C]: rows of a hidden layer, dropout off. The model is run as it is, over the whole graph in memory.
+    def rows(
+        self,
+        graph: Graph,
+        layer: int | str = -2,
+        *,
+        memory: str | None = None,
+        scratch: str | Path | None = None,
+        told: Callable[[str], None] = _silent,
+    ) -> Tensor:
+        """[V, C]: rows of a hidden layer, dropout off.
 
         layer: a layer's number in the model's `convs`: its rows as the next layer takes them, after activation and norm; -1 is
                the model's output, -2 the last hidden layer. Or the name of any of the model's modules: what it gives
+        memory, scratch, told: as for `evaluate`
         """
         graph = graph_of(graph, "rows")
-        self._refuse_other_features(graph)
-        normalize = self.config["training"]["normalize_features"]
-        x = model_input(graph, normalize=True) if normalize else None
-        with hidden_rows(self.model, layer) as kept, mode_of(self.model, training=False), torch.no_grad():
-            out = call_model(self.model, graph, x)
-        return kept.rows(out)
+        model = self.model if layer == -1 else HiddenModel(self.model, layer)
+        if layer != -1:
+            with hidden_rows(self.model, layer):
+                """A layer that is not there is refused before anything is compiled."""
+        return self._outputs(model, graph, None, memory, scratch, told)
 
     def logits(
         self,
@@ -260,11 +270,22 @@ class Run:
 
         rows: vertices whose output is wanted, ascending: others have zeros; None: all. memory, scratch, told: as for `evaluate`
         """
-        graph = graph_of(graph, "predict")
+        return self._outputs(self.model, graph_of(graph, "predict"), rows, memory, scratch, told)
+
+    def _outputs(
+        self,
+        model: nn.Module,
+        graph: Graph,
+        rows: Tensor | None,
+        memory: str | None,
+        scratch: str | Path | None,
+        told: Callable[[str], None],
+    ) -> Tensor:
+        """[V, C]: what a model of this run gives, under a budget."""
         self._refuse_other_features(graph)
         pass_ = Inference(
             graph,
-            self.model,
+            model,
             normalize=self.config["training"]["normalize_features"],
             rows=rows,
             memory=memory,

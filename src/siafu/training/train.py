@@ -61,15 +61,15 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     With `out`, SIGINT and SIGTERM save a checkpoint at the end of an epoch, at most two later, and raise `Interrupted`;
     so does the dashboard's stop button (see `siafu.report.files.stop_file`).
     """
-    graph = graph_of(graph, "train")
+    graph = _with_split(graph_of(graph, "train"), asked)
     start_from(model, asked.start)
     path = None if asked.out is None else Path(asked.out)
     if path is None:
         _refuse_without_directory(asked)
-    elif asked.resume and asked.intervals is None:
-        asked = replace(asked, intervals=_intervals_before(RunDirectory(path)))
-    walked = _walked(graph, RunDirectory(path) if path is not None and asked.resume else None)
-    options = asked.options()
+    elif asked.resume:
+        asked = _as_before(asked, RunDirectory(path))
+    options, laid_out, why = _ordered(graph, model, asked)
+    walked = _walked(laid_out, RunDirectory(path) if path is not None and asked.resume else None)
     platform = _platform(asked.lambdas)
     run_prices = RunPrices.of(
         price_book(asked.prices),
@@ -96,6 +96,8 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     if graph.class_names:
         config["graph"]["class_names"] = list(graph.class_names)
     listener = asked.progress or Progress()
+    if why is not None:
+        listener.prepared([], [why])
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
     log = TensorBoardLog(path / "tensorboard", listener) if asked.tensorboard else None
@@ -133,10 +135,21 @@ def _platform(lambdas: str | Named) -> "Platform | None":
     return LocalPlatform() if lambdas == "local" else AwsPlatform.of()
 
 
+def _with_split(graph: Graph, asked: Keywords) -> Graph:
+    if asked.split is not None and asked.cluster is not None:
+        raise BadInput(
+            f"split {asked.split!r} is drawn in this process, and a cluster's machines read the graph for themselves: "
+            "draw it with 'siafu import --split', or save graph.split(…) as a store"
+        )
+    return graph.split_as(asked.split, asked.split_seed).replace(source=graph.source)
+
+
 def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str | None:
     """What can never work is refused before any process starts."""
     if cluster is None:
         return None
+    if options.mode == "sampled":
+        raise BadInput("mode sampled trains in one process, and cluster asks for others: leave one out")
     count = options.lambda_count
     if isinstance(count, int) and count < options.servers:
         raise BadInput(
@@ -285,11 +298,27 @@ def _finished(
     return Run(trainer.model, trainer.history, config, counters, seconds, peak, trainer.objective, path, bill)
 
 
-def _intervals_before(directory: RunDirectory) -> int | None:
-    """How many a server had when the run began: sums in another order would not go on bit for bit."""
+def _as_before(asked: Keywords, directory: RunDirectory) -> Keywords:
+    """Choices that a run made when it began: sums in another order would not go on bit for bit."""
     saved = directory.config().get("training") if directory.exists else None
-    found = saved.get("intervals") if isinstance(saved, dict) else None
-    return found if isinstance(found, int) else None
+    if not isinstance(saved, dict):
+        return asked
+    found, order = saved.get("intervals"), saved.get("reorder", "off")
+    if asked.intervals is None and isinstance(found, int):
+        asked = replace(asked, intervals=found)
+    return replace(asked, reorder=order) if asked.reorder in ("auto", "off") else asked
+
+
+def _ordered(graph: Graph, model: nn.Module, asked: Keywords) -> tuple[Options, Graph, str | None]:
+    """Options with the order that the vertices are walked in, by its name; the graph, with its layout; and why."""
+    options = asked.options()
+    if options.reorder == "off":
+        return options, graph, None
+    from siafu.training.order_choice import choose_order  # orders take a moment to load
+
+    on_cluster = asked.cluster is not None
+    chosen = choose_order(graph, model, options, on_cluster=on_cluster, memory=asked.memory)
+    return replace(options, reorder=chosen.order), chosen.graph, chosen.reason
 
 
 def _walked(graph: Graph, resumed: RunDirectory | None) -> Graph:

@@ -26,7 +26,7 @@ from siafu.pipeline.records import Best
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
-from siafu.program.headline import headline
+from siafu.program.headline import headline, unused_edge_data
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
 from siafu.report.files.metrics import EpochMetrics, best_epoch
@@ -36,6 +36,7 @@ from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outc
 from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Entry
+from siafu.sampling.sampled_runtime import SampledRuntime
 from siafu.server.assembly import assemble
 from siafu.server.memory.fitting import Fit, fit, fit_apart
 from siafu.server.memory.listing import RunListing
@@ -45,6 +46,7 @@ from siafu.server.memory.server_part import parts_of
 from siafu.server.plan import ServerPlan
 from siafu.tables import DiskTraffic, ScratchDirectory
 from siafu.training.pace import Callback, Pace
+from siafu.training.sampled import SampledTraining
 from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
@@ -100,12 +102,13 @@ class Trainer:
         self.busy_seconds: Mapping[str, float] = {}
         self.activity = EpochActivity()
         self.plan = ServerPlan.of(graph, model, options, partition, programs=programs)
+        self._sampled = SampledTraining(self.plan, model) if options.mode == "sampled" else None
         self.stopped = self.callback_failed = False
         self._pace = self._paced(callbacks)
         self._best_weights: Mapping[str, Tensor] = self.plan.weights
         self._start = Snapshot(Epoch(0), Version(0), self.plan.weights, {}, {})
         self._earlier: dict[str, Any] = {}
-        self._runtime: LocalRuntime | ClusterRuntime | None = None
+        self._runtime: LocalRuntime | ClusterRuntime | SampledRuntime | None = None
         self._cluster, self._traced, self._memory = cluster, traced, memory
         self._lambdas = lambdas or _lambdas(options)
         self._traffic: DiskTraffic | None = None
@@ -181,11 +184,12 @@ class Trainer:
                             yield self._checkpoint(replace(event.last, counters=counters))
 
     def _metrics(self, record: EpochRecord) -> EpochMetrics:
-        read, written = self._moved()
-        found = replace(_metrics(record, self.objective), bytes_read=read, bytes_written=written)
+        found = replace(_metrics(record, self.objective), **self._moved())
         return found if self._pace is None else replace(found, lr=self._pace.lr(record.epoch))
 
-    def _close_epoch(self, runtime: "LocalRuntime | ClusterRuntime", record: EpochRecord) -> None:
+    def _close_epoch(
+        self, runtime: "LocalRuntime | ClusterRuntime | SampledRuntime", record: EpochRecord
+    ) -> None:
         """Let callbacks see an epoch, and the next begin."""
         if self._pace is None or not self._pace.closes:
             return
@@ -249,7 +253,10 @@ class Trainer:
         program = self.programs["train"]
         due = _Due(checkpoint_every)
         placed = self._prepare_here(due) if self._cluster is None else self._prepare_cluster(due, log)
-        return [headline(program), *placed], list(program.choices)
+        if self._sampled is not None:  # batches run the model as it is: nothing was chosen for them
+            return placed, []
+        unused = unused_edge_data(program, self.plan.graph)
+        return [headline(program), *unused, *placed], list(program.choices)
 
     def _prepare_cluster(self, due: "_Due", log: Path | None) -> list[str]:
         from siafu.cluster.ray_crew import RayCrew
@@ -282,7 +289,10 @@ class Trainer:
     @cached_property
     def fit(self) -> Fit:
         """The plan as it fits this process's memory, chosen before any array is allocated."""
-        listing = RunListing.of(self.plan, on_lambdas=self._lambdas is not None)
+        if self._sampled is not None:
+            listing = self._sampled.listing
+        else:
+            listing = RunListing.of(self.plan, on_lambdas=self._lambdas is not None)
         return fit(listing, budget_bytes(self._memory, listing.taken), self._scratch)
 
     @property
@@ -314,6 +324,8 @@ class Trainer:
 
     def _prepare_here(self, due: "_Due") -> list[str]:
         self.refuse_more_than_budget()
+        if self._sampled is not None:
+            return self._prepare_sampled(self._sampled, due)
         plan = self.plan = self.fit.plan
         with one_thread():  # what is folded has the same bits wherever it is made
             blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
@@ -334,21 +346,45 @@ class Trainer:
         lines = [_placed(self.memory_list, plan.partition, plan.interval_counts), *self.fit.told()]
         return lines if self._lambdas is None else [*lines, str(self._lambdas)]
 
+    def _prepare_sampled(self, sampled: SampledTraining, due: "_Due") -> list[str]:
+        self._runtime = runtime = sampled.runtime(
+            self.fit.plan,
+            self._start,
+            self._run_options,
+            best=self._best_before,
+            rates=None if self._pace is None else self._pace.rates,
+            checkpoint_due=due,
+            traced=self._traced,
+        )
+        self._traffic = runtime.evaluation.traffic
+        placed = f"{self.memory_list.peak / 1e6:,.0f} MB of memory; {thread_count()} threads"
+        return [sampled.told(), placed, *self.fit.told()]
+
+    @property
+    def _run_options(self) -> RunOptions:
+        options = self.options
+        return RunOptions(
+            options.epochs,
+            options.evaluate_every,
+            options.patience,
+            exact_above=options.exact_above,
+            closes=self._pace is not None and self._pace.closes,
+        )
+
+    @property
+    def _best_before(self) -> Best | None:
+        """The best epoch of earlier sessions."""
+        metric = self.objective.metric
+        best = best_epoch(self.history, metric)
+        return None if best is None else Best(Epoch(best.epoch - 1), best.score(metric))
+
     def _run_machine(self, setup: Setup) -> RunMachine:
-        options, objective = self.options, self.objective
-        best = best_epoch(self.history, objective.metric)
         return RunMachine(
             setup,
-            RunOptions(
-                options.epochs,
-                options.evaluate_every,
-                options.patience,
-                exact_above=options.exact_above,
-                closes=self._pace is not None and self._pace.closes,
-            ),
-            objective.score,
+            self._run_options,
+            self.objective.score,
             start=Anchor(self._start.epochs, self._start.version),
-            best=None if best is None else Best(Epoch(best.epoch - 1), best.score(objective.metric)),
+            best=self._best_before,
             exact=self._was_exact(),
             rates=None if self._pace is None else self._pace.rates,
         )
@@ -369,18 +405,23 @@ class Trainer:
         counters = {**snapshot.counters, **self._disk_counts()}
         return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
 
-    def _moved(self) -> tuple[int, int] | tuple[None, None]:
-        """Bytes that scratch files read and wrote since the epoch before; nothing where no table is on disk."""
+    def _moved(self) -> dict[str, Any]:
+        """Traffic of scratch files since the epoch before; nothing where no table is on disk."""
         if self._traffic is None:
-            return None, None
+            return {}
         now, before = self._disk_counts(), self._moved_before
         self._moved_before = now
-        return now["bytes_read"] - before["bytes_read"], now["bytes_written"] - before["bytes_written"]
+        return {name: value - before[name] for name, value in now.items()}
 
-    def _disk_counts(self) -> dict[str, int]:
-        """Bytes that this session moved from and to scratch files."""
+    def _disk_counts(self) -> dict[str, Any]:
+        """Bytes that this session moved from and to scratch files, and how long the disk was busy and computing waited."""
         traffic = self._traffic or DiskTraffic()
-        return {"bytes_read": traffic.bytes_read, "bytes_written": traffic.bytes_written}
+        return {
+            "bytes_read": traffic.bytes_read,
+            "bytes_written": traffic.bytes_written,
+            "disk_busy_seconds": traffic.seconds_busy,
+            "disk_wait_seconds": traffic.seconds_waited,
+        }
 
     def _end(self, outcome: Outcome) -> None:
         if outcome.stop.reason == "diverged":

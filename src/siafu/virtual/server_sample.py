@@ -1,4 +1,4 @@
-"""Sample: which part of a large run is simulated, and what each part stands for.
+"""ServerSample: which part of a large run is simulated, and what each part stands for.
 
 Graph servers are alike: partitions are balanced, every server has the same machine, and with hundreds of intervals each
 reads rows of nearly all others. So a few servers show what all do, if each is charged with the messages of those
@@ -12,7 +12,7 @@ from siafu.pipeline.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ServerSample:
     """How many servers, intervals of a server, weight servers and Lambdas of a server a run has, and how many are simulated."""
 
     servers: int
@@ -33,7 +33,7 @@ class Sample:
         *,
         most_servers: int,
         most_intervals: int,
-    ) -> "Sample":
+    ) -> "ServerSample":
         return cls(
             servers,
             intervals,

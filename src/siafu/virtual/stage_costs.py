@@ -9,7 +9,7 @@ from siafu.pipeline.schedule import Stage
 from siafu.server.costs.work import Work
 from siafu.virtual.costs import LambdaKind, Machine, task_seconds
 from siafu.virtual.graph_shape import GraphShape
-from siafu.virtual.server_sample import Sample
+from siafu.virtual.server_sample import ServerSample
 from siafu.virtual.workload import Workload
 
 _OPTIMIZER_PASSES = 19  # numbers that Adam's operations read and write for each parameter
@@ -35,7 +35,7 @@ class TaskCost:
 class StageCosts:
     """Costs by lane and stage, and of gradients and updates."""
 
-    def __init__(self, workload: Workload, shape: GraphShape, machine: Machine, sample: Sample) -> None:
+    def __init__(self, workload: Workload, shape: GraphShape, machine: Machine, sample: ServerSample) -> None:
         self.workload, self.shape, self.machine, self.sample = workload, shape, machine, sample
         self._found: dict[tuple[LaneName, StageId], TaskCost] = {}
         for stage in workload.training.stages:

@@ -11,7 +11,7 @@ from siafu.pipeline.ids import Mode
 from siafu.pipeline.setup import Setup
 from siafu.virtual.costs import LambdaKind, Machine
 from siafu.virtual.graph_shape import GraphShape
-from siafu.virtual.server_sample import Sample
+from siafu.virtual.server_sample import ServerSample
 from siafu.virtual.stage_costs import StageCosts
 from siafu.virtual.virtual_run import VirtualRun
 from siafu.virtual.workload import ModelShape, Workload, workload_of
@@ -103,7 +103,7 @@ def simulate(
     workload = model if isinstance(model, Workload) else workload_of(model, shape)
     kind = lambdas if lambda_count else None
     count = intervals or _intervals(shape, machine, servers, lambda_count if kind else 0)
-    sample = Sample.of(
+    sample = ServerSample.of(
         servers,
         count,
         weight_servers,
@@ -148,7 +148,7 @@ def _intervals(shape: GraphShape, machine: Machine, servers: int, lambdas: int) 
     return max(found, lambdas)
 
 
-def _outcome(run: VirtualRun, sample: Sample, machine: Machine) -> Simulated:
+def _outcome(run: VirtualRun, sample: ServerSample, machine: Machine) -> Simulated:
     ends = [0.0, *run.ended]
     scale = sample.servers_each
     busy = {f"cores {kind}": seconds * scale for kind, seconds in sorted(run.busy.items())}

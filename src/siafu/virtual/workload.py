@@ -21,6 +21,8 @@ from siafu.server.schedules import Groups, schedule_evaluation, schedule_trainin
 from siafu.server.stages.registry import stages_of
 from siafu.virtual.graph_shape import GraphShape
 
+ATTENTION = ("gat", "gatv2", "transformer")
+"""Models with heads."""
 _FLOAT = 4
 _ID = 8
 
@@ -29,8 +31,8 @@ _ID = 8
 class ModelShape:
     """A model that is to be built.
 
-    name: "gcn", "gat", "sage" or "gin"
-    heads: gat: of every layer but the last, together `hidden` wide
+    name:  "gcn", "gat", "gatv2", "transformer", "sage" or "gin"
+    heads: with attention: of every layer but the last, together `hidden` wide
     """
 
     name: str = "gcn"
@@ -76,7 +78,7 @@ def workload_of(model: ModelShape, shape: GraphShape) -> Workload:
 @lru_cache(maxsize=32)
 def _compiled(model: ModelShape, features: int, classes: int) -> tuple[Programs, Mapping[str, int]]:
     """A model's programs, and how many numbers each of its weights has; no graph's edges matter to them."""
-    options = {"act": "elu", "heads": model.heads, "out_heads": 1} if model.name == "gat" else {}
+    options = {"act": "elu", "heads": model.heads, "out_heads": 1} if model.name in ATTENTION else {}
     config = {
         "in_channels": features,
         "hidden_channels": model.hidden,

@@ -163,6 +163,7 @@ def test_a_truncated_owner_file_is_refused(graph: Graph, saved: Path, length: in
         read_partition(saved, graph)
 
 
+@pytest.mark.slow
 def test_any_flipped_bit_is_refused(graph: Graph, saved: Path) -> None:
     data, mark = (saved / "owner.npy").read_bytes(), fingerprint(graph)
     for bit in range(8 * len(data)):

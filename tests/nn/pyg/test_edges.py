@@ -57,6 +57,7 @@ def pygs_losses(model: nn.Module, data: Data, epochs: int) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pyg.GATv2Conv, pyg.TransformerConv])
 def test_features_of_edges_train_as_in_pyg_on_any_number_of_servers(kind: Any) -> None:
     data = data_with()
@@ -71,6 +72,7 @@ def test_features_of_edges_train_as_in_pyg_on_any_number_of_servers(kind: Any) -
         np.testing.assert_allclose(losses(run), expected, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_modes_and_intervals_have_equal_bits_with_dropout() -> None:
     graph = siafu.Graph.from_pyg(data_with())
     runs = [
@@ -125,6 +127,7 @@ class Typed(nn.Module):
         return out
 
 
+@pytest.mark.slow
 def test_types_of_edges_train_as_in_pyg_on_any_number_of_servers() -> None:
     data = data_with()
     data.edge_type = torch.arange(data.edge_index.shape[1]) % 5

@@ -44,6 +44,7 @@ def labelled_graph() -> tuple[siafu.Graph, Tensor, Tensor, Tensor]:
 NORMED = [each for each in mapped_layers() if "norm=" in each.call and "norm=None" not in each.call]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [*(each.call for each in NORMED if "MLP" not in each.call), "Sized()"])
 def test_a_norm_is_trained_as_pyg_trains_it(call: str) -> None:
     before = torch.get_default_dtype()

@@ -113,6 +113,7 @@ MODELS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_it_trains_in_parts_as_in_one_piece(name: str) -> None:
     torch.manual_seed(0)

@@ -32,6 +32,7 @@ class GathersAgain(DiskAttentionGather):
         super().send_back(first, last, gradient)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "gather,dtype",
     [

@@ -78,6 +78,7 @@ def bits(array: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(array).view(np.uint32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GATHERS)
 @settings(max_examples=12)
 @given(

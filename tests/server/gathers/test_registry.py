@@ -131,6 +131,7 @@ def test_rows_that_nobody_needs_are_left_out(name: str, share: float, parts: int
     assert_same(found._replace(out=found.out[needed]), (out[needed], of_sent), dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("gather", [nn.GcnSum("bf16"), nn.Max("bf16"), nn.Softmax("bf16", heads=2)])
 def test_rows_in_bf16_are_rounded_as_on_the_whole_graph(gather: nn.Gather, parts: int) -> None:

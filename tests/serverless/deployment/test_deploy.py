@@ -15,7 +15,7 @@ from siafu.serverless.deployment.deploy import left_alone, steps_away, steps_to
 from siafu.serverless.deployment.deployment import TAG, Account, Deployment, permissions
 from siafu.serverless.deployment.observed import Clients, observe
 from siafu.serverless.deployment.package import LambdaTarget, Package
-from siafu.serverless.deployment.steps import Step, run
+from siafu.serverless.deployment.steps import DeploymentStep, run
 from siafu.serverless.function.handler_variables import handler_variables
 
 moto = pytest.importorskip("moto", reason="moto is not installed: it stands in for AWS here")
@@ -258,7 +258,7 @@ class _NewRole:
 
 def test_a_role_that_is_not_known_yet_is_waited_for() -> None:
     slept: list[float] = []
-    step = Step("make the function", "lambda", "create_function", {"FunctionName": "ants"})
+    step = DeploymentStep("make the function", "lambda", "create_function", {"FunctionName": "ants"})
     run([step], {"lambda": _NewRole(3)}, lambda line: None, slept.append)  # type: ignore[arg-type]
     assert slept == [1.0, 2.0, 4.0]
     with pytest.raises(BadInput, match="cannot be assumed"):

@@ -1,6 +1,7 @@
 """Population: the popularity, community and number of each vertex of a generated graph."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,9 @@ from siafu.base.hashing import GOLDEN, mix
 from siafu.graph.csr import IntArray
 from siafu.graph.generate import sampling
 from siafu.graph.generate.shapes import Shape
+
+RECORD = np.dtype([("weight", np.float32), ("vertex", np.int32)])
+VertexRecords = NDArray[Any]  # of RECORD
 
 BYTES_A_VERTEX = 24  # what a Population holds, and what making it needs for a while
 _HALVINGS = 80
@@ -28,28 +32,40 @@ def stream(seed: int, name: str) -> np.uint64:
 class Population:
     """The vertices of a graph, by position: position 0 is the most popular one.
 
-    weight:    [V] float32, expected degrees up to a factor, falling
+    records:   [V] RECORD: the expected degree up to a factor, falling; and the number of the vertex in the graph
     community: [V] uint8, or wider where they are more
     classes:   [C] uint8, the class of each community
-    members:   [V] int32, positions by community, ascending within each
-    ends:      [C] int64, where each community's members end
-    vertex:    [V] int32, the number that the vertex at each position has in the graph
+    ends:      [C] int64, where each community's members end if they lie together
+
+    Weight and number are read at one place, since an edge needs both: of a large graph no cache holds them.
     """
 
-    weight: NDArray[np.float32]
+    records: VertexRecords
     community: IntArray
     classes: NDArray[np.uint8]
-    members: IntArray
     ends: NDArray[np.int64]
-    vertex: IntArray
+
+    @property
+    def weight(self) -> NDArray[np.float32]:
+        return self.records["weight"]
+
+    @property
+    def vertex(self) -> NDArray[np.int32]:
+        return self.records["vertex"]
 
     @property
     def num_communities(self) -> int:
         return len(self.ends)
 
+    def by_community(self) -> VertexRecords:
+        """The records, those of a community together, their weights falling."""
+        members = np.empty(len(self.records), np.int32)
+        sampling.by_community(self.community, self.ends, members)
+        return self.records[members]
+
     def class_by_vertex(self) -> NDArray[np.uint8]:
         """[V] uint8, by the numbers that vertices have in the graph."""
-        out = np.empty(len(self.vertex), np.uint8)
+        out = np.empty(len(self.records), np.uint8)
         out[self.vertex] = self.classes[self.community]
         return out
 
@@ -59,13 +75,14 @@ def make_population(shape: Shape, seed: int) -> Population:
     count, communities = shape.num_vertices, shape.num_communities
     community = np.empty(count, np.min_scalar_type(communities - 1))
     sampling.choose(stream(seed, "community"), 0, _shares(communities), community)
+    ends = np.zeros(communities, np.int64)
+    sampling.count(community, ends)
+    records = np.empty(count, RECORD)
+    records["weight"] = _weights(shape)
     vertex = np.arange(count, dtype=np.int32)
     sampling.shuffled(stream(seed, "vertex"), vertex)
-    if shape.together:
-        vertex = _together(vertex, community)
-    ends = np.cumsum(np.bincount(community, minlength=communities))
-    members = np.argsort(community, kind="stable").astype(np.int32)
-    return Population(_weights(shape), community, _classes(shape, seed), members, ends, vertex)
+    records["vertex"] = _together(vertex, community) if shape.together else vertex
+    return Population(records, community, _classes(shape, seed), np.cumsum(ends))
 
 
 def _shares(count: int) -> NDArray[np.float64]:

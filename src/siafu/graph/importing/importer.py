@@ -7,13 +7,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from siafu.base.errors import BadInput
 from siafu.base.memory import budget_bytes, machine_bytes, own_bytes, proc_kilobytes
 from siafu.graph import check
-from siafu.graph.csr import EdgeWeights, IntArray
+from siafu.graph.csr import IntArray
 from siafu.graph.importing.class_names import ClassNames
+from siafu.graph.importing.edge_types import EdgeTypes
 from siafu.graph.importing.inputs import InputOptions, open_input, open_vertex_table
 from siafu.graph.importing.readers.blocks import (
     EdgeSource,
@@ -22,16 +23,17 @@ from siafu.graph.importing.readers.blocks import (
     VertexTable,
     WithColumns,
 )
+from siafu.graph.importing.readers.edge_rows import EdgesWithRows
 from siafu.graph.importing.relabel import HashCollision, Relabeller
 from siafu.graph.importing.spool import SpooledIds
-from siafu.graph.importing.vertex_rows import VertexRows
+from siafu.graph.importing.vertex_rows import ImportedRows
 from siafu.graph.importing.vertices import check_counts, write_vertices
 from siafu.graph.progress import ProgressCallback, silent
 from siafu.graph.random_split import RandomSplit
 from siafu.graph.sort import EdgeSorter
 from siafu.graph.store import StoreWriter
 
-Edges = tuple[Any, ...]  # src, dst, weights: ids or names, and numbers or None
+Edges = tuple[Any, ...]  # src, dst, weights, features, types: ids or names, and numbers or None
 
 _COMPILER_BYTES = 128 << 20  # what Numba takes while it compiles or loads our kernels
 _RESIDENT_BYTES = 200 << 20  # what this process holds, where the system does not say
@@ -71,6 +73,10 @@ class Imported(NamedTuple):
     class_names: of labels that are words; empty: they are numbers, or there are none
     split:       how many vertices train, val and test have; empty: there is no split
     ignored:     columns that nothing was taken from, by the table's name
+    num_edge_features: how many features an edge has
+    num_types:   how many types of edges there are; 0: they have none
+    type_names:  of types that are words; empty: they are numbers, or there are none
+    edge_table:  the name under which `ignored` has columns of a table of edges
     """
 
     num_vertices: int
@@ -83,6 +89,10 @@ class Imported(NamedTuple):
     class_names: tuple[str, ...] = ()
     split: Mapping[str, int] = MappingProxyType({})
     ignored: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    num_edge_features: int = 0
+    num_types: int = 0
+    type_names: tuple[str, ...] = ()
+    edge_table: str = ""
 
 
 def import_graph(
@@ -92,11 +102,19 @@ def import_graph(
     options = options or ImportOptions()
     memory = memory_budget(options.memory_limit)
     edges, data = open_input(source, options.input, memory)
+    if options.merge_parallel and (edges.attr_width or edges.typed):
+        raise BadInput(
+            "--merge-parallel adds up weights: parallel edges with features or types stay apart; leave it out"
+        )
     table = open_vertex_table(options.input, edges, memory)
     with StoreWriter(target, overwrite=options.overwrite) as store:
         done = _Import(source, store, edges, data, table, options, memory, progress).run()
         name = options.name or target.resolve().name.removesuffix(".store")
-        names = {"class_names": list(done.class_names)} if done.class_names else {}
+        names: dict[str, list[str]] = {}
+        if done.class_names:
+            names["class_names"] = list(done.class_names)
+        if done.type_names:
+            names["type_names"] = list(done.type_names)
         store.commit(name=name, num_classes=done.num_classes, symmetric=done.symmetric, **names)
     return done
 
@@ -132,6 +150,7 @@ class _Import:
     memory: int
     progress: ProgressCallback
     class_names: ClassNames = field(default_factory=ClassNames)
+    types: EdgeTypes = field(default_factory=EdgeTypes)
 
     @property
     def scratch(self) -> Path:
@@ -168,10 +187,10 @@ class _Import:
     def _undecided(self) -> Imported:
         """Spool integer ids until their range is known, then use them as they are or relabel them."""
         spooled = SpooledIds(self.scratch)
-        for src, dst, weights in self._blocks(None):
-            spooled.add_edges(src, dst, weights)
-        for block in self._vertex_blocks():
-            spooled.add_vertices(block)
+        for block in self._blocks(None):
+            spooled.add_edges(*block)
+        for rows in self._vertex_blocks():
+            spooled.add_vertices(rows)
         if self._use_as_they_are(spooled):
             return self._dense(spooled.highest + 1, spooled.edges(), spooled.vertices())
         return self._relabelled(0, spooled.edges(), spooled.vertices())
@@ -196,17 +215,31 @@ class _Import:
         """Number the ids anew."""
         named, weighted = self.edges.named, self.edges.weighted
         memory = self.memory // 2
-        relabeller = Relabeller(self.scratch, memory=memory, named=named, weighted=weighted, seed=seed)
-        for src, dst, weights in edges:
-            relabeller.add_edges(src, dst, weights)
+        carried: list[DTypeLike] = []
+        if self.edges.attr_width:
+            carried.append((np.float32, (self.edges.attr_width,)))
+        if self.edges.typed:
+            carried.append(np.int32)
+        relabeller = Relabeller(
+            self.scratch, memory=memory, named=named, weighted=weighted, seed=seed, carried=carried
+        )
+        for src, dst, weights, *others in edges:
+            relabeller.add_edges(src, dst, weights, *(values for values in others if values is not None))
         for block in vertices:
             relabeller.add_vertices(block.ids, *_values(block))
         num_vertices = relabeller.number(self.store, self.progress)
         asked = self.options.num_vertices
         if asked is not None and asked != num_vertices:
             raise BadInput(f"there are {num_vertices} ids, not {asked}: leave --num-vertices out")
-        edges, rows = relabeller.edges(self.progress), relabeller.vertices()
-        return self._write(num_vertices, edges, rows, relabelled=True)
+        by_id = map(self._whole, relabeller.columns(self.progress))
+        return self._write(num_vertices, by_id, relabeller.vertices(), relabelled=True)
+
+    def _whole(self, columns: list[Any]) -> Edges:
+        """Columns of edges by id, None for those that there are none of."""
+        src, dst, *rest = columns
+        there = (self.edges.weighted, self.edges.attr_width > 0, self.edges.typed)
+        left = iter(rest)
+        return (src, dst, *(next(left) if each else None for each in there))
 
     def _write(
         self, num_vertices: int, edges: Iterator[Edges], rows: Iterator[list[Any]], *, relabelled: bool
@@ -216,7 +249,7 @@ class _Import:
             raise BadInput(f"no edges in {self.source}: if it has vertices without any, give --num-vertices")
         data = self.data
         if self.table is not None:
-            in_order = VertexRows(self.table, num_vertices, self.scratch, self.memory // 2)
+            in_order = ImportedRows(self.table, num_vertices, self.scratch, self.memory // 2)
             for ids, *columns in rows:
                 in_order.add(ids, *columns)
             data = in_order.data()
@@ -240,11 +273,21 @@ class _Import:
             drawn=self.options.drawn,
         )
         sorter = EdgeSorter(
-            num_vertices, memory_limit=self.memory // 2, scratch=self.scratch, weighted=self.edges.weighted
+            num_vertices,
+            memory_limit=self.memory // 2,
+            scratch=self.scratch,
+            weighted=self.edges.weighted,
+            attr_width=self.edges.attr_width,
+            typed=self.edges.typed,
         )
         for block in edges:
             sorter.add(*(both_ways(*block) if self.options.undirected else block))
-        found = sorter.write(self.store, merge_parallel=self.options.merge_parallel, progress=self.progress)
+        found = sorter.write(
+            self.store,
+            merge_parallel=self.options.merge_parallel,
+            type_ranks=self.types.ranks,
+            progress=self.progress,
+        )
         return Imported(
             num_vertices,
             found.num_edges,
@@ -255,16 +298,29 @@ class _Import:
             weighted=self.edges.weighted,
             class_names=_padded(data.class_names, written.classes),
             split=written.split,
-            ignored=_ignored(self.edges, self.table),
+            ignored=self._ignored(),
+            num_edge_features=self.edges.attr_width,
+            num_types=self.types.count,
+            type_names=self.types.names,
+            edge_table=self.source.name,
         )
 
     def _blocks(self, id_stop: int | None) -> Iterator[Edges]:
         done = 0
         self.progress("reading edges", 0, 0)
         for block in self.edges.blocks(id_stop):
-            yield block.src, block.dst, block.weights
+            types = None if block.types is None else self.types.numbers(block.types)
+            yield block.src, block.dst, block.weights, block.attr, types
             done += block.src.size
             self.progress("reading edges", done, int(done / max(block.read, 1e-9)))
+
+    def _ignored(self) -> dict[str, tuple[str, ...]]:
+        """Columns and arrays that nothing was taken from, by the name of their table or file."""
+        edges = self.edges.edges if isinstance(self.edges, EdgesWithRows) else self.edges
+        found = {self.source.name: self.data.ignored} if self.data.ignored else {}
+        given: tuple[object, ...] = (edges, self.table)
+        tables = [each for each in given if isinstance(each, WithColumns)]
+        return found | {each.path.name: each.ignored for each in tables if each.ignored}
 
     def _vertex_blocks(self) -> Iterator[VertexBlock]:
         for block in () if self.table is None else self.table.blocks():
@@ -280,22 +336,18 @@ def _values(block: VertexBlock) -> list[NDArray[Any]]:
     return [values for values in (features, block.labels, block.split) if values is not None]
 
 
-def _ignored(*tables: object) -> dict[str, tuple[str, ...]]:
-    """Columns that nothing was taken from, by the table's name."""
-    return {each.path.name: each.ignored for each in tables if isinstance(each, WithColumns) and each.ignored}
-
-
 def _padded(names: tuple[str, ...], classes: int) -> tuple[str, ...]:
     """A name for each class; those that no label names are called by their numbers."""
     return names and (*names, *map(str, range(len(names), classes)))
 
 
-def both_ways(src: IntArray, dst: IntArray, weights: EdgeWeights) -> tuple[IntArray, IntArray, EdgeWeights]:
-    """Each edge followed by its reverse; a self-loop is its own.
+def both_ways(src: IntArray, dst: IntArray, *carried: NDArray[Any] | None) -> Edges:
+    """Each edge followed by its reverse, with the same weight, features and type; a self-loop is its own.
 
     In turn, so that parallel edges come in the same order both ways, and their weights add up alike.
     """
     both = np.ones((len(src), 2), np.bool_)
     both[:, 1] = src != dst
     forth, back = np.stack((src, dst), axis=1)[both], np.stack((dst, src), axis=1)[both]
-    return forth, back, None if weights is None else np.repeat(weights, both.sum(axis=1))
+    times = both.sum(axis=1)
+    return forth, back, *(None if values is None else np.repeat(values, times, axis=0) for values in carried)

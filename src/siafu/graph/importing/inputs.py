@@ -8,7 +8,8 @@ from siafu.base.errors import BadInput
 from siafu.graph.importing.readers import graphbolt, ogb
 from siafu.graph.importing.readers.arrays import ArrayFile
 from siafu.graph.importing.readers.blocks import EdgeSource, Rows, VertexData, VertexTable
-from siafu.graph.importing.readers.columns import VertexColumns
+from siafu.graph.importing.readers.columns import EdgeColumns, VertexColumns
+from siafu.graph.importing.readers.edge_rows import with_rows
 from siafu.graph.importing.readers.npz import array_rows, code_rows, read_npz
 from siafu.graph.importing.readers.parquet import ParquetEdges, ParquetTable, ParquetVertices
 from siafu.graph.importing.readers.text import BLOCK_BYTES, TextEdges, TextTable
@@ -28,18 +29,18 @@ class InputOptions:
     """How to read an input.
 
     format:                  one of FORMATS; None: as the input looks
-    src, dst, weight:        columns by name, or by position from 0; None: well-known names, else the first two
+    columns:                 of a table of edges, by name, or by position from 0
     delimiter, header:       of text; None: as the first lines look
     ids:                     "dense": as they are; "relabel": integers, to be numbered; "names": strings;
                              "auto": strings if the first row has them, integers as they are if half of their range is used
     vertices:                a table with a row for each vertex; `vertex_columns` says which columns it has
     features, labels, split: files with a row for each vertex, in order; `split` names an OGB folder's split, too
+    edge_features:           a file with a row for each edge, in order
+    edge_types:              a file with a type for each edge, a number, in order
     """
 
     format: str | None = None
-    src: str | None = None
-    dst: str | None = None
-    weight: str | None = None
+    columns: EdgeColumns = field(default_factory=EdgeColumns)
     delimiter: str | None = None
     header: bool | None = None
     ids: IdKind = "auto"
@@ -48,6 +49,8 @@ class InputOptions:
     features: Path | None = None
     labels: Path | None = None
     split: str | None = None
+    edge_features: Path | None = None
+    edge_types: Path | None = None
 
 
 def open_input(source: Path, options: InputOptions, memory: int) -> tuple[EdgeSource, VertexData]:
@@ -59,15 +62,19 @@ def open_input(source: Path, options: InputOptions, memory: int) -> tuple[EdgeSo
     if kind == "text":
         edges: EdgeSource = _text_edges(source, options, memory)
     elif kind == "parquet":
-        edges = ParquetEdges(ParquetTable(source), options.src, options.dst, options.weight)
+        edges = ParquetEdges(ParquetTable(source), options.columns)
     elif kind == "npz":
         edges, data = read_npz(source)
     elif kind == "ogb":
         edges, data = ogb.read_ogb(source, options.split)
     else:
         edges, data = graphbolt.read_graphbolt(source)
+    if kind not in ("text", "parquet") and options.columns.asked:
+        raise BadInput(
+            f"{source} is no table: it has no column {options.columns.asked[0]!r}; leave the option out"
+        )
     _add_files(data, options, split_is_file=kind != "ogb")
-    return edges, data
+    return with_rows(edges, *_edge_files(options)), data
 
 
 def detect_format(source: Path) -> str:
@@ -116,13 +123,12 @@ def _folder_format(folder: Path) -> str:
 
 
 def _text_edges(source: Path, options: InputOptions, memory: int) -> TextEdges:
-    asked = [column for column in (options.src, options.dst, options.weight) if column is not None]
     header = options.header
-    if header is None and any(not column.isdecimal() for column in asked):
+    if header is None and any(not column.isdecimal() for column in options.columns.asked):
         header = True
     table = TextTable(source, delimiter=options.delimiter, header=header, block_bytes=block_bytes(memory))
     named = {"auto": None, "names": True, "dense": False, "relabel": False}[options.ids]
-    return TextEdges(table, src=options.src, dst=options.dst, weight=options.weight, named=named)
+    return TextEdges(table, options.columns, named=named)
 
 
 def block_bytes(memory: int) -> int:
@@ -140,6 +146,14 @@ def _add_files(data: VertexData, options: InputOptions, *, split_is_file: bool) 
         path = Path(options.split)
         data.split_ids = {}
         data.split_codes = code_rows(ArrayFile(path)) if path.suffix == ".npy" else split_rows(path)
+
+
+def _edge_files(options: InputOptions) -> tuple[Rows | None, Rows | None]:
+    attr, types = options.edge_features, options.edge_types
+    return (
+        None if attr is None else _rows(attr, "features of edges", wide=True),
+        None if types is None else _rows(types, "types of edges", wide=False),
+    )
 
 
 def _rows(path: Path, what: str, *, wide: bool) -> Rows:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
-from siafu.graph.csr import EdgeWeights, IntArray
+from siafu.graph.csr import IntArray
 from siafu.graph.importing.readers.blocks import Names, VertexBlock
 from siafu.graph.scratch import Scratch
 
@@ -52,8 +52,9 @@ class SpooledIds:
         self.lowest, self.highest = 0, -1
         self._mentions = 0
 
-    def add_edges(self, src: IntArray, dst: IntArray, weights: EdgeWeights) -> None:
-        self._edges.add(self._seen(src), self._seen(dst), weights)
+    def add_edges(self, src: IntArray, dst: IntArray, *carried: NDArray[Any] | None) -> None:
+        """carried: weights, features and types, as far as edges have them"""
+        self._edges.add(self._seen(src), self._seen(dst), *carried)
 
     def add_vertices(self, block: VertexBlock) -> None:
         assert not isinstance(block.ids, Names)
@@ -71,7 +72,7 @@ class SpooledIds:
         """Number of different ids, if none is negative. Takes a bit of memory for each number up to the highest."""
         seen = np.zeros((self.highest >> 3) + 1, np.uint8)
         count = 0
-        for src, dst, _ in self._edges:
+        for src, dst, *_ in self._edges:
             count += _mark(src, seen) + _mark(dst, seen)
         for ids, *_ in self._vertices:
             count += _mark(ids, seen)

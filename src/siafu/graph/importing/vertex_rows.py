@@ -19,7 +19,7 @@ _MISSING = {
 }  # rows of vertices that the table lacks; None: it may not
 
 
-class VertexRows:
+class ImportedRows:
     """Takes a table's rows by vertex id, in any order, and gives them as `VertexData`."""
 
     def __init__(self, table: VertexTable, num_vertices: int, scratch: Path, memory: int) -> None:

@@ -1,11 +1,20 @@
 """Reordering: a layout of a graph in which gathers find more of their rows in the cache."""
 
 from siafu.graph.graph import Graph
-from siafu.graph.reorder.advice import Advice, advise, recommend
+from siafu.graph.reorder.advice import Advice, advise, first_look, recommend
 from siafu.graph.reorder.layout import held_layout, write_layout
 from siafu.graph.reorder.orders import ORDERS, make_order
 
-__all__ = ["ORDERS", "Advice", "advise", "make_order", "recommend", "reorder", "write_layout"]
+__all__ = [
+    "ORDERS",
+    "Advice",
+    "advise",
+    "first_look",
+    "make_order",
+    "recommend",
+    "reorder",
+    "write_layout",
+]
 
 
 def reorder(graph: Graph, order: str = "auto", *, memory: str | None = None) -> Graph:

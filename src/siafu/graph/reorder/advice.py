@@ -6,11 +6,11 @@ from siafu.base.caches import cache_bytes
 from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph
 from siafu.graph.progress import ProgressCallback, silent
-from siafu.graph.reorder.locality import Locality, locality
+from siafu.graph.reorder.locality import SHARED_BY, Locality, locality
 from siafu.graph.reorder.orders import ROW_BYTES, make_order
 
 WORTH = 1.1  # a gather that is foretold to be so many times faster is worth another order
-_BEST = Locality(0.25, 0.0)  # what an order comes to where it helps most
+BEST = Locality(0.25, 0.0)  # what an order comes to where it helps most
 _A_MOMENT = 1 << 24  # edges that are ordered in about two seconds
 _EDGES_PER_VISIT = 4  # as `kernels.block_size` has it
 
@@ -34,12 +34,14 @@ def first_look(graph: Graph, row_bytes: int = ROW_BYTES) -> Advice | None:
     if graph.num_vertices * row_bytes <= cache_bytes(2):
         return Advice(None, "no other order: all rows of a gather fit into a core's cache")
     blocks = -(-graph.num_vertices * row_bytes // cache_bytes(2))
-    if graph.num_edges >= _EDGES_PER_VISIT * graph.num_vertices * blocks:
+    # Where all rows fit the shared cache, blocks gain little, and an order helps as it does without them.
+    far = graph.num_vertices * row_bytes > cache_bytes(3) // SHARED_BY
+    if far and graph.num_edges >= _EDGES_PER_VISIT * graph.num_vertices * blocks:
         return Advice(
             None, "no other order: the graph is so dense that gathers walk it in blocks that fit the cache"
         )
     found = locality(graph, row_bytes)
-    if found.cost < WORTH * _BEST.cost:
+    if found.cost < WORTH * BEST.cost:
         return Advice(None, f"no other order: {_said(found)} as the vertices are numbered now")
     return None
 
@@ -75,10 +77,10 @@ def recommend(graph: Graph) -> str:
         known = advise(graph)
     if known is None:
         told = _said(locality(graph, ROW_BYTES))
-        return f"{told}: 'siafu reorder' tries rabbit order, and adds it to the store if it pays"
+        return f"{told}: 'siafu reorder' tries rabbit order, and adds it to the store if it pays; 'siafu train --reorder auto' tries it for one run"
     if known.order is None:
         return known.reason
-    return f"{known.reason}: 'siafu reorder', or graph.reorder(), adds it"
+    return f"{known.reason}: 'siafu reorder', or graph.reorder(), adds it, 'siafu train --reorder auto' for one run"
 
 
 def _said(found: Locality) -> str:

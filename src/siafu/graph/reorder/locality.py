@@ -21,7 +21,7 @@ _NEAR, _FAR = (
     0.8,
     2.5,
 )  # what a miss of the core's own cache, and of the shared one, adds to the time of a hit
-_SHARED_BY = (
+SHARED_BY = (
     4  # one part in so many of the shared cache is left to the rows: other cores, sums and edges want it too
 )
 
@@ -49,7 +49,7 @@ def locality(graph: Graph, row_bytes: int, order: IntArray | None = None) -> Loc
     order: [V] the vertex at each place; None: as they are
     """
     near = max(64, cache_bytes(2) // row_bytes)
-    far = max(near, cache_bytes(3) // _SHARED_BY // row_bytes)
+    far = max(near, cache_bytes(3) // SHARED_BY // row_bytes)
     return Locality(_miss_rate(graph, near, order), _miss_rate(graph, far, order))
 
 

@@ -28,7 +28,7 @@ class VertexFactor(Sum):
 class StoredLoops(VertexFactor):
     """f_i: number of i's stored self-loops, or the sum of their weights."""
 
-    def _scaling(self, graph: Graph) -> Scaling:
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
         vertex, position = stored_loops(graph)
         weights = graph.edge_weight[position] if self.weighted and graph.edge_weight is not None else None
         return Scaling(post=np.bincount(vertex, weights, graph.num_vertices).astype(np.float64))
@@ -38,7 +38,7 @@ class StoredLoops(VertexFactor):
 class OutWeight(VertexFactor):
     """f_i: number of i's out-edges, or the sum of their weights."""
 
-    def _scaling(self, graph: Graph) -> Scaling:
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
         weights = graph.edge_weight if self.weighted else None
         return Scaling(post=np.bincount(graph.indices, weights, graph.num_vertices).astype(np.float64))
 
@@ -49,8 +49,8 @@ class GcnFactor(VertexFactor):
 
     of: GcnSum = GcnSum()
 
-    def _scaling(self, graph: Graph) -> Scaling:
-        return Scaling(post=self.of._scaling(graph).pre)
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
+        return Scaling(post=self.of._scaling(graph, kind).pre)
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class GcnLoop(VertexFactor):
 
     of: GcnSum = GcnSum()
 
-    def _scaling(self, graph: Graph) -> Scaling:
-        return Scaling(post=self.of._scaling(graph).self_weight)
+    def _scaling(self, graph: Graph, kind: type[Any]) -> Scaling:
+        return Scaling(post=self.of._scaling(graph, kind).self_weight)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ class EpochMetrics:
     usd:              dollars from the run's start to here; None: it has no price
     lr:               learning rate of its update, of the first group of parameters; None: the run has one for all epochs
     bytes_read, bytes_written: moved from and to scratch files since the one before; None: no table is on disk
+    disk_busy_seconds: for which the disk read or wrote scratch files since then
+    disk_wait_seconds: for which computing waited for that; one of n threads that waits counts an n-th
     """
 
     epoch: int
@@ -56,6 +58,8 @@ class EpochMetrics:
     lr: float | None = None
     bytes_read: int | None = None
     bytes_written: int | None = None
+    disk_busy_seconds: float | None = None
+    disk_wait_seconds: float | None = None
 
     @property
     def evaluated(self) -> bool:
@@ -64,6 +68,11 @@ class EpochMetrics:
     def score(self, metric: Metric) -> Score:
         """How good it is on the validation rows, by the metric of its run's objective."""
         return Score(self.val_accuracy, self.val_loss, metric)
+
+
+def hidden_share(busy: float, waited: float) -> float | None:
+    """Share of a disk's busy seconds that no waiting stands against, from 0 to 1; None: it was not busy."""
+    return None if busy <= 0 else max(0.0, 1 - waited / busy)
 
 
 def best_epoch(history: Sequence[EpochMetrics], metric: Metric) -> EpochMetrics | None:
@@ -187,7 +196,16 @@ def _line(metrics: EpochMetrics) -> bytes:
     return json.dumps(as_line(metrics), allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
-_COUNTED = ("time", "bytes_scattered", "usd", "lr", "bytes_read", "bytes_written")
+_COUNTED = (
+    "time",
+    "bytes_scattered",
+    "usd",
+    "lr",
+    "bytes_read",
+    "bytes_written",
+    "disk_busy_seconds",
+    "disk_wait_seconds",
+)
 
 
 def _parse(line: bytes) -> EpochMetrics | None:

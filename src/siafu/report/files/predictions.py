@@ -75,13 +75,6 @@ class Predictions:
         return [names[each] for each in classes.tolist()] if names else list(classes.tolist())
 
     def _write_parquet(self, path: Path) -> None:
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ImportError as error:
-            raise BadInput(
-                "writing Parquet needs pyarrow: pip install 'siafu[parquet]', or write a .csv file"
-            ) from error
         several = self.classes.ndim == 2
         columns: list[Any] = [
             _names(self.ids) if self.ids.dtype.kind == "S" else self.ids,
@@ -91,9 +84,57 @@ class Predictions:
         ]
         if self.probabilities is not None:
             columns += list(self.probabilities.T)
-        table = pyarrow.table([pyarrow.array(column) for column in columns], names=self.columns)
-        with replacing(path) as file:
-            parquet.write_table(table, file)
+        _write_table(path, columns, self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenRows:
+    """Rows of a hidden layer, one for each vertex.
+
+    ids:  [N] int64, or UTF-8 bytes: the vertices' names in the source
+    rows: [N, C] floats
+    """
+
+    ids: NDArray[Any]
+    rows: NDArray[Any]
+
+    @property
+    def columns(self) -> list[str]:
+        return ["id", *(f"h{column}" for column in range(self.rows.shape[1]))]
+
+    def write(self, path: Path) -> None:
+        """Write a .csv or .parquet file, whole or not at all."""
+        check_kind(path)
+        if path.suffix.lower() == ".csv":
+            with replacing(path) as file:
+                self.write_csv(file)
+            return
+        ids = _names(self.ids) if self.ids.dtype.kind == "S" else self.ids
+        _write_table(path, [ids, *self.rows.T], self.columns)
+
+    def write_csv(self, file: IO[bytes]) -> None:
+        """Comma-separated, with a header, a block of rows at a time; numbers are such that reading gives the same again."""
+        file.write((",".join(self.columns) + "\n").encode())
+        for start in range(0, len(self.ids), _ROWS_AT_ONCE):
+            some = slice(start, start + _ROWS_AT_ONCE)
+            text = io.StringIO(newline="")
+            writer = csv.writer(text, lineterminator="\n")
+            for name, row in zip(_names(self.ids[some]), self.rows[some], strict=True):
+                writer.writerow([name, *map(str, row)])
+            file.write(text.getvalue().encode())
+
+
+def _write_table(path: Path, columns: list[Any], names: list[str]) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise BadInput(
+            "writing Parquet needs pyarrow: pip install 'siafu[parquet]', or write a .csv file"
+        ) from error
+    table = pyarrow.table([pyarrow.array(column) for column in columns], names=names)
+    with replacing(path) as file:
+        parquet.write_table(table, file)
 
 
 def check_kind(path: Path) -> None:

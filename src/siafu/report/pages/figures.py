@@ -6,6 +6,7 @@ from typing import Any
 
 from siafu.cost.run_prices import wanted
 from siafu.report import words
+from siafu.report.files.metrics import hidden_share
 from siafu.report.files.run_record import RunRecord
 
 
@@ -47,7 +48,23 @@ def _scratch(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Traffic of scratch files; nothing where no table was on disk."""
     if not summary.get("bytes_written"):
         return []
-    return [
+    moved = [
         (f"{what} scratch files", words.size(words.amount(summary.get(name))))
         for what, name in (("read from", "bytes_read"), ("written to", "bytes_written"))
+    ]
+    return moved + _disk_time(summary)
+
+
+def _disk_time(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How busy the disk and computing were, and how much of the disk's time was hidden; nothing for older runs."""
+    busy, waited, total = (
+        words.amount(summary.get(name))
+        for name in ("disk_busy_seconds", "disk_wait_seconds", "seconds_total")
+    )
+    if busy is None or waited is None or not total or (hidden := hidden_share(busy, waited)) is None:
+        return []
+    return [
+        ("disk busy", f"{min(1.0, busy / total):.0%} of the run"),
+        ("computing waited for the disk", f"{min(1.0, waited / total):.0%} of the run"),
+        ("disk hidden behind computing", f"{hidden:.0%} of its time"),
     ]

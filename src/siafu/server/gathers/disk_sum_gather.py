@@ -111,6 +111,7 @@ class DiskSumGather(LocalGather):
             table,
             walk.edges,
             walk.weights(self._kind) if self._weighted else None,
+            walk.hubs(self._kind if self._weighted else None, self_loops=self._self_weight is None),
             self._self_weight,
             scale,
             needed,

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from siafu.kernels import (
     AdjointState,
     Attention,
+    HubEdges,
+    HubSum,
     Table,
     add_bucket,
     attend_adjoint_bucket,
@@ -51,7 +53,7 @@ class EarlyGather(ABC, Generic[S]):
         if state is None:
             return False
         self._add(state, first, last, self._walk.columns, dropout, seed)
-        self._finish(first, last)
+        self._finish(state, first, last)
         return True
 
     def forget(self) -> None:
@@ -65,7 +67,7 @@ class EarlyGather(ABC, Generic[S]):
     @abstractmethod
     def _add(self, state: S, first: int, last: int, until: int, dropout: float, seed: int) -> None: ...
 
-    def _finish(self, first: int, last: int) -> None:
+    def _finish(self, state: S, first: int, last: int) -> None:
         """All sources are added."""
 
     def _first_edges(self, first: int, last: int) -> Ids:
@@ -83,8 +85,15 @@ class SumFactors(NamedTuple):
     scale: NDArray[Any] | None
 
 
-class EarlySum(EarlyGather[Ids]):
-    """A sum. weights: of the edges; None: every edge weighs 1."""
+class BegunSums(NamedTuple):
+    """Where the sums of a range stand: the next edge of each row, and the range's hubs."""
+
+    at: Ids
+    hubs: list[HubSum]
+
+
+class EarlySum(EarlyGather[BegunSums]):
+    """A sum. weights: of the edges; None: every edge weighs 1. hubs: rows that are summed apart."""
 
     def __init__(
         self,
@@ -93,12 +102,13 @@ class EarlySum(EarlyGather[Ids]):
         out: Table,
         factors: SumFactors,
         weights: NDArray[Any] | None,
+        hubs: HubEdges,
         needed: Ids | None = None,
     ) -> None:
         super().__init__(walk, needed)
-        self._rows, self._out, self._factors, self._weights = rows, out, factors, weights
+        self._rows, self._out, self._factors, self._weights, self._hubs = rows, out, factors, weights, hubs
 
-    def _start(self, first: int, last: int, dropout: float, seed: int) -> Ids:
+    def _start(self, first: int, last: int, dropout: float, seed: int) -> BegunSums:
         own = self._factors.self_weight
         start_sums(
             self._rows[first:last],
@@ -107,9 +117,14 @@ class EarlySum(EarlyGather[Ids]):
             0,
             last - first,
         )
-        return self._first_edges(first, last)
+        at = self._first_edges(first, last)
+        apart = [hub for hub in self._hubs.hubs if first <= hub.row < last]
+        for hub in apart:
+            at[hub.row - first] = self._walk.edges.indptr[hub.row + 1]
+        edges = self._hubs.indices, self._hubs.weights
+        return BegunSums(at, [HubSum(hub, *edges, self._out, hub.row) for hub in apart])
 
-    def _add(self, state: Ids, first: int, last: int, until: int, dropout: float, seed: int) -> None:
+    def _add(self, state: BegunSums, first: int, last: int, until: int, dropout: float, seed: int) -> None:
         indptr, indices, _ = self._walk.edges
         own = -1 if self._factors.self_weight is None else first
         add_bucket(
@@ -120,13 +135,17 @@ class EarlySum(EarlyGather[Ids]):
             0,
             until,
             own,
-            state,
+            state.at,
             self._out[first:last],
             0,
             last - first,
         )
+        for hub in state.hubs:
+            hub.add(self._rows, 0, until)
 
-    def _finish(self, first: int, last: int) -> None:
+    def _finish(self, state: BegunSums, first: int, last: int) -> None:
+        for hub in state.hubs:
+            hub.end()
         scale = self._factors.scale
         finish_sums(None if scale is None else scale[first:last], self._out[first:last], 0, last - first)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from siafu.kernels import (
     MAX_TILE,
     Blocks,
+    HubEdges,
     Table,
     add_messages,
     pack_range,
     sum_blocks_range,
+    sum_hub,
     sum_range,
 )
 from siafu.nn.gather import Sum
@@ -36,6 +38,27 @@ from siafu.server.gathers.local_gather import (
     view,
 )
 from siafu.server.gathers.reduction import Reduction, RowIds, picked_rows
+
+
+class _Slab(NamedTuple):
+    """Columns that are summed together, their rows, and the blocks that suit rows this wide; None: blocks do not pay."""
+
+    columns: slice
+    rows: Table
+    blocks: Blocks | None
+
+
+class _Direction(NamedTuple):
+    """One direction of the gather.
+
+    rows: the whole table that edges read
+    hubs: rows that are summed apart
+    """
+
+    walk: Walk
+    rows: Table
+    slabs: list[_Slab]
+    hubs: HubEdges
 
 
 class SumGather(LocalGather):
@@ -62,20 +85,16 @@ class SumGather(LocalGather):
         self._weighted = gather.weighted
         walks, tables = self._walks, self._tables
         self.forward_tables = [tables.source("rows", walks.forward.columns, width, stored)]
-        self._forward = self._slabs(walks.forward, self.forward_tables[0])
+        self._forward = self._direction(walks.forward, self.forward_tables[0])
         if training:
             # What was gathered forward has been used up by then: its gradient has been sent.
             self._back = tables.result("gradients", width, self._kind, over=self._out)
             # Whoever sends gradients of these rows has heard from all that read the rows.
             (rows,), columns = self.forward_tables, walks.backward.columns
             self.backward_tables = [tables.source("gradients", columns, width, stored, over=rows)]
-            self._backward = self._slabs(walks.backward, self.backward_tables[0])
-            self.early_backward = self._early(
-                walks.backward, self.backward_tables[0], self._backward, self._back, self._pre, None
-            )
-        self.early_forward = self._early(
-            walks.forward, self.forward_tables[0], self._forward, self._out, self._post, self.needed
-        )
+            self._backward = self._direction(walks.backward, self.backward_tables[0])
+            self.early_backward = self._early(self._backward, self._back, self._pre, None)
+        self.early_forward = self._early(self._forward, self._out, self._post, self.needed)
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         (x,) = sent
@@ -86,7 +105,7 @@ class SumGather(LocalGather):
     ) -> torch.Tensor:
         out, span = self._out.begin(first, last), self._walks.span(first, last)
         if self.early_forward is None or not self.early_forward.end(first, last):
-            self._sum(out, self._walks.forward, self._forward, self._post, self.needed, *span)
+            self._sum(out, self._forward, self._post, self.needed, *span)
         return view(out, first, last, self._width)
 
     def send_back(self, first: int, last: int, gradient: torch.Tensor) -> None:
@@ -104,55 +123,58 @@ class SumGather(LocalGather):
     ) -> GatherGradients:
         out = self._back.begin(first, last)
         if self.early_backward is None or not self.early_backward.end(first, last):
-            self._sum(out, self._walks.backward, self._backward, self._pre, None, first, last)
+            self._sum(out, self._backward, self._pre, None, first, last)
         return GatherGradients((view(out, first, last, self._width),), {})
 
     def _sum(
         self,
         sums: Table,
-        walk: Walk,
-        slabs: list[tuple[slice, Table, Blocks | None]],
+        way: _Direction,
         scale: NDArray[Any] | None,
         picked: NDArray[np.int64] | None,
         first: int,
         last: int,
     ) -> None:
-        for columns, rows, blocks in slabs:
+        for columns, rows, blocks in way.slabs:
             out = sums[:, columns]
             if blocks is not None:
                 sum_blocks_range(*blocks, rows, self._self_weight, scale, out, picked, first, last)
                 continue
-            indptr, indices, _ = walk.edges
-            weights = walk.weights(self._kind) if self._weighted else None
-            sum_range(indptr, indices, weights, rows, self._self_weight, scale, out, picked, first, last)
+            indptr, indices, _ = way.walk.edges
+            weights = way.walk.weights(self._kind) if self._weighted else None
+            for low, high in way.hubs.between(first, last):
+                sum_range(indptr, indices, weights, rows, self._self_weight, scale, out, picked, low, high)
+        for hub in way.hubs.within(first, last):
+            sum_hub(hub, way.hubs.indices, way.hubs.weights, way.rows, self._self_weight, scale, sums)
 
     def _early(
         self,
-        walk: Walk,
-        rows: Table,
-        slabs: list[tuple[slice, Table, Blocks | None]],
+        way: _Direction,
         out: ResultTable,
         scale: NDArray[Any] | None,
         needed: NDArray[np.int64] | None,
     ) -> EarlySum | None:
         """Where edges are dense, blocks of sources are faster than an early start."""
-        if not self._tables.results_stay or any(blocks is not None for _, _, blocks in slabs):
+        if not self._tables.results_stay or any(each.blocks is not None for each in way.slabs):
             return None
-        weights = walk.weights(self._kind) if self._weighted else None
-        return EarlySum(walk, rows, out.table(), SumFactors(self._self_weight, scale), weights, needed)
+        weights = way.walk.weights(self._kind) if self._weighted else None
+        factors = SumFactors(self._self_weight, scale)
+        return EarlySum(way.walk, way.rows, out.table(), factors, weights, way.hubs, needed)
 
-    def _slabs(self, walk: Walk, table: Table) -> list[tuple[slice, Table, Blocks | None]]:
-        """Columns that are summed together, their rows, and the blocks that suit rows this wide."""
+    def _direction(self, walk: Walk, table: Table) -> _Direction:
         weighed = self._kind if self._weighted else None
+        self_loops = self._self_weight is None
         slabs = []
         for c in range(0, table.shape[1], MAX_TILE):
             rows = table[:, c : c + MAX_TILE]
             row_bytes = max(min(rows.shape[1] * rows.itemsize, table.strides[0]), 64)
-            blocks = walk.blocks(row_bytes, weighed, self_loops=self._self_weight is None)
+            blocks = walk.blocks(row_bytes, weighed, self_loops=self_loops)
             if blocks is None and self._weighted:
                 walk.weights(self._kind)  # made now, by one thread
-            slabs.append((slice(c, c + MAX_TILE), rows, blocks))
-        return slabs
+            slabs.append(_Slab(slice(c, c + MAX_TILE), rows, blocks))
+        blocked = all(each.blocks is not None for each in slabs)
+        hubs = walk.hubs(weighed, self_loops=self_loops, blocked=blocked)
+        return _Direction(walk, table, slabs, hubs)
 
     def _results(self) -> list[ResultTable]:
         return [self._out, self._back]

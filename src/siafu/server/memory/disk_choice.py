@@ -18,27 +18,26 @@ _FOLDED = (1, 2, 4, 8, 16, 32, 64)  # groups of rows that constants are gathered
 
 
 def on_disk(
-    plan: ServerPlan, directory: Path, budget: int, listed: Callable[[ServerPlan], MemoryList]
+    plan: ServerPlan,
+    directory: Path,
+    budget: int,
+    listed: Callable[[ServerPlan], MemoryList],
+    price: Callable[[ServerPlan], float],
 ) -> ServerPlan:
-    """The plan with tables on disk, the cheapest that fits; that which takes least, if none does.
-
-    Groups are as few as the budget allows, since each reads the sources once.
+    """The plan with tables on disk, the cheapest that fits, of equals the first; that which takes least, if none does.
 
     listed: makes the list of a plan's arrays
+    price:  seconds that a plan's tables on disk take
     """
-    found, least = plan, None
-    for savings in _ways(plan, directory):
-        tried = plan.saving(savings)
-        peak = listed(tried).peak
-        if peak <= budget:
-            return tried
-        if least is None or peak < least:
-            found, least = tried, peak
-    return found
+    tried = [(each, listed(each).peak) for each in (plan.saving(way) for way in _ways(plan, directory))]
+    fitting = [each for each, peak in tried if peak <= budget]
+    if fitting:
+        return min(fitting, key=price)
+    return min(tried, key=lambda each: each[1])[0] if tried else plan
 
 
 def _ways(plan: ServerPlan, directory: Path) -> Iterator[Savings]:
-    """Ways to lay a run out, the cheapest first; none where an evaluation cannot use the training's tables."""
+    """Ways to lay a run out, of equal prices the better first; none where an evaluation cannot use the training's tables."""
     programs = list(plan.programs.values())
     if not all(alike(programs[0], each) for each in programs):
         return

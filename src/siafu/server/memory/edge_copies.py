@@ -124,7 +124,7 @@ class EdgeCopies:
         part, rows = self.part, self.part.rows
         symmetric = self.graph.is_symmetric
         key = (
-            "" if only is None else f" into {len(only.ids)} rows"
+            "" if only is None else f" into {only.count} rows"
         )  # of two lanes one's rows are among the other's
         picked = part.vertices if only is None else round(part.vertices * only.share)
         edges = part.edges if only is None else round(part.edges * only.edge_share)

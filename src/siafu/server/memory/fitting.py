@@ -8,6 +8,7 @@ from siafu.base.errors import BadInput
 from siafu.base.memory import parse_size, refuse_more_than_budget, rounded_up
 from siafu.server.disk_share import DiskCut
 from siafu.server.memory.disk_choice import on_disk
+from siafu.server.memory.disk_price import disk_seconds
 from siafu.server.memory.listing import RunListing, disk_bytes
 from siafu.server.memory.measures import Choice, choose, choose_if_needed
 from siafu.server.memory.server_part import ServerPart
@@ -41,9 +42,12 @@ class Fit:
         found = []
         if self.choice.measures:
             found.append(f"to fit into {rounded_up(self.budget or 0)}: {self.choice}")
-        if self.plan.savings.disk is not None:
-            found.append(_told(self.plan.savings.disk, self.scratch))
-        return found
+        return found + self.disk_told()
+
+    def disk_told(self) -> list[str]:
+        """Tables on disk, in words; nothing where all are in memory."""
+        disk = self.plan.savings.disk
+        return [] if disk is None else [_told(disk, self.scratch)]
 
     def refuse_misfit(self, what: str, remedy: str, *, memory: str | None) -> None:
         """Refuse what does not fit, in one line, with the least that would do.
@@ -82,7 +86,7 @@ def fit(listing: RunListing, budget: int | None, scratch: ScratchDirectory | Non
         return Fit(saved, choice, budget, least=least if helps else None)
     if reason:
         raise BadInput(f"{reason}: choose that, or give more memory")
-    plan = on_disk(listing.plan, scratch.path, budget, lambda each: listing.saving(each.savings))
+    plan = _laid_out(listing, scratch.path, budget)
     size = disk_bytes(plan)
     scratch.refuse_more_than_free(size)
     return Fit(plan, choose(listing.again(plan), budget), budget, size)
@@ -126,8 +130,19 @@ def _not_on_disk(listing: RunListing) -> str:
 
 def _least_on_disk(listing: RunListing) -> tuple[int, int]:
     """The least memory, and the disk that it takes."""
-    plan = on_disk(listing.plan, Path(), 0, lambda each: listing.saving(each.savings))
+    plan = _laid_out(listing, Path(), 0)
     return listing.again(plan).listed.peak, disk_bytes(plan)
+
+
+def _laid_out(listing: RunListing, directory: Path, budget: int) -> ServerPlan:
+    """The plan with tables on disk."""
+    return on_disk(
+        listing.plan,
+        directory,
+        budget,
+        lambda each: listing.saving(each.savings),
+        lambda each: disk_seconds(listing, each),
+    )
 
 
 def _told(disk: DiskCut, scratch: int) -> str:

@@ -168,10 +168,15 @@ class LaneRows:
                     yield Allocation(name, found, Lifetime.TASK, "with those that came along edges")
 
     def _labels(self) -> Iterator[Allocation]:
-        """Of the rows that the last phase computes: their numbers and labels, and the numbers once more a phase's blocks."""
+        """Of the rows that the last phase computes: their numbers, which gathers have too, and their labels; and a mask a split.
+
+        The only server of all, whose rows are all computed, has the graph's own labels.
+        """
         rows = round(self.part.vertices * self.needed.share)
-        numbers = 0 if self.needed.are_all else _ID * (2 + len(self.extent.program.phases))
-        found = rows * (numbers + _ID + len(self.plan.splits))
+        numbers = 0 if self.needed.are_all else 2 * _ID
+        labels = 0 if self.needed.are_all and self.part.alone else _ID
+        splits = 1 if self.extent.training else len(self.plan.splits)
+        found = rows * (numbers + labels + splits)
         yield Allocation(f"{_ENDS[self.lane]}: labels", found, Lifetime.SERVERS, "what rows should be")
 
     def _statistics(self) -> Iterator[Allocation]:

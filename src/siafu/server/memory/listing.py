@@ -50,6 +50,7 @@ class RunListing:
     extents: what each lane goes over
     always:  what no saving changes but the disk
     taken:   bytes that the process holds already
+    besides: arrays of others in this process
     """
 
     plan: ServerPlan
@@ -59,6 +60,7 @@ class RunListing:
     always: Sequence[Allocation]
     taken: int
     on_lambdas: bool
+    besides: Sequence[Allocation] = ()
 
     @classmethod
     def of(
@@ -68,6 +70,7 @@ class RunListing:
         taken: int | None = None,
         *,
         on_lambdas: bool = False,
+        besides: Sequence[Allocation] = (),
     ) -> "RunListing":
         """parts: None: all servers are in this process; taken: None: what it holds now; on_lambdas: tensor tasks run elsewhere."""
         taken = own_bytes() if taken is None else taken
@@ -75,7 +78,7 @@ class RunListing:
         needs = {lane: NeededRows.of(plan.graph, plan.needed(lane)) for lane in plan.programs}
         extents = {lane: plan.extent(lane) for lane in plan.programs}
         always = tuple(_always(plan, parts, needs, taken, on_lambdas))
-        return cls(plan, parts, needs, extents, always, taken, on_lambdas)
+        return cls(plan, parts, needs, extents, always, taken, on_lambdas, besides)
 
     @property
     def listed(self) -> MemoryList:
@@ -84,7 +87,7 @@ class RunListing:
 
     def again(self, plan: ServerPlan) -> "RunListing":
         """The same for a plan that spares memory in another way."""
-        return RunListing.of(plan, self.parts, self.taken, on_lambdas=self.on_lambdas)
+        return RunListing.of(plan, self.parts, self.taken, on_lambdas=self.on_lambdas, besides=self.besides)
 
     def saving(self, savings: Savings) -> MemoryList:
         """The list."""
@@ -92,7 +95,7 @@ class RunListing:
         if savings.disk != self.plan.savings.disk:
             plan = self.plan.saving(savings)
             always = _always(plan, self.parts, self.needs, self.taken, self.on_lambdas)
-        return MemoryList.of((*always, *self._rows(savings)), self.taken)
+        return MemoryList.of((*always, *self._rows(savings), *self.besides), self.taken)
 
     def lanes(self, plan: ServerPlan, part: ServerPart) -> dict[LaneName, LaneRows]:
         """Arrays that each lane holds of a part, as a plan spares memory."""
@@ -152,7 +155,7 @@ def _always(
     graph = plan.graph
     yield from _given(graph, taken)
     yield from _edges(plan, parts, needs)
-    yield from _constants(plan, parts, on_lambdas=on_lambdas).listed()
+    yield from constants_of(plan, parts, on_lambdas=on_lambdas).listed()
     yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
     for part in parts:
         yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
@@ -168,7 +171,8 @@ def _edges(
         yield from copies.of(plan.programs, needs)
 
 
-def _constants(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:
+def constants_of(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:
+    """Rows that are made of the features once."""
     return ConstantSizes(
         plan.graph,
         plan.programs,
@@ -184,7 +188,7 @@ def _constants(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: boo
 def disk_bytes(plan: ServerPlan) -> int:
     """Bytes of all tables on disk, and of copies of edges."""
     listing = RunListing.of(plan)
-    constants = _constants(plan, listing.parts, on_lambdas=False).disk_bytes
+    constants = constants_of(plan, listing.parts, on_lambdas=False).disk_bytes
     edges = [each for each in _edges(plan, listing.parts, listing.needs) if each.mapped]
     constants += sum(each.bytes for each in edges if each.name != "in-edges")
     return constants + sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)

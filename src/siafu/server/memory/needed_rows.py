@@ -1,6 +1,6 @@
 """NeededRows: the rows that a lane's last phase computes, and the share of a table's pages that they touch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,17 +10,20 @@ from torch import Tensor
 from siafu.graph import Graph
 
 _PAGE = 4096  # bytes that the system gives at a time
+_AT_ONCE = 1 << 20  # rows that are looked at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NeededRows:
     """Rows whose loss or tally is wanted.
 
-    ids:   of the whole graph, ascending
+    mask:  [V] whether a row of the whole graph is one
+    count: of rows
     share: of its vertices; edge_share: of its edges, those that lead to them
     """
 
-    ids: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+    count: int
     vertices: int
     share: float
     edge_share: float
@@ -31,22 +34,35 @@ class NeededRows:
         mask = np.zeros(graph.num_vertices, np.bool_)
         for ids in splits:
             mask[ids.numpy()] = True
-        found = np.flatnonzero(mask)
-        edges = int((graph.indptr[found + 1] - graph.indptr[found]).sum())
-        vertices = graph.num_vertices
-        return cls(found, vertices, len(found) / max(1, vertices), edges / max(1, graph.num_edges))
+        edges = sum(
+            int(np.diff(graph.indptr[first : last + 1])[mask[first:last]].sum())
+            for first, last in _ranges(graph.num_vertices)
+        )
+        vertices, count = graph.num_vertices, int(np.count_nonzero(mask))
+        return cls(mask, count, vertices, count / max(1, vertices), edges / max(1, graph.num_edges))
 
     @property
     def are_all(self) -> bool:
         """Whether every row is needed."""
-        return len(self.ids) == self.vertices
+        return self.count == self.vertices
 
     def touched(self, row_bytes: int) -> float:
         """The share of a table that is written, a page at a time, where only these rows are."""
         if self.are_all or row_bytes >= _PAGE:
             return self.share
         if row_bytes not in self._touched:
-            pages = -(-self.vertices * row_bytes // _PAGE)
-            found = np.count_nonzero(np.diff(self.ids * row_bytes // _PAGE, prepend=-1))
+            pages, found, last_page = -(-self.vertices * row_bytes // _PAGE), 0, -1
+            for first, last in _ranges(self.vertices):
+                ids = first + np.flatnonzero(self.mask[first:last])
+                if len(ids):
+                    begun = ids * row_bytes // _PAGE
+                    found += int(np.count_nonzero(np.diff(begun, prepend=last_page)))
+                    last_page = int(begun[-1])
             self._touched[row_bytes] = found / max(1, pages)
         return self._touched[row_bytes]
+
+
+def _ranges(count: int) -> Iterator[tuple[int, int]]:
+    """Rows, some at a time: numbers for every vertex would take more than the mask does."""
+    for first in range(0, count, _AT_ONCE):
+        yield first, min(first + _AT_ONCE, count)

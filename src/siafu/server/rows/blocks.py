@@ -32,16 +32,22 @@ class Block:
 
     first, last: own rows
     inside:      the same rows, counted from the interval's first
-    labelled:    those of them that the last phase computes, counted from `first`; None: all
+    picked:      own rows that the last phase computes of them; None: all
     y, splits:   of these, as in `Labels`
     """
 
     first: int
     last: int
     inside: slice
-    labelled: Tensor | None
+    picked: Tensor | None
     y: Tensor
     splits: dict[str, Tensor]
+
+    @property
+    def labelled(self) -> Tensor | None:
+        """The rows that the last phase computes, counted from `first`; None: all. Made when it is asked for: kept, it
+        would be a number for each row and phase."""
+        return None if self.picked is None else self.picked - self.first
 
 
 def block_rows(widths: Iterable[int], itemsize: int) -> int:
@@ -61,7 +67,7 @@ def _block(first: int, last: int, start: int, labels: Labels) -> Block:
         lo, hi, picked = first, last, None
     else:
         lo, hi = (int(k) for k in torch.searchsorted(labels.rows, torch.tensor([first, last])))
-        picked = labels.rows[lo:hi] - first
+        picked = labels.rows[lo:hi]
     splits = {split: mask[lo:hi] for split, mask in labels.splits.items()}
     return Block(first, last, slice(first - start, last - start), picked, labels.y[lo:hi], splits)
 

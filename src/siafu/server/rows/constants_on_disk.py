@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from siafu.graph import Graph
-from siafu.kernels import Table, pack_range
+from siafu.kernels import HubEdges, Table, cut_hubs, hub_rows, pack_range
 from siafu.nn.gather import Sum
 from siafu.nn.tensors import as_rows, storage
 from siafu.program.constants import recipes
@@ -170,11 +170,15 @@ class _Folding:
         scaling = gather.scaling(graph, self._features.dtype)
         stored = storage(self._kind, gather.precision)
         sources = MadeRows(graph.num_vertices, width, stored, partial(self._pack, source, scaling.pre))
-        weighted = gather.weighted and edges.weights is not None
+        counted = edges.weights if gather.weighted else None
+        weights = None if counted is None else counted.astype(self._kind, copy=False)
+        long_rows, whole = hub_rows(edges.indptr), (edges.indptr, edges.indices)
+        hubs = cut_hubs(long_rows, whole, self_loops=scaling.self_weight is None)
         sums = GroupSums(
             sources,
             edges,
-            edges.weights.astype(self._kind, copy=False) if weighted and edges.weights is not None else None,
+            weights,
+            HubEdges(hubs, long_rows, edges.indices, weights),
             scaling.self_weight,
             scaling.post,
             None,

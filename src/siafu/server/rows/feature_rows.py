@@ -43,7 +43,8 @@ class FeatureRows:
 
     def of(self, vertices: NDArray[np.int64]) -> Tensor:
         """Those of some vertices, copied."""
-        return self._computed(np.ascontiguousarray(self._stored[vertices]))
+        # `take` lets other threads run meanwhile, which indexing does not.
+        return self._computed(np.ascontiguousarray(np.take(self._stored, vertices, axis=0)))
 
     @property
     def _stored(self) -> NDArray[np.generic]:

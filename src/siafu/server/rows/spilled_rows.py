@@ -53,7 +53,8 @@ class SpilledRows(IntervalRows):
             return super().get(name, where)
         found = self._came(name, where)
         if found is None:
-            found = self._disk.read(name, self._first + where.start, self._first + where.stop)
+            with self._disk.waiting():
+                found = self._disk.read(name, self._first + where.start, self._first + where.stop)
         self._ask_for(name, where)
         # With nothing between rows, as they are in memory: products of matrices shall have the same bits.
         return torch.from_numpy(found).reshape(len(found), *self._shapes[name])
@@ -75,7 +76,9 @@ class SpilledRows(IntervalRows):
         span, future = coming
         if not span.start <= where.start <= where.stop <= span.stop:
             return None
-        return future.result()[where.start - span.start : where.stop - span.start]
+        with self._disk.waiting():
+            rows = future.result()
+        return rows[where.start - span.start : where.stop - span.start]
 
     def _ask_for(self, name: str, where: slice) -> None:
         """Have the next block read: blocks of an interval differ by a row."""

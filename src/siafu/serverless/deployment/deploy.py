@@ -15,13 +15,13 @@ from siafu.serverless.deployment.deployment import (
 )
 from siafu.serverless.deployment.observed import Network, Observed, Thing
 from siafu.serverless.deployment.package import Package
-from siafu.serverless.deployment.steps import NEW_SECURITY_GROUP, Step
+from siafu.serverless.deployment.steps import NEW_SECURITY_GROUP, DeploymentStep
 
 _ANYWHERE: dict[str, Any] = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
 _LOWEST_PORT = 1024  # servers listen on ports that need no privilege
 
 
-def steps_to(deployment: Deployment, package: Package, there: Observed) -> list[Step]:
+def steps_to(deployment: Deployment, package: Package, there: Observed) -> list[DeploymentStep]:
     """Steps that make what is missing and change what differs, in order; [] if nothing does."""
     _refuse_to_take_over(deployment, there)
     return [
@@ -33,7 +33,7 @@ def steps_to(deployment: Deployment, package: Package, there: Observed) -> list[
     ]
 
 
-def steps_away(deployment: Deployment, there: Observed) -> list[Step]:
+def steps_away(deployment: Deployment, there: Observed) -> list[DeploymentStep]:
     """The removal of what we made; what others made is left alone, also where it has our names."""
     role = there.account.role(deployment)
     steps = []
@@ -70,7 +70,7 @@ def _refuse_to_take_over(deployment: Deployment, there: Observed) -> None:
         )
 
 
-def _role(deployment: Deployment, there: Observed) -> Iterator[Step]:
+def _role(deployment: Deployment, there: Observed) -> Iterator[DeploymentStep]:
     name = there.account.role(deployment)
     tags = [{"Key": TAG, "Value": there.account.tag(deployment)}]
     if there.role is None:
@@ -103,7 +103,7 @@ def _role(deployment: Deployment, there: Observed) -> Iterator[Step]:
         )
 
 
-def _log_group(deployment: Deployment, there: Observed) -> Iterator[Step]:
+def _log_group(deployment: Deployment, there: Observed) -> Iterator[DeploymentStep]:
     name = deployment.log_group
     if there.log_group is None:
         tags = {TAG: there.account.tag(deployment)}
@@ -118,7 +118,7 @@ def _log_group(deployment: Deployment, there: Observed) -> Iterator[Step]:
         )
 
 
-def _security_group(deployment: Deployment, there: Observed) -> Iterator[Step]:
+def _security_group(deployment: Deployment, there: Observed) -> Iterator[DeploymentStep]:
     if there.network is None:
         return
     rules = [_ANYWHERE]  # that AWS gives to a new group
@@ -153,7 +153,7 @@ def _security_group(deployment: Deployment, there: Observed) -> Iterator[Step]:
         )
 
 
-def _new_security_group(deployment: Deployment, account: Account, network: Network) -> Step:
+def _new_security_group(deployment: Deployment, account: Account, network: Network) -> DeploymentStep:
     tag = {"Key": TAG, "Value": account.tag(deployment)}
     arguments = {
         "GroupName": deployment.security_group,
@@ -162,7 +162,7 @@ def _new_security_group(deployment: Deployment, account: Account, network: Netwo
         "TagSpecifications": [{"ResourceType": "security-group", "Tags": [tag]}],
     }
     purpose = "make a security group that nobody can call"
-    return Step(purpose, "ec2", "create_security_group", arguments, keep="GroupId")
+    return DeploymentStep(purpose, "ec2", "create_security_group", arguments, keep="GroupId")
 
 
 def _includes(rule: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -172,11 +172,11 @@ def _includes(rule: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return same and held >= {block["CidrIp"] for block in other["IpRanges"]}
 
 
-def _function(deployment: Deployment, package: Package, there: Observed) -> Iterator[Step]:
+def _function(deployment: Deployment, package: Package, there: Observed) -> Iterator[DeploymentStep]:
     wanted = settings(deployment, there.account, _groups(deployment, there))
     architectures = [deployment.target.architecture]
     if there.function is None:
-        yield Step(
+        yield DeploymentStep(
             "make the function",
             "lambda",
             "create_function",
@@ -194,7 +194,7 @@ def _function(deployment: Deployment, package: Package, there: Observed) -> Iter
     told = there.function.told
     # The configuration first: new code may need a newer Python, and old code is not called between the two.
     if not _is_set(told, wanted):
-        yield Step(
+        yield DeploymentStep(
             "change the function's settings",
             "lambda",
             "update_function_configuration",
@@ -202,7 +202,7 @@ def _function(deployment: Deployment, package: Package, there: Observed) -> Iter
             wait="function_updated_v2",
         )
     if told["CodeSha256"] != package.digest or told.get("Architectures", ["x86_64"]) != architectures:
-        yield Step(
+        yield DeploymentStep(
             "give the function its code",
             "lambda",
             "update_function_code",
@@ -211,7 +211,7 @@ def _function(deployment: Deployment, package: Package, there: Observed) -> Iter
         )
 
 
-def _concurrency(deployment: Deployment, there: Observed) -> Iterator[Step]:
+def _concurrency(deployment: Deployment, there: Observed) -> Iterator[DeploymentStep]:
     held = None if there.function is None else there.function.told["Reserved"]
     if held == deployment.concurrency:
         return
@@ -254,5 +254,5 @@ def _ours(thing: Thing | None) -> bool:
     return thing is not None and thing.ours
 
 
-def _step(purpose: str, service: str, operation: str, **arguments: Any) -> Step:
-    return Step(purpose, service, operation, arguments)
+def _step(purpose: str, service: str, operation: str, **arguments: Any) -> DeploymentStep:
+    return DeploymentStep(purpose, service, operation, arguments)

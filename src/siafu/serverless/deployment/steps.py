@@ -15,7 +15,7 @@ _ROLE_SECONDS = 60.0  # that a new role takes until it is known everywhere
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeploymentStep:
     """One call.
 
     purpose:   in words
@@ -41,7 +41,7 @@ class Step:
 
 
 def run(
-    steps: Iterable[Step],
+    steps: Iterable[DeploymentStep],
     clients: Clients,
     told: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
@@ -60,7 +60,7 @@ def run(
 
 
 def _call(
-    step: Step, clients: Clients, arguments: dict[str, Any], sleep: Callable[[float], None]
+    step: DeploymentStep, clients: Clients, arguments: dict[str, Any], sleep: Callable[[float], None]
 ) -> dict[str, Any]:
     from botocore.exceptions import ClientError
 

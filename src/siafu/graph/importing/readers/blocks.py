@@ -39,23 +39,35 @@ Ids = NDArray[np.int64] | Names
 class EdgeBlock(NamedTuple):
     """Some edges, src[e] to dst[e].
 
-    read: how much of the input was read so far, from 0 to 1
+    read:  how much of the input was read so far, from 0 to 1
+    attr:  [n, D] float32, features of the edges; None where the source has none
+    types: [n] their types, as numbers or by name; None where the source has none
     """
 
     src: Ids
     dst: Ids
     weights: EdgeWeights
     read: float
+    attr: NDArray[np.float32] | None = None
+    types: NDArray[Any] | Names | None = None
 
 
 class EdgeSource(Protocol):
     """Edges of an input, in blocks.
 
     num_vertices: how many the input says there are; None where it does not say
+    attr_width:   how many features an edge has
+    typed:        whether edges have types
     """
 
     @property
     def num_vertices(self) -> int | None: ...
+
+    @property
+    def attr_width(self) -> int: ...
+
+    @property
+    def typed(self) -> bool: ...
 
     @property
     def named(self) -> bool:
@@ -98,6 +110,7 @@ class VertexData:
     split_codes:      a position in `SPLIT_CODES` for each vertex; None where the split is not given so
     num_classes:      None: as many as the labels show
     class_names:      of labels that were words, by class; empty: they were numbers
+    ignored:          names of the arrays of the input that nothing is taken from
     """
 
     features: Rows | None = None
@@ -106,6 +119,7 @@ class VertexData:
     split_codes: Rows | None = None
     num_classes: int | None = None
     class_names: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 class VertexBlock(NamedTuple):

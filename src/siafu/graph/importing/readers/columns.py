@@ -1,6 +1,7 @@
 """Columns of a table: those that the user names, or those with well-known names."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from siafu.base.errors import BadInput
 SOURCE = ("src", "source", "from", "source_id", "src_id", "fromnodeid", "head", "u")
 DESTINATION = ("dst", "target", "destination", "to", "target_id", "dst_id", "tonodeid", "tail", "v")
 WEIGHT = ("weight", "edge_weight")
+TYPE = ("edge_type", "etype")
 VERTEX = ("id", "vertex", "vertex_id", "node", "node_id", "name")
 LABEL = ("label", "y", "class")
 SPLIT = ("split",)
@@ -21,7 +23,8 @@ NUMBER_CLASSES = "number the classes from 0 up"
 Asked = str | None
 """A column that the user names, or numbers from 0; None: one with a well-known name."""
 
-KNOWN = frozenset((*SOURCE, *DESTINATION, *WEIGHT, *VERTEX, *LABEL, *SPLIT))
+KNOWN = frozenset((*SOURCE, *DESTINATION, *WEIGHT, *TYPE, *VERTEX, *LABEL, *SPLIT))
+_ATTR = re.compile(r"edge_attr([_.]?\d+)?", re.IGNORECASE)
 
 
 def known_column(columns: Sequence[str] | None, names: Sequence[str]) -> int | None:
@@ -50,10 +53,74 @@ def other_columns(columns: Sequence[str] | None, taken: Iterable[int | None]) ->
     return tuple(name for position, name in enumerate(columns or ()) if position not in used)
 
 
+class EdgePositions(NamedTuple):
+    """Positions of the columns in a table of edges; None: there is no such column."""
+
+    src: int
+    dst: int
+    weight: int | None
+    features: list[int]
+    type: int | None
+
+    @property
+    def taken(self) -> tuple[int | None, ...]:
+        return (self.src, self.dst, self.weight, *self.features, self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeColumns:
+    """The columns that the user asked for; None: those with well-known names, and as ends else the first two.
+
+    features: become `edge_attr`; by default columns called edge_attr, edge_attr_0, edge_attr_1, …
+    type:     becomes `edge_type`
+    """
+
+    src: Asked = None
+    dst: Asked = None
+    weight: Asked = None
+    features: tuple[str, ...] | None = None
+    type: Asked = None
+
+    @property
+    def asked(self) -> list[str]:
+        """Names or numbers that the user gave."""
+        given = (self.src, self.dst, self.weight, *(self.features or ()), self.type)
+        return [column for column in given if column is not None]
+
+    def positions(self, path: Path, columns: Sequence[str] | None, count: int) -> EdgePositions:
+        """Positions of the columns in a table."""
+        asked = {asked_column(path, columns, count, name) for name in self.asked}
+        if self.features is None:
+            found = [n for n, name in enumerate(columns or ()) if _ATTR.fullmatch(name) and n not in asked]
+        else:
+            found = [asked_column(path, columns, count, name) for name in self.features]
+        if self.type is None:
+            kind = known_column(columns, TYPE)
+            kind = None if kind in asked else kind
+        else:
+            kind = asked_column(path, columns, count, self.type)
+        ends = edge_columns(path, columns, count, self.src, self.dst, self.weight, {*found, kind})
+        chosen = [column for column in (*ends, *found, kind) if column is not None]
+        twice = next((column for column in chosen if chosen.count(column) > 1), None)
+        if twice is not None:
+            name = repr(columns[twice]) if columns else str(twice)
+            raise BadInput(f"{path}: column {name} is given for two things: name each column once")
+        return EdgePositions(*ends, found, kind)
+
+
 def edge_columns(
-    path: Path, columns: Sequence[str] | None, count: int, src: Asked, dst: Asked, weight: Asked
+    path: Path,
+    columns: Sequence[str] | None,
+    count: int,
+    src: Asked,
+    dst: Asked,
+    weight: Asked,
+    others: Collection[int | None] = (),
 ) -> tuple[int, int, int | None]:
-    """Positions of sources, destinations and weights; by default the well-known names, else the first two."""
+    """Positions of sources, destinations and weights; by default the well-known names, else the first two.
+
+    others: columns that hold something else
+    """
     source = known_column(columns, SOURCE) if src is None else asked_column(path, columns, count, src)
     target = known_column(columns, DESTINATION) if dst is None else asked_column(path, columns, count, dst)
     weights = known_column(columns, WEIGHT) if weight is None else asked_column(path, columns, count, weight)
@@ -62,12 +129,13 @@ def edge_columns(
     chosen = [column for column in (source, target, weights) if column is not None]
     if len(set(chosen)) < len(chosen):
         raise BadInput(f"{path}: one column is given for two of source, destination and weight: name three")
-    free = [column for column in range(max(2, count)) if column not in (source, target, weights)]
-    if source is None:
+    taken = (source, target, weights, *others)
+    free = [column for column in range(max(2, count)) if column not in taken]
+    if source is None and free:
         source = free.pop(0)
     if target is None and free:
         target = free.pop(0)
-    if target is None or (count and max(source, target) >= count):
+    if source is None or target is None or (count and max(source, target) >= count):
         raise BadInput(
             f"{path} has {count} column{'' if count == 1 else 's'}: edges need a source and a destination; is the delimiter right?"
         )

@@ -28,6 +28,8 @@ class ListedEdges:
     num_vertices: int | None = None
 
     named = False
+    attr_width = 0
+    typed = False
 
     def __post_init__(self) -> None:
         shapes = [array.shape for array in self.ends]
@@ -92,6 +94,8 @@ class CompressedEdges:
     rows_are_sources: bool = True
 
     named = False
+    attr_width = 0
+    typed = False
 
     def __post_init__(self) -> None:
         check_compressed(self.indptr, self.indices)
@@ -193,12 +197,12 @@ def as_ids(values: NDArray[Any], id_stop: int | None, where: str, first: int) ->
     return ids
 
 
-def as_weights(values: NDArray[Any], where: str, first: int) -> NDArray[np.float32]:
-    """Weights as float32, each finite; `first` is values[0]'s position."""
+def as_weights(values: NDArray[Any], where: str, first: int, what: str = "weight") -> NDArray[np.float32]:
+    """Weights, or features of edges, as float32, each finite; `first` is values[0]'s position."""
     weights = check.float32(values)
     if not np.isfinite(weights).all():
-        wrong = first + int(np.argmin(np.isfinite(weights)))
-        raise BadInput(f"{where}, entry {wrong}: the weight is not a finite number")
+        wrong = first + int(np.argwhere(~np.isfinite(weights))[0, 0])
+        raise BadInput(f"{where}, entry {wrong}: the {what} is not a finite number")
     return weights
 
 

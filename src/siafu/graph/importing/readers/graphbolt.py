@@ -15,6 +15,7 @@ from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.importing.readers.arrays import ArrayFile
 from siafu.graph.importing.readers.blocks import EdgeSource, Rows, VertexData
+from siafu.graph.importing.readers.edge_rows import with_rows
 from siafu.graph.importing.readers.edges import ListedEdges, check_list
 from siafu.graph.importing.readers.folders import file_inside
 from siafu.graph.importing.readers.npz import array_rows, id_blocks
@@ -48,13 +49,16 @@ class _Metadata:
         self._num_vertices = num_vertices
 
     def edges(self) -> EdgeSource:
+        return with_rows(self._edge_list(), self._rows_of("edge", "features of edges"), None)
+
+    def _edge_list(self) -> EdgeSource:
         entry = self._one_type("edges")
         if entry.get("format") == "csv":
             return TextEdges(TextTable(self._file(entry)), named=False, num_vertices=self._num_vertices)
         return ListedEdges((self._array(entry),), None, self._num_vertices)
 
     def vertex_data(self) -> VertexData:
-        data = VertexData(features=self._feature_rows())
+        data = VertexData(features=self._rows_of("node", "features"))
         if not self._tasks:
             return data
         task = self._tasks[0]
@@ -73,12 +77,12 @@ class _Metadata:
             )
         return data
 
-    def _feature_rows(self) -> Rows | None:
-        entries = [entry for entry in self._features if entry.get("domain") == "node"]
+    def _rows_of(self, domain: str, what: str) -> Rows | None:
+        entries = [entry for entry in self._features if entry.get("domain") == domain]
         if not entries:
             return None
         entry = next((entry for entry in entries if entry.get("name") == "feat"), entries[0])
-        return array_rows(self._array(entry), "features")
+        return array_rows(self._array(entry), what)
 
     def _set(self, task: dict[str, Any], name: str) -> "_LabelledSet | None":
         entries = self._objects(task, name)

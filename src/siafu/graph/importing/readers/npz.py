@@ -5,6 +5,8 @@ SciPy           what `scipy.sparse.save_npz` writes: format, shape, data, and in
 plain           src, dst or edge_index, or indptr and indices; num_nodes; x, or x_indptr, x_indices, x_data and
                 x_dim; y; split (0 train, 1 val, 2 test, -1 none), or train_idx, valid_idx and test_idx
 
+All of them may have edge_attr, a row for each edge in the order of the edges, and edge_type.
+
 A matrix's row is an edge's source, its column the destination.
 """
 
@@ -20,6 +22,7 @@ from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.importing.readers.arrays import ArrayFile, members
 from siafu.graph.importing.readers.blocks import EdgeSource, Rows, VertexData
+from siafu.graph.importing.readers.edge_rows import with_rows
 from siafu.graph.importing.readers.edges import (
     CompressedEdges,
     ListedEdges,
@@ -38,8 +41,15 @@ class Archive:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.names = members(path)
+        self._used: set[str] = set()
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Names of the arrays that nobody has asked for."""
+        return tuple(sorted(set(self.names) - self._used))
 
     def array(self, name: str) -> ArrayFile:
+        self._used.add(name)
         return ArrayFile(self.path, name)
 
     def has(self, *names: str) -> bool:
@@ -91,7 +101,19 @@ def read_npz(path: Path) -> tuple[EdgeSource, VertexData]:
         raise BadInput(
             f"{path} has the arrays {one_line(', '.join(sorted(archive.names)) or '(none)')}: siafu reads adj_indptr and adj_indices, src and dst, edge_index, indptr and indices, or what scipy.sparse.save_npz writes"
         )
-    return edges, vertex_data(archive)
+    data = vertex_data(archive)
+    edges = with_rows(edges, *_edge_rows(archive))
+    data.ignored = archive.unused
+    return edges, data
+
+
+def _edge_rows(archive: Archive) -> tuple[Rows | None, Rows | None]:
+    """Features and types of edges, in the order of the edges, as far as the archive has them."""
+    attr, types = archive.first("edge_attr", "edge_feat"), archive.first("edge_type", "edge_reltype")
+    return (
+        None if attr is None else array_rows(attr, "features of edges"),
+        None if types is None else array_rows(types, "types of edges"),
+    )
 
 
 def vertex_data(archive: Archive) -> VertexData:

@@ -11,7 +11,7 @@ from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.importing.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
-from siafu.graph.importing.readers.columns import Asked, VertexColumns, edge_columns, other_columns
+from siafu.graph.importing.readers.columns import EdgeColumns, VertexColumns, other_columns
 from siafu.graph.importing.readers.edges import as_ids, as_weights
 from siafu.graph.importing.readers.folders import file_inside
 from siafu.graph.importing.readers.parquet_facts import naming, read_facts
@@ -108,12 +108,13 @@ class ParquetTable:
         if values.null_count:
             raise BadInput(f"{self.where(column)}: a row has no id")
         if named:
-            return self._names(values, self.where(column))
+            return self.names(values, self.where(column))
         if not self._arrow.types.is_integer(values.type):
             raise BadInput(f"{self.where(column)} holds {values.type}: ids are whole numbers or strings")
         return as_ids(values.to_numpy(zero_copy_only=False), id_stop, self.where(column), first)
 
-    def _names(self, values: Any, where: str) -> Names:
+    def names(self, values: Any, where: str) -> Names:
+        """Strings, each of UTF-8 without a zero byte."""
         try:
             names = self.words(values)
         except self._arrow.ArrowException as error:
@@ -149,31 +150,55 @@ class ParquetEdges:
 
     num_vertices: int | None = None
 
-    def __init__(self, table: ParquetTable, src: Asked, dst: Asked, weight: Asked) -> None:
+    def __init__(self, table: ParquetTable, columns: EdgeColumns) -> None:
         self._table = table
         self.path = table.path
-        self._src, self._dst, self._weight = edge_columns(
-            table.path, table.columns, len(table.columns), src, dst, weight
-        )
-        self.ignored = other_columns(table.columns, (self._src, self._dst, self._weight))
-        self.weighted = self._weight is not None
-        if self._weight is not None and table.is_text(self._weight):
-            raise BadInput(f"{table.where(self._weight)} holds no numbers: weights are")
-        self.named = table.is_text(self._src) or table.is_text(self._dst)
+        self._columns = columns.positions(table.path, table.columns, len(table.columns))
+        src, dst, weight, features, kind = self._columns
+        self.ignored = other_columns(table.columns, self._columns.taken)
+        self.weighted = weight is not None
+        self.attr_width = len(features)
+        self.typed = kind is not None
+        self._types_are_words = kind is not None and table.is_text(kind)
+        if weight is not None and table.is_text(weight):
+            raise BadInput(f"{table.where(weight)} holds no numbers: weights are")
+        numeric = [*features, *([] if kind is None or self._types_are_words else [kind])]
+        if (wrong := next((each for each in numeric if not table.is_number(each)), None)) is not None:
+            held = table.schema.field(wrong).type
+            raise BadInput(
+                f"{table.where(wrong)} holds {held}: features of edges are columns of one number each"
+            )
+        self.named = table.is_text(src) or table.is_text(dst)
 
     def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
-        columns = [self._src, self._dst, *([] if self._weight is None else [self._weight])]
+        src_column, dst_column, weight, features, kind = self._columns
+        values = [*features, *(each for each in (weight, kind) if each is not None)]
         first = 0
-        for (src, dst, *weights), read in self._table.batches(columns):
+        for (src, dst, *more), read in self._table.batches([src_column, dst_column, *values]):
             ends = sharing(
-                self._table.ids(src, self._src, named=self.named, id_stop=id_stop, first=first),
-                self._table.ids(dst, self._dst, named=self.named, id_stop=id_stop, first=first),
+                self._table.ids(src, src_column, named=self.named, id_stop=id_stop, first=first),
+                self._table.ids(dst, dst_column, named=self.named, id_stop=id_stop, first=first),
             )
-            taken = None
-            if self._weight is not None:
-                taken = as_weights(self._table.numbers(weights[0]), self._table.where(self._weight), first)
-            yield EdgeBlock(*ends, taken, read)
+            found = dict(zip(values, more, strict=True))
+            weights = None if weight is None else self._finite(found[weight], weight, first)
+            attr = None
+            if features:
+                attr = np.stack([self._finite(found[each], each, first) for each in features], axis=1)
+            yield EdgeBlock(
+                *ends, weights, read, attr, None if kind is None else self._types(found[kind], kind)
+            )
             first += len(src)
+
+    def _finite(self, values: Any, column: int, first: int) -> NDArray[np.float32]:
+        what = "weight" if column == self._columns.weight else "feature"
+        return as_weights(self._table.numbers(values), self._table.where(column), first, what)
+
+    def _types(self, values: Any, column: int) -> NDArray[np.float32] | Names:
+        if values.null_count:
+            raise BadInput(f"{self._table.where(column)}: an edge has no type; give it one")
+        if self._types_are_words:
+            return self._table.names(values, self._table.where(column))
+        return self._table.numbers(values)
 
 
 class ParquetVertices:

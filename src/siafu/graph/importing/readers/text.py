@@ -14,7 +14,7 @@ from siafu.base.errors import BadInput
 from siafu.base.threads import run_all, thread_count
 from siafu.graph.importing.readers import parse
 from siafu.graph.importing.readers.blocks import EdgeBlock, Names
-from siafu.graph.importing.readers.columns import KNOWN, edge_columns, other_columns
+from siafu.graph.importing.readers.columns import KNOWN, EdgeColumns, other_columns
 from siafu.graph.importing.readers.textfile import Opened, read_some, whole_lines
 
 BLOCK_BYTES = 4 << 20
@@ -217,40 +217,55 @@ class _Plan:
 
 
 class TextEdges:
-    """Edges out of a table of text: a column of sources, one of destinations, perhaps one of weights."""
+    """Edges out of a table of text: a column of sources, one of destinations, perhaps of weights, features and types."""
 
     def __init__(
         self,
         table: TextTable,
+        columns: EdgeColumns | None = None,
         *,
-        src: str | None = None,
-        dst: str | None = None,
-        weight: str | None = None,
         named: bool | None = None,
         num_vertices: int | None = None,
     ) -> None:
         self.num_vertices = num_vertices
         self._table = table
         self.path = table.path
-        self._src, self._dst, self._weight = edge_columns(
-            table.path, table.columns, table.num_columns, src, dst, weight
-        )
-        self.ignored = other_columns(table.columns, (self._src, self._dst, self._weight))
-        self.weighted = self._weight is not None
-        self.named = self._has_names() if named is None else named
+        asked = EdgeColumns() if columns is None else columns
+        self._columns = asked.positions(table.path, table.columns, table.num_columns)
+        self.ignored = other_columns(table.columns, self._columns.taken)
+        self.weighted = self._columns.weight is not None
+        self.attr_width = len(self._columns.features)
+        self.typed = self._columns.type is not None
+        # The first row decides: a later one that differs is more likely a mistake.
+        self.named = self._any_field(is_integer, self._columns[:2]) if named is None else named
+        self._types_are_words = self.typed and self._any_field(is_number, [self._columns.type])
 
-    def _has_names(self) -> bool:
-        """Whether the first row has names. A later row that differs is more likely a mistake."""
-        ends = self._table.sample[0] if self._table.sample else []
-        return any(not is_integer(ends[end]) for end in (self._src, self._dst) if end < len(ends))
+    def _any_field(self, is_fine: Callable[[str], bool], columns: Sequence[int | None]) -> bool:
+        """Whether the first row has a field in these columns that is not of the kind."""
+        row = self._table.sample[0] if self._table.sample else []
+        return any(not is_fine(row[at]) for at in columns if at is not None and at < len(row))
 
     def blocks(self, id_stop: int | None) -> Iterator[EdgeBlock]:
-        ends = (self._src, self._dst)
-        weights = () if self._weight is None else (self._weight,)
-        names, integers = (ends, ()) if self.named else ((), ends)
-        for block in self._table.blocks(names=names, integers=integers, weights=weights, id_stop=id_stop):
-            src, dst = block.names if self.named else block.integers
-            yield EdgeBlock(src, dst, block.numbers[:, 0] if weights else None, block.read)
+        src_column, dst_column, weight, features, kind = self._columns
+        ends = (src_column, dst_column)
+        types = () if kind is None else (kind,)
+        weights = () if weight is None else (weight,)
+        for block in self._table.blocks(
+            names=(*(ends if self.named else ()), *(types if self._types_are_words else ())),
+            integers=() if self.named else ends,
+            weights=(*features, *weights, *(() if self._types_are_words else types)),
+            id_stop=id_stop,
+        ):
+            src, dst = block.names[:2] if self.named else block.integers
+            numbers, width = block.numbers, self.attr_width
+            yield EdgeBlock(
+                src,
+                dst,
+                numbers[:, width] if weights else None,
+                block.read,
+                numbers[:, :width] if width else None,
+                None if kind is None else block.names[-1] if self._types_are_words else numbers[:, -1],
+            )
 
 
 def _is_text(data: bytes | bytearray) -> bool:

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from siafu.graph import Graph
     from siafu.objective.objective import Objective
 
-_ONLY_FOR = {"heads": "gat", "out_heads": "gat", "aggr": "sage"}
-_DEFAULTS: dict[str, dict[str, Any]] = {"gat": {"act": "elu", "heads": 8, "out_heads": 1}}
+_ATTENTION = ("gat", "gatv2", "transformer")
+_ONLY_FOR = {"heads": _ATTENTION, "out_heads": _ATTENTION, "aggr": ("sage",)}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    name: {"act": "elu", "heads": 8, "out_heads": 1} for name in _ATTENTION
+}
 # As models call them; what has its own default for some of them is passed only if it is given.
 _SAME = ("dropout", "input_dropout", "act", "heads", "out_heads", "aggr", "norm", "residual", "precision")
 _ARGUMENTS = {"hidden_channels": "hidden", "num_layers": "layers", **{name: name for name in _SAME}}
@@ -23,14 +26,18 @@ _ARGUMENTS = {"hidden_channels": "hidden", "num_layers": "layers", **{name: name
 class Recipe:
     """Which model to build for whatever graph comes."""
 
-    model: str = option("gcn", "gcn, gat, sage or gin.")
+    model: str = option("gcn", "gcn, gat, gatv2, transformer, sage or gin.")
     hidden: int = option(64, "Width of the hidden layers.", least=1)
     layers: int = option(2, "How many layers.", least=1)
     dropout: float = option(0.5, "Share of the values between layers dropped in training.")
     input_dropout: float = option(0.0, "Share of the features dropped in training.")
-    act: str | None = option(None, "Activation.", unset="relu; gat: elu")
-    heads: int | None = option(None, "Attention heads, together --hidden wide (gat).", unset="8", least=1)
-    out_heads: int | None = option(None, "Attention heads of the last layer (gat).", unset="1", least=1)
+    act: str | None = option(None, "Activation.", unset="relu; with attention: elu")
+    heads: int | None = option(
+        None, "Attention heads, together --hidden wide (gat, gatv2, transformer).", unset="8", least=1
+    )
+    out_heads: int | None = option(
+        None, "Attention heads of the last layer (gat, gatv2, transformer).", unset="1", least=1
+    )
     aggr: str | None = option(None, "How neighbours are gathered: mean, max or sum (sage).", unset="mean")
     norm: str | None = option(None, "Normalisation between layers: layer_norm or batch_norm.")
     residual: bool = option(False, "Add each layer's input to its output.")
@@ -53,10 +60,10 @@ class Recipe:
 
         if self.model not in MODELS:
             raise BadInput(f"unknown model {self.model!r}: choose one of {', '.join(MODELS)}")
-        for name, owner in _ONLY_FOR.items():
-            if getattr(self, name) is not None and owner != self.model:
+        for name, owners in _ONLY_FOR.items():
+            if getattr(self, name) is not None and self.model not in owners:
                 raise BadInput(
-                    f"--{name.replace('_', '-')} is for --model {owner}: leave it out with {self.model}"
+                    f"--{name.replace('_', '-')} is for --model {' or '.join(owners)}: leave it out with {self.model}"
                 )
         self._build(1, 1)
 

@@ -1,0 +1,144 @@
+"""Samples beside DGL's: edges drawn a second, and epochs of GraphSAGE on mini-batches, in one run.
+
+    python bench/sampling.py STORE PEERS_PYTHON [REPEATS]
+
+STORE is a graph with features and a training split, such as `siafu generate products --scale 0.05` makes; PEERS_PYTHON an environment
+with DGL (docs/performance.md). Both draw 15 and 10 in-edges of a vertex, 1,024 vertices a batch. DGL draws with `sample_neighbors` and
+`to_block`, layer by layer, so that a vertex of several layers is drawn anew for each; Siafu draws it once. Turns are taken; the best
+counts. CPU seconds are of all threads of the process.
+"""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+FANOUTS, BATCH, WIDTH, EPOCHS = [15, 10], 1024, 128, 3
+
+PEER = """
+import json, sys, time, types
+sys.modules["dgl.graphbolt"] = types.ModuleType("dgl.graphbolt")
+import numpy as np, torch, dgl, dgl.nn as dn
+path, fanouts, batch, width, epochs = sys.argv[1], json.loads(sys.argv[2]), *map(int, sys.argv[3:6])
+z = np.load(path)
+ptr, col, x, y, train = (torch.from_numpy(z[name]) for name in ("ptr", "col", "x", "y", "train"))
+n, classes = len(ptr) - 1, int(y.max()) + 1
+g = dgl.graph(("csc", (ptr, col.long(), torch.arange(0))), num_nodes=n)
+def draw(seeds):
+    blocks, edges = [], 0
+    for fanout in fanouts:
+        found = dgl.sampling.sample_neighbors(g, seeds, fanout)
+        block = dgl.to_block(found, seeds)
+        edges += block.num_edges()
+        seeds = block.srcdata[dgl.NID]
+        blocks.insert(0, block)
+    return blocks, seeds, edges
+def batches():
+    return torch.split(train[torch.randperm(len(train))], batch)
+def timed(work):
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = work()
+    return found, time.perf_counter() - wall, time.process_time() - cpu
+def sampling():
+    return sum(draw(each)[2] for each in batches())
+net = torch.nn.ModuleList([dn.SAGEConv(x.shape[1], width, "mean"), dn.SAGEConv(width, classes, "mean")])
+optimizer = torch.optim.Adam(net.parameters(), lr=0.003)
+def epoch():
+    for seeds in batches():
+        blocks, inputs, _ = draw(seeds)
+        h = x[inputs]
+        h = torch.nn.functional.dropout(net[0](blocks[0], h).relu(), 0.5)
+        loss = torch.nn.functional.cross_entropy(net[1](blocks[1], h), y[seeds])
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+timed(sampling)
+edges, wall, cpu = timed(sampling)
+times = [timed(epoch)[1:] for _ in range(epochs)]
+print(json.dumps({"edges": edges, "wall": wall, "cpu": cpu, "epoch": min(t[0] for t in times), "epoch_cpu": min(t[1] for t in times)}))
+"""
+
+
+def own(store: str) -> dict[str, float]:
+    """Siafu's numbers, in this process."""
+    import numpy as np
+    import torch
+
+    import siafu
+    from siafu.base.threads import thread_count
+    from siafu.sampling.batches import epoch_batches
+    from siafu.sampling.sampler import Sampler
+
+    graph = siafu.load(store)
+    sampler, batches = Sampler(graph, FANOUTS), epoch_batches(graph.train, BATCH, 0, 0)
+
+    def drawn(given: tuple[int, "np.ndarray"]) -> int:
+        return sampler.sample(given[1], 0, given[0]).num_edges
+
+    with ThreadPoolExecutor(thread_count()) as pool:
+        for _ in range(2):
+            wall, cpu = time.perf_counter(), time.process_time()
+            edges = sum(pool.map(drawn, enumerate(batches)))
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    torch.manual_seed(0)
+    model = siafu.nn.GraphSAGE(graph.num_features, WIDTH, 2, graph.num_classes, dropout=0.5)
+    spent: list[float] = []
+    ended = siafu.report.progress.Progress()
+    ended.epoch_ended = lambda metrics: spent.append(time.process_time())  # type: ignore[method-assign]
+    options = {"mode": "sampled", "fanout": FANOUTS, "batch": BATCH, "lr": 0.003, "weight_decay": 0.0}
+    run = siafu.train(graph, model, epochs=EPOCHS + 1, evaluate_every=99, progress=ended, **options)
+    seconds = [each.seconds for each in run.history[:-1]]
+    cpus = [after - before for before, after in itertools.pairwise(spent)]
+    return {"edges": edges, "wall": wall, "cpu": cpu, "epoch": min(seconds), "epoch_cpu": min(cpus)}
+
+
+def arrays(store: str, path: Path) -> None:
+    import numpy as np
+
+    import siafu
+
+    graph = siafu.load(store)
+    np.savez(
+        path,
+        ptr=graph.indptr,
+        col=graph.indices,
+        x=siafu.nn.features(graph).numpy(),
+        y=graph.y,
+        train=graph.train,
+    )
+
+
+def main() -> None:
+    if sys.argv[1] == "--own":
+        print(json.dumps(own(sys.argv[2])))
+        return
+    store, python, repeats = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 2
+    found: dict[str, list[dict[str, float]]] = {"siafu": [], "dgl": []}
+    with tempfile.TemporaryDirectory() as scratch:
+        file, script = Path(scratch) / "graph.npz", Path(scratch) / "peer.py"
+        arrays(store, file)
+        script.write_text(PEER)
+        settings = [json.dumps(FANOUTS), *map(str, (BATCH, WIDTH, EPOCHS))]
+        commands = {
+            "siafu": [sys.executable, __file__, "--own", store],
+            "dgl": [python, str(script), str(file), *settings],
+        }
+        for _ in range(repeats):
+            for who, command in commands.items():
+                environment = {**os.environ, "DGLBACKEND": "pytorch"}
+                told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+                found[who].append(json.loads(told.stdout.strip().splitlines()[-1]))
+                print(who, found[who][-1], flush=True)
+    print(f"{'':6} {'M edges/s':>10} {'M edges/CPU s':>14} {'epoch, s':>9} {'epoch, CPU s':>13}")
+    for who, trials in found.items():
+        rate = max(each["edges"] / each["wall"] for each in trials) / 1e6
+        by_cpu = max(each["edges"] / each["cpu"] for each in trials) / 1e6
+        epoch, cpu = (min(each[name] for each in trials) for name in ("epoch", "epoch_cpu"))
+        print(f"{who:6} {rate:10.2f} {by_cpu:14.2f} {epoch:9.2f} {cpu:13.2f}")
+
+
+if __name__ == "__main__":
+    main()

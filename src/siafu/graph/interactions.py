@@ -1,0 +1,160 @@
+"""Interactions: which users have which items, to learn from and held out, and the graph of both."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.base.errors import BadInput
+from siafu.graph.graph import Graph
+from siafu.graph.links import draw_bits
+
+Pairs = NDArray[np.int64]
+"""[2, n]: the user of each pair, then the item, both counted from 0."""
+
+_ORDER, _USERS, _ITEMS, _NEGATIVES = 3 << 40, 4 << 40, 5 << 40, 6 << 40  # streams of draws, one an epoch
+_MOST_ROUNDS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Pairs of users and items: a bipartite graph whose held-out pairs are to be ranked.
+
+    train, val, test: pairs without repetition, ascending; no pair is in two parts. val may be empty
+    name:             what to call them in reports
+
+    Make one with `of` or `load`.
+    """
+
+    num_users: int
+    num_items: int
+    train: Pairs
+    val: Pairs
+    test: Pairs
+    name: str = "interactions"
+
+    @classmethod
+    def of(
+        cls,
+        train: Any,
+        test: Any,
+        val: Any = None,
+        *,
+        num_users: int | None = None,
+        num_items: int | None = None,
+        name: str = "interactions",
+    ) -> "Interactions":
+        """From pairs [2, n] of a user and an item; a pair that is there twice counts once."""
+        parts = {"train": _pairs(train, "train"), "val": _pairs(val, "val"), "test": _pairs(test, "test")}
+        together = np.concatenate(list(parts.values()), axis=1)
+        highest = together.max(axis=1, initial=-1) + 1
+        users, items = (
+            _count(asked, int(found), what)
+            for asked, found, what in zip((num_users, num_items), highest, ("users", "items"), strict=True)
+        )
+        keys = {part: np.unique(pairs[0] * items + pairs[1]) for part, pairs in parts.items()}
+        for part, others in (("val", ("train",)), ("test", ("train", "val"))):
+            for other in others:
+                both = np.intersect1d(keys[part], keys[other])
+                if len(both):
+                    raise BadInput(
+                        f"user {both[0] // items} has item {both[0] % items} in {other} and in {part}: a pair is in one part only"
+                    )
+        if not len(keys["train"]) or not len(keys["test"]):
+            raise BadInput("there are no pairs to train on, or none to test: give both")
+        found = {part: np.stack(np.divmod(each, items)) for part, each in keys.items()}
+        return cls(users, items, **found, name=name)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Interactions":
+        """From an `.npz` archive with train_user, train_item, test_user, test_item, and perhaps val_…, num_users, num_items."""
+        try:
+            with np.load(path, allow_pickle=False) as found:
+                arrays = {key: found[key] for key in found.files}
+        except (OSError, ValueError) as error:
+            raise BadInput(f"cannot read {path}: {' '.join(str(error).split())}") from error
+        missing = [f"{part}_{end}" for part in ("train", "test") for end in ("user", "item")]
+        if (wanted := next((key for key in missing if key not in arrays), None)) is not None:
+            raise BadInput(f"{path} has no array {wanted!r}: it has {', '.join(sorted(arrays)) or 'none'}")
+        parts = {
+            part: (arrays[f"{part}_user"], arrays[f"{part}_item"])
+            for part in ("train", "val", "test")
+            if f"{part}_user" in arrays
+        }
+        counts = {key: int(arrays[key]) for key in ("num_users", "num_items") if key in arrays}
+        return cls.of(**parts, **counts, name=Path(path).stem)  # type: ignore[arg-type]
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Users, then items; each training pair is an edge both ways."""
+        users, items = self.train[0], self.train[1] + self.num_users
+        graph = Graph.from_edges(
+            np.concatenate([users, items]),
+            np.concatenate([items, users]),
+            num_vertices=self.num_users + self.num_items,
+            name=self.name,
+        )
+        graph.__dict__["is_symmetric"] = True
+        return graph
+
+    def draws(self, epoch: int, seed: int, sampling: str) -> tuple[NDArray[np.int64], ...]:
+        """An epoch's users, items that they have, and items that they have not, one triple for each training pair.
+
+        sampling: "pairs": every training pair once, in another order every epoch; "users": each time a user at random,
+                  and one of that user's items at random, as in LightGCN's own code
+        """
+        count = self.train.shape[1]
+        numbers = np.arange(count)
+        if sampling == "pairs":
+            chosen = np.argsort(draw_bits(seed, _ORDER + epoch, numbers), kind="stable")
+        else:
+            starts = np.searchsorted(self.train[0], np.arange(self.num_users + 1))
+            active = np.flatnonzero(np.diff(starts))
+            user = active[
+                (draw_bits(seed, _USERS + epoch, numbers) % np.uint64(len(active))).astype(np.int64)
+            ]
+            have = (starts[user + 1] - starts[user]).astype(np.uint64)
+            chosen = starts[user] + (draw_bits(seed, _ITEMS + epoch, numbers) % have).astype(np.int64)
+        users, items = self.train[:, chosen]
+        return users, items, self._others(users, epoch, seed)
+
+    def _others(self, users: NDArray[np.int64], epoch: int, seed: int) -> NDArray[np.int64]:
+        """For each user an item that is none of theirs in training, drawn uniformly."""
+        if np.bincount(self.train[0]).max() >= self.num_items:
+            raise BadInput("a user has every item: there is none to tell theirs from; leave that user out")
+        known = self.train[0] * self.num_items + self.train[1]
+        found = np.zeros(len(users), np.int64)
+        left = np.arange(len(users))
+        for draw in range(_MOST_ROUNDS):
+            bits = draw_bits(seed, _NEGATIVES + epoch, left * _MOST_ROUNDS + draw)
+            items = (bits % np.uint64(self.num_items)).astype(np.int64)
+            keys = users[left] * self.num_items + items
+            place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+            fine = known[place] != keys
+            found[left[fine]] = items[fine]
+            left = left[~fine]
+            if len(left) == 0:
+                return found
+        raise BadInput("a user has nearly every item: too few are left to tell theirs from")
+
+
+def _pairs(given: Any, what: str) -> Pairs:
+    if given is None:
+        return np.zeros((2, 0), np.int64)
+    found = np.asarray(given)
+    if found.ndim != 2 or found.shape[0] != 2 or (found.size and found.dtype.kind not in "iu"):
+        raise BadInput(f"{what} has shape {found.shape}: give pairs [2, n] of whole numbers, users and items")
+    if found.size and found.min() < 0:
+        raise BadInput(f"{what} has {found.min()}: users and items are counted from 0")
+    return found.astype(np.int64)
+
+
+def _count(asked: int | None, found: int, what: str) -> int:
+    if asked is not None and asked < found:
+        raise BadInput(
+            f"num_{what} is {asked}, but {what} go up to {found - 1}: give {found}, or leave it out"
+        )
+    return found if asked is None else asked

@@ -1,0 +1,70 @@
+"""Memory of batches: the most that those in use can take, listed before any is drawn."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from siafu.base.threads import thread_count
+from siafu.graph import Graph
+from siafu.program.program import Program
+from siafu.sampling.picks import ALL
+from siafu.server.memory.memory_list import Allocation, Lifetime
+from siafu.server.plan import ServerPlan
+
+_EDGE = 2 * (
+    4 + 8
+)  # bytes of an edge of a sample: its other end and its place in the graph, by target and by source
+_VERTEX = 4 * 8 + 3 * 8  # bytes of a vertex: its number, both its rows' beginnings, factors of gathers
+_GRADIENTS = 2  # as many bytes again for the gradients of what was computed
+
+
+def batches_ahead() -> int:
+    """Batches that are prepared, or being prepared, before they are computed."""
+    return thread_count() + 1
+
+
+def largest_sample(graph: Graph, fanouts: Sequence[int], batch: int) -> tuple[int, int]:
+    """Vertices and edges that a sample has at most: as if no vertex were found twice, and no more than there are."""
+    degrees = np.diff(graph.indptr)
+    most = int(degrees.max(initial=0))
+    vertices = frontier = min(batch, graph.num_vertices)
+    edges = 0
+    for fanout in fanouts:
+        drawn = frontier * (most if fanout == ALL else min(fanout, most))
+        edges += drawn
+        frontier = min(drawn, graph.num_vertices)
+        vertices = min(vertices + drawn, graph.num_vertices)
+    return vertices, min(edges, graph.num_edges)
+
+
+def batch_memory(plan: ServerPlan, fanouts: Sequence[int], batch: int) -> Iterator[Allocation]:
+    """Arrays of sampled training, besides those of its evaluations."""
+    graph, itemsize = plan.graph, plan.dtype.itemsize
+    vertices, edges = largest_sample(graph, fanouts, batch)
+    width = graph.num_features * itemsize
+    one = vertices * (width + _VERTEX) + edges * _EDGE
+    held = batches_ahead() + 1
+    yield Allocation(
+        "batches", held * one, Lifetime.EPOCHS, f"samples and their features, {held} at a time, at most"
+    )
+    computed = vertices * itemsize * _numbers(plan.programs["train"])
+    yield Allocation(
+        "rows of a batch",
+        _GRADIENTS * computed,
+        Lifetime.EPOCHS,
+        "and their gradients, of all layers, at most",
+    )
+    yield Allocation(
+        "vertices' numbers",
+        4 * graph.num_vertices * thread_count(),
+        Lifetime.EPOCHS,
+        "in a sample, for each thread that draws",
+    )
+    weights = sum(each.nbytes for each in plan.weights.values())
+    yield Allocation("weights", 5 * weights, Lifetime.EPOCHS, "the best, gradients, state of the optimizer")
+
+
+def _numbers(program: Program) -> int:
+    """Numbers that a model computes for a vertex, of all that it names."""
+    return sum(math.prod(shape) for shape in program.shapes.values())

@@ -1,0 +1,213 @@
+"""SampledRuntime: a run on mini-batches in this process; `events` gives what happens, as other runtimes do."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from siafu.base.activity import About, Activity
+from siafu.base.compiling import working_clock
+from siafu.objective.score import Score
+from siafu.pipeline.events import Measures
+from siafu.pipeline.ids import Epoch, Version
+from siafu.pipeline.instructions import Stop, StopReason
+from siafu.pipeline.records import Best
+from siafu.pipeline.run_options import RunOptions
+from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Snapshot
+from siafu.runtime.one_thread import one_thread
+from siafu.runtime.story import Story
+from siafu.sampling.batch_loader import SERVER, BatchLoader, Planned
+from siafu.sampling.sampled_model import Batch, BatchResult, SampledModel
+from siafu.sampling.whole_evaluation import WholeEvaluation
+from siafu.weights.clipping import clipped, norms_of
+from siafu.weights.optimizer import Settings, step
+
+Rates = Callable[[int], tuple[float, ...]]
+"""Rates of an epoch's updates, of all groups of parameters."""
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Sums over the batches of an epoch, or of a session."""
+
+    loss_sum: float = 0.0
+    loss_terms: float = 0.0
+    batches: int = 0
+    vertices: int = 0
+    edges: int = 0
+
+    def add(self, batch: Batch, result: BatchResult) -> None:
+        self.loss_sum += result.loss_sum
+        self.loss_terms += result.loss_terms
+        self.batches += 1
+        self.vertices += len(batch.vertices)
+        self.edges += batch.edges
+
+    @property
+    def loss(self) -> float:
+        """Mean over all rows."""
+        return self.loss_sum / self.loss_terms if self.loss_terms else 0.0
+
+
+@dataclass(slots=True, eq=False)
+class SampledRuntime:
+    """Computes and updates batch by batch, while other threads prepare those that follow; evaluates the whole graph.
+
+    planned:    every batch of the epochs to come, in order
+    settings:   of the optimizer
+    options:    how long it goes on
+    score:      how good an evaluation's measures are
+    start:      weights and state to start from
+    best:       the best epoch of earlier sessions
+    seed:       what dropout is drawn from
+    rates:      of every epoch; None: those of the settings
+    checkpoint_due: called after every epoch: whether to make a checkpoint
+    """
+
+    model: SampledModel
+    loader: BatchLoader
+    planned: Iterator[Planned]
+    evaluation: WholeEvaluation
+    settings: Settings
+    options: RunOptions
+    score: Callable[[Measures], Score]
+    start: Snapshot
+    activity: Activity
+    seed: int
+    best: Best | None = None
+    rates: Rates | None = None
+    checkpoint_due: Callable[[], bool] = lambda: False
+    story: Story = field(default_factory=Story)
+    _best_weights: Mapping[str, Tensor] | None = None
+    _stop_wanted: bool = False
+    _told: bool = False
+    _done: _Counts = field(default_factory=_Counts)
+
+    def events(self) -> Iterator[Happening]:
+        """Run; every epoch's record, every checkpoint, and last the outcome. Close the iterator to stop at once."""
+        with one_thread():
+            try:
+                with closing(self.loader.batches(self.planned)) as batches:  # type: ignore[type-var]
+                    yield from self._epochs(batches)
+            finally:
+                self.loader.close()
+                self.evaluation.close()
+
+    def _epochs(self, batches: Iterator[Batch]) -> Iterator[Happening]:
+        weights: Mapping[str, Tensor] = dict(self.start.weights)
+        state: Mapping[str, Tensor] = dict(self.start.optimizer)
+        epoch, marked = self.start.epochs, working_clock()
+        following = next(batches, None)
+        while True:
+            found = _Counts()
+            while following is not None and following.epoch == epoch:
+                weights, state = self._step(following, weights, state, found)
+                following = next(batches, None)
+            trained = working_clock()
+            if not math.isfinite(found.loss):
+                yield Outcome(self._stop("diverged", epoch, None), None)
+                return
+            evaluated = self._evaluate(epoch, weights)
+            now = working_clock()
+            yield self._record(epoch, found, evaluated, trained - marked, now - trained)
+            marked, epoch = working_clock(), Epoch(epoch + 1)
+            snapshot = self._snapshot(epoch, weights, state)
+            reason = self._reason(epoch)
+            if reason is not None:
+                yield Outcome(self._stop(reason, epoch, snapshot.version), snapshot)
+                return
+            if self.checkpoint_due():
+                yield snapshot
+                marked = working_clock()
+
+    def _step(
+        self, batch: Batch, weights: Mapping[str, Tensor], state: Mapping[str, Tensor], found: _Counts
+    ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """Compute a batch's gradients, and update."""
+        about, began = About(SERVER, batch.epoch, batch.number), time.perf_counter()
+        result = self.model.run(batch, weights, self.seed)
+        computed = time.perf_counter()
+        gradients: Mapping[str, Tensor] = result.gradients
+        if self.settings.clip is not None:
+            places = {name: place for place, name in enumerate(weights)}
+            gradients = clipped(gradients, norms_of(gradients, places), self.settings.clip)
+        rates = () if self.rates is None else self.rates(batch.epoch)
+        made = step(weights, gradients, state, self.settings, rates)
+        self.activity.note(about, "compute", 0, began, computed)
+        self.activity.note(about, "update", 0, computed, time.perf_counter())
+        found.add(batch, result)
+        self._done.add(batch, result)
+        return made
+
+    def _evaluate(self, epoch: Epoch, weights: Mapping[str, Tensor]) -> Measures | None:
+        """Measures of the epoch's weights, if they are due; the best weights are kept."""
+        if not self.options.is_evaluated(epoch) and not self._patience_ends(epoch + 1):
+            return None
+        measures = self.evaluation.run(weights, epoch)
+        score = self.score(measures)
+        if self.best is None or score.beats(self.best.score):
+            self.best, self._best_weights = Best(epoch, score), dict(weights)
+        return measures
+
+    def _record(
+        self, epoch: Epoch, found: _Counts, evaluated: Measures | None, seconds: float, evaluating: float
+    ) -> EpochRecord:
+        taken = self.activity.take(epoch)
+        return EpochRecord(
+            epoch,
+            (found.loss,),
+            evaluated,
+            seconds,
+            evaluating,
+            dict(self.activity.busy_seconds),
+            EpochActivity(threads=(taken,), staleness={"0": found.batches}),
+        )
+
+    def _reason(self, done: Epoch) -> StopReason | None:
+        if done >= self.options.epochs:
+            return "finished"
+        if self._patience_ends(done):
+            return "patience"
+        if self._told:
+            return "told"
+        return "asked" if self._stop_wanted else None
+
+    def _patience_ends(self, done: int) -> bool:
+        patience, best = self.options.patience, self.best
+        return patience is not None and best is not None and done - (best.epoch + 1) >= patience
+
+    def _snapshot(self, epoch: Epoch, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Snapshot:
+        return Snapshot(epoch, Version(epoch), weights, state, self.counters(), self._best_weights)
+
+    def _stop(self, reason: StopReason, epochs: Epoch, version: Version | None) -> Stop:
+        return Stop(reason, epochs, version, None if self.best is None else self.best.epoch)
+
+    def stop_soon(self) -> None:
+        """End the run at the epoch's end, after a checkpoint. May be called from a signal's handler."""
+        self._stop_wanted = True
+
+    def close_epoch(self, record: EpochRecord, *, stop: bool) -> None:
+        """The record of an epoch was seen: the next may begin, or the run ends."""
+        self._told |= stop
+
+    def waiting(self) -> list[str]:
+        """Nothing waits: one thread computes, the others prepare batches."""
+        return []
+
+    def counters(self) -> dict[str, Any]:
+        """Counters of this session."""
+        done = self._done
+        return {
+            "max_staleness_seen": 0,
+            "staleness_histogram": {"0": done.batches},
+            "row_age_histogram": {},
+            "weight_versions_peak": 1,
+            "gradients_applied": done.batches,
+            "bytes_scattered": 0,
+            "sampled_vertices": done.vertices,
+            "sampled_edges": done.edges,
+        }
