@@ -351,6 +351,22 @@ def test_a_loss_costs_the_open_epoch_and_an_evaluation_is_run_again() -> None:
     assert RecordEpoch(Epoch(0), (1.0,), (1.0, 0.5), Version(1)) in records
 
 
+@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_what_the_owner_said_of_a_record_holds_after_a_loss(stop: bool, late: bool) -> None:
+    run = quiet(RunOptions(50, evaluate_every=50, closes=True))
+    assert until(finished(run, 0)) == []
+    seen = EpochClosed(NOW, Epoch(0), stop)
+    if not late:
+        run.handle(seen)
+    run.handle(ServerGone(NOW, Address("graph", ServerId(0))))
+    if late:
+        run.handle(seen)
+    out = [each for to in run._servers for each in run.handle(Ready(Incarnation(1), to))]
+    stops = [each for each in out if isinstance(each, Stop)]
+    assert (stops, until(out)) == (([Stop("told", Epoch(1), Version(1), None)], []) if stop else ([], [2]))
+
+
 def test_in_an_asynchronous_run_a_loss_starts_everything_again_from_the_checkpoint() -> None:
     run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1), mode="async")
     (settle,) = sent(finished(run, 0), Settle)
