@@ -69,6 +69,8 @@ def own(store: str) -> dict[str, float]:
 
     import siafu
     from siafu.base.threads import thread_count
+    from siafu.report.files.metrics import EpochMetrics
+    from siafu.report.progress import Progress
     from siafu.sampling.batches import epoch_batches
     from siafu.sampling.sampler import Sampler
 
@@ -86,10 +88,13 @@ def own(store: str) -> dict[str, float]:
     torch.manual_seed(0)
     model = siafu.nn.GraphSAGE(graph.num_features, WIDTH, 2, graph.num_classes, dropout=0.5)
     spent: list[float] = []
-    ended = siafu.report.progress.Progress()
-    ended.epoch_ended = lambda metrics: spent.append(time.process_time())  # type: ignore[method-assign]
+
+    class Watch(Progress):
+        def epoch_ended(self, metrics: EpochMetrics) -> None:
+            spent.append(time.process_time())
+
     options = {"mode": "sampled", "fanout": FANOUTS, "batch": BATCH, "lr": 0.003, "weight_decay": 0.0}
-    run = siafu.train(graph, model, epochs=EPOCHS + 1, evaluate_every=99, progress=ended, **options)
+    run = siafu.train(graph, model, epochs=EPOCHS + 1, evaluate_every=99, progress=Watch(), **options)
     seconds = [each.seconds for each in run.history[:-1]]
     cpus = [after - before for before, after in itertools.pairwise(spent)]
     return {"edges": edges, "wall": wall, "cpu": cpu, "epoch": min(seconds), "epoch_cpu": min(cpus)}
@@ -129,7 +134,7 @@ def main() -> None:
         for _ in range(repeats):
             for who, command in commands.items():
                 environment = {**os.environ, "DGLBACKEND": "pytorch"}
-                told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+                told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
                 found[who].append(json.loads(told.stdout.strip().splitlines()[-1]))
                 print(who, found[who][-1], flush=True)
     print(f"{'':6} {'M edges/s':>10} {'M edges/CPU s':>14} {'epoch, s':>9} {'epoch, CPU s':>13}")

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.graph import Graph
-from siafu.graph.csr import Csr, transpose
 from siafu.nn.gather import Gather
 from siafu.nn.sample_graph import SampleGraph
 from siafu.sampling.sample import Sample
@@ -20,33 +19,39 @@ class BatchGraphs:
 
     gathers: those of the model
     sliced:  a layer is run on the rows that the layers after it need; else all are run on all vertices of the sample
+    edge_rows: whether the model reads features of edges
+    turned:  whether a gradient goes back along the edges of the first layer: they are put in that order, too
     """
 
     def __init__(
-        self, graph: Graph, gathers: Sequence[Gather], dtype: torch.dtype, *, sliced: bool, edge_rows: bool
+        self,
+        graph: Graph,
+        gathers: Sequence[Gather],
+        dtype: torch.dtype,
+        *,
+        sliced: bool,
+        edge_rows: bool,
+        turned: bool = True,
     ) -> None:
         self._graph, self._gathers, self._dtype = graph, tuple(dict.fromkeys(gathers)), dtype
-        self._sliced, self._edge_rows = sliced, edge_rows
+        self._sliced, self._edge_rows, self._turned = sliced, edge_rows, turned
         self._degrees = np.diff(graph.indptr)
 
     def of(self, sample: Sample, x: Tensor) -> SampleGraph:
         """The graph of a sample; x: the features of its vertices."""
         if not self._sliced:
-            return self._made(sample, sample.sizes[-1], sample.sizes[-1], sample.out_edges, x.numpy(), None)
+            return self._made(sample, sample.sizes[-1], sample.sizes[-1], x.numpy(), None)
         found: SampleGraph | None = None
         *inner, outer = range(1, len(sample.sizes))
         for hop in inner:
-            found = self._made(sample, sample.sizes[hop], sample.sizes[hop - 1], None, None, found)
-        return self._made(
-            sample, sample.sizes[outer], sample.sizes[outer - 1], sample.out_edges, x.numpy(), found
-        )
+            found = self._made(sample, sample.sizes[hop], sample.sizes[hop - 1], None, found)
+        return self._made(sample, sample.sizes[outer], sample.sizes[outer - 1], x.numpy(), found)
 
     def _made(
         self,
         sample: Sample,
         vertices: int,
         rows: int,
-        out_edges: Csr | None,
         x: NDArray[Any] | None,
         following: SampleGraph | None,
     ) -> SampleGraph:
@@ -63,19 +68,11 @@ class BatchGraphs:
         found = SampleGraph(
             indptr, indices, weights, edge_attr=attr, x=x, name=self._graph.name, rows=rows, next=following
         )
-        # Known already: nobody need look, nor turn the edges of the outermost hop again.
-        found.__dict__["is_symmetric"] = False
-        found.__dict__["out_edges"] = self._turned(found, places, out_edges)
+        found.__dict__["is_symmetric"] = False  # nobody need look
+        if x is None or self._turned:
+            _ = found.out_edges  # here, and not while others wait for the gradient
         self._estimate(found, sample.vertices[:vertices])
         return found
-
-    def _turned(self, found: SampleGraph, places: NDArray[Any], out_edges: Csr | None) -> Csr:
-        if out_edges is None:
-            return transpose(found.in_edges)
-        if self._graph.edge_weight is None:
-            return out_edges._replace(weights=None)
-        assert out_edges.weights is not None
-        return out_edges._replace(weights=self._graph.edge_weight[out_edges.weights.astype(np.int64)])
 
     def _estimate(self, part: SampleGraph, vertices: NDArray[np.int64]) -> None:
         shares = np.ones(len(vertices))

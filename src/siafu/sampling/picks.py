@@ -96,14 +96,35 @@ def number_sources(indices: Any, picked: Any, numbers: Any, found: Any, known: i
     found:   the vertex of each number; the first `known` are there
     sources: set to the source's number, for each of `picked`
     """
+    # Reads of memory in no order, without a branch between them: many are under way at a time.
     for e in range(len(picked)):
-        v = indices[picked[e]]
+        sources[e] = indices[picked[e]]
+    for e in range(len(picked)):
+        v = sources[e]
         if numbers[v] < 0:
             numbers[v] = known
             found[known] = v
             known += 1
         sources[e] = numbers[v]
     return known
+
+
+@kernel
+def order_rows(starts: Any, sources: Any, picked: Any) -> None:
+    """Have the sources of each row ascend, and their edges' places with them: Shell's sort, in place; most rows are short."""
+    for i in range(len(starts) - 1):
+        first, last = starts[i], starts[i + 1]
+        gap = 1
+        while gap < (last - first) // 9:
+            gap = 3 * gap + 1
+        while gap > 0:
+            for n in range(first + gap, last):
+                source, place, m = sources[n], picked[n], n
+                while m >= first + gap and sources[m - gap] > source:
+                    sources[m], picked[m] = sources[m - gap], picked[m - gap]
+                    m -= gap
+                sources[m], picked[m] = source, place
+            gap //= 3
 
 
 @kernel

@@ -19,13 +19,11 @@ class Sample:
     vertices:  [N] int64, in the graph's numbers
     sizes:     vertices within 0, 1, … hops; the first is the batch's size, the last is N
     edges:     in-edges of the vertices, by their numbers here, ascending; `weights` are the edges' places in the graph, int64
-    out_edges: the same by source
     """
 
     vertices: NDArray[np.int64]
     sizes: tuple[int, ...]
     edges: Csr
-    out_edges: Csr
 
     @property
     def places(self) -> NDArray[Any]:

@@ -80,6 +80,14 @@ class SampledModel:
             and all(isinstance(each, Layer) and type(each).forward is Layer.forward for each in model.convs)
         )
 
+    @property
+    def gathers_features(self) -> bool:
+        """Whether its first gather is of the features themselves, which get no gradient."""
+        if not self.sliced or not isinstance(self._model, GNN):
+            return False
+        first: Any = self._model.convs[0]
+        return type(first).transform is Layer.transform or first.linear_first is False
+
     def run(self, batch: Batch, weights: Mapping[str, Tensor], seed: int) -> BatchResult:
         """Loss and gradients of a batch."""
         named = {

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from siafu.base.errors import BadInput
 from siafu.base.threads import PerThread
 from siafu.graph import Graph
-from siafu.graph.csr import Csr, IntArray, transpose
+from siafu.graph.csr import Csr, IntArray
 from siafu.sampling.picks import (
     ALL,
     batch_key,
@@ -16,6 +16,7 @@ from siafu.sampling.picks import (
     forget_numbers,
     number_sources,
     number_vertices,
+    order_rows,
     pick_edges,
 )
 from siafu.sampling.sample import Sample
@@ -57,8 +58,9 @@ class Sampler:
             pick_edges(self._indptr, frontier, key, starts, edges)
             grown = np.empty(len(found) + len(edges), np.int64)
             grown[: len(found)] = found
-            named = np.empty(len(edges), np.int32)
+            named = np.empty(len(edges), self._indices.dtype)
             known = number_sources(self._indices, edges, numbers, grown, len(found), named)
+            order_rows(starts, named, edges)
             found = grown[:known]
             sizes.append(known)
             indptr.append(starts[1:] + drawn)
@@ -66,7 +68,7 @@ class Sampler:
             picked.append(edges)
             sources.append(named)
         forget_numbers(found, numbers)
-        return _ordered(found.copy(), tuple(sizes), indptr, sources, picked)
+        return _joined(found.copy(), tuple(sizes), indptr, sources, picked)
 
     def _own_numbers(self) -> NDArray[np.int32]:
         """[V] -1: this thread's."""
@@ -77,17 +79,15 @@ class Sampler:
         return found
 
 
-def _ordered(
+def _joined(
     vertices: NDArray[np.int64],
     sizes: tuple[int, ...],
     indptr: Sequence[IntArray],
     sources: Sequence[IntArray],
     picked: Sequence[IntArray],
 ) -> Sample:
-    """The sample, with sources ascending within a row: turned twice, which gives the out-edges on the way."""
+    """The sample of all hops; those of the last have no edges."""
     pointers = np.concatenate(indptr)
     square = np.full(len(vertices) + 1, pointers[-1], np.int64)
     square[: len(pointers)] = pointers
-    drawn = Csr(square, np.concatenate(sources), np.concatenate(picked))
-    out_edges = transpose(drawn)
-    return Sample(vertices, sizes, transpose(out_edges), out_edges)
+    return Sample(vertices, sizes, Csr(square, np.concatenate(sources), np.concatenate(picked)))

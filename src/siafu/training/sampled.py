@@ -81,6 +81,7 @@ class SampledTraining:
                 plan.dtype,
                 sliced=self._model.sliced,
                 edge_rows=any(site.features for site in sites),
+                turned=not self._model.gathers_features,
             ),
             plan.rows,
             target_of(plan.objective, plan.graph),
