@@ -13,7 +13,7 @@ from siafu.bench.accuracy import (
     WAYS,
     Accuracy,
     AccuracySetting,
-    Trial,
+    AccuracyTrial,
     measure,
     read,
     save,
@@ -31,11 +31,14 @@ def some() -> Accuracy:
         SETTING,
         {
             EXACT: [
-                Trial(0, [0.5, 0.8, 0.79], [1.0, 2.0, 3.0], 0.7),
-                Trial(1, [0.5, 0.7, 0.8], [1.0, 2.0, 3.0], 0.8),
+                AccuracyTrial(0, [0.5, 0.8, 0.79], [1.0, 2.0, 3.0], 0.7),
+                AccuracyTrial(1, [0.5, 0.7, 0.8], [1.0, 2.0, 3.0], 0.8),
             ],
-            ASYNC: [Trial(0, [0.4, 0.5], [1.0, 1.5], 0.5), Trial(1, [0.4, 0.5], [1.0, 1.5], 0.5)],
-            SAMPLED: [Trial(0, [0.81], [5.0], 0.82), Trial(1, [0.7], [4.0], 0.68)],
+            ASYNC: [
+                AccuracyTrial(0, [0.4, 0.5], [1.0, 1.5], 0.5),
+                AccuracyTrial(1, [0.4, 0.5], [1.0, 1.5], 0.5),
+            ],
+            SAMPLED: [AccuracyTrial(0, [0.81], [5.0], 0.82), AccuracyTrial(1, [0.7], [4.0], 0.68)],
         },
     )
 

@@ -13,7 +13,7 @@ from siafu.nn.calling import call_model
 from siafu.options import Options
 from siafu.sampling.batch_graphs import BatchGraphs
 from siafu.sampling.picks import ALL
-from siafu.sampling.sampled_model import Batch, SampledModel
+from siafu.sampling.sampled_model import SampledBatch, SampledModel
 from siafu.sampling.sampler import Sampler
 from siafu.server.plan import ServerPlan
 
@@ -74,7 +74,7 @@ def batch_of(plan, model, fanouts, vertices, *, sliced, number=0, seed=0):
     sample = Sampler(plan.graph, fanouts, seed).sample(vertices, 0, number)
     graph = graphs.of(sample, plan.rows(sample.vertices))
     y = plan.objective.target(plan.graph)[vertices]
-    return Batch(0, number, sample.vertices, len(vertices), graph, y, sample.num_edges)
+    return SampledBatch(0, number, sample.vertices, len(vertices), graph, y, sample.num_edges)
 
 
 def whole(graph, model):

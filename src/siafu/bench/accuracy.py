@@ -54,7 +54,7 @@ class AccuracySetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class AccuracyTrial:
     """One training.
 
     val:     the validation accuracy after each epoch
@@ -78,7 +78,7 @@ class Accuracy:
 
     dataset: str
     setting: AccuracySetting
-    trials: dict[str, list[Trial]]
+    trials: dict[str, list[AccuracyTrial]]
 
     @property
     def target(self) -> float:
@@ -112,7 +112,7 @@ def measure(graph: Graph, setting: AccuracySetting, told: Callable[[str], None])
         raise BadInput(
             f"graph {graph.name!r} has no validation and test splits, which accuracy is measured on: give it both"
         )
-    trials: dict[str, list[Trial]] = {way: [] for way in WAYS}
+    trials: dict[str, list[AccuracyTrial]] = {way: [] for way in WAYS}
     for seed in range(setting.seeds):
         for way in WAYS:
             trial = _trial(graph, setting, seed, way)
@@ -124,7 +124,7 @@ def measure(graph: Graph, setting: AccuracySetting, told: Callable[[str], None])
     return Accuracy(graph.name, setting, trials)
 
 
-def _trial(graph: Graph, setting: AccuracySetting, seed: int, way: str) -> Trial:
+def _trial(graph: Graph, setting: AccuracySetting, seed: int, way: str) -> AccuracyTrial:
     torch.manual_seed(seed)
     model = nn.MODELS[setting.model](
         graph.num_features, setting.hidden, setting.layers, graph.num_classes, setting.dropout
@@ -141,7 +141,7 @@ def _trial(graph: Graph, setting: AccuracySetting, seed: int, way: str) -> Trial
     )
     val = [epoch.val_accuracy for epoch in run.history if epoch.val_accuracy is not None]
     seconds = list(accumulate(epoch.seconds for epoch in run.history))
-    return Trial(seed, val, seconds, run.summary()["test_accuracy"])
+    return AccuracyTrial(seed, val, seconds, run.summary()["test_accuracy"])
 
 
 _HEAD = ["dataset", "way", "target, val %", "reached", "epochs to it", "seconds to it", "× whole graph"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siafu.graph import Graph
-    from siafu.report.files.predictions import HiddenRows, Predictions
+    from siafu.report.files.predictions import Predictions, VertexVectors
     from siafu.training.run import Run
 
 
@@ -35,7 +35,7 @@ def predict(
     """Write what a saved run predicts for each vertex, or the rows of a hidden layer, by the ids the vertices had in their source."""
     import numpy as np
 
-    from siafu.report.files.predictions import HiddenRows, Predictions, check_kind
+    from siafu.report.files.predictions import Predictions, VertexVectors, check_kind
 
     if output is not None:
         check_kind(output)
@@ -50,7 +50,7 @@ def predict(
             raise BadInput("--hidden writes a layer's rows, which have no probabilities: leave one out")
         layer = int(hidden) - 1 if hidden.isdecimal() else hidden
         found = loaded.rows(graph, _checked(loaded, layer), memory=memory, scratch=scratch, told=say)
-        _write(HiddenRows(ids, found[chosen].flatten(1).numpy()), output, "rows")
+        _write(VertexVectors(ids, found[chosen].flatten(1).numpy()), output, "rows")
         return
     wanted = None if isinstance(chosen, slice) else torch.from_numpy(chosen)
     objective = loaded.objective
@@ -64,7 +64,7 @@ def predict(
     _write(answers, output, "predictions")
 
 
-def _write(found: "Predictions | HiddenRows", output: Path | None, what: str) -> None:
+def _write(found: "Predictions | VertexVectors", output: Path | None, what: str) -> None:
     if output is None:
         found.write_csv(sys.stdout.buffer)
         return

@@ -15,7 +15,7 @@ from siafu.base.activity import About, Activity
 from siafu.runtime.one_thread import use_one_thread
 from siafu.sampling.batch_graphs import BatchGraphs
 from siafu.sampling.batches import epoch_batches
-from siafu.sampling.sampled_model import Batch
+from siafu.sampling.sampled_model import SampledBatch
 from siafu.sampling.sampler import Sampler
 
 SERVER = "graph server 0"
@@ -48,9 +48,9 @@ class BatchLoader:
         self._tracks, self._own = count(1), threading.local()
         self._pool = ThreadPoolExecutor(threads, "siafu-sample", initializer=use_one_thread)
 
-    def batches(self, planned: Iterator[Planned]) -> Iterator[Batch]:
+    def batches(self, planned: Iterator[Planned]) -> Iterator[SampledBatch]:
         """The batches, in the order in which they are planned."""
-        waiting: deque[Future[Batch]] = deque()
+        waiting: deque[Future[SampledBatch]] = deque()
         try:
             waiting.extend(self._pool.submit(self._prepared, *each) for each in islice(planned, self._ahead))
             while waiting:
@@ -65,7 +65,7 @@ class BatchLoader:
         """End the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _prepared(self, epoch: int, number: int, vertices: NDArray[np.int64]) -> Batch:
+    def _prepared(self, epoch: int, number: int, vertices: NDArray[np.int64]) -> SampledBatch:
         began = time.perf_counter()
         sample = self._sampler.sample(vertices, epoch, number)
         sampled = time.perf_counter()
@@ -75,7 +75,7 @@ class BatchLoader:
         about = About(SERVER, epoch, number)
         self._activity.note(about, "sample", self._track, began, sampled)
         self._activity.note(about, "load", self._track, sampled, ended)
-        return Batch(epoch, number, sample.vertices, len(vertices), graph, y, sample.num_edges)
+        return SampledBatch(epoch, number, sample.vertices, len(vertices), graph, y, sample.num_edges)
 
     @property
     def _track(self) -> int:

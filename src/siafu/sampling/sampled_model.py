@@ -25,7 +25,7 @@ _BATCHES = 2**32  # of an epoch at most: dropout's masks go by both numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class SampledBatch:
     """A batch, ready to be computed.
 
     epoch, number: counted from 0; `number` within the epoch
@@ -88,7 +88,7 @@ class SampledModel:
         first: Any = self._model.convs[0]
         return type(first).transform is Layer.transform or first.linear_first is False
 
-    def run(self, batch: Batch, weights: Mapping[str, Tensor], seed: int) -> BatchResult:
+    def run(self, batch: SampledBatch, weights: Mapping[str, Tensor], seed: int) -> BatchResult:
         """Loss and gradients of a batch."""
         named = {
             name: each.detach().requires_grad_() if name in self._learnt else each

@@ -21,12 +21,12 @@ from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outc
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Story
 from siafu.sampling.batch_loader import SERVER, BatchLoader, Planned
-from siafu.sampling.sampled_model import Batch, BatchResult, SampledModel
+from siafu.sampling.sampled_model import BatchResult, SampledBatch, SampledModel
 from siafu.sampling.whole_evaluation import WholeEvaluation
 from siafu.weights.clipping import clipped, norms_of
 from siafu.weights.optimizer import Settings, step
 
-Rates = Callable[[int], tuple[float, ...]]
+EpochRates = Callable[[int], tuple[float, ...]]
 """Rates of an epoch's updates, of all groups of parameters."""
 
 
@@ -40,7 +40,7 @@ class _Counts:
     vertices: int = 0
     edges: int = 0
 
-    def add(self, batch: Batch, result: BatchResult) -> None:
+    def add(self, batch: SampledBatch, result: BatchResult) -> None:
         self.loss_sum += result.loss_sum
         self.loss_terms += result.loss_terms
         self.batches += 1
@@ -79,7 +79,7 @@ class SampledRuntime:
     activity: Activity
     seed: int
     best: Best | None = None
-    rates: Rates | None = None
+    rates: EpochRates | None = None
     checkpoint_due: Callable[[], bool] = lambda: False
     story: Story = field(default_factory=Story)
     _best_weights: Mapping[str, Tensor] | None = None
@@ -97,7 +97,7 @@ class SampledRuntime:
                 self.loader.close()
                 self.evaluation.close()
 
-    def _epochs(self, batches: Iterator[Batch]) -> Iterator[Happening]:
+    def _epochs(self, batches: Iterator[SampledBatch]) -> Iterator[Happening]:
         weights: Mapping[str, Tensor] = dict(self.start.weights)
         state: Mapping[str, Tensor] = dict(self.start.optimizer)
         epoch, marked = self.start.epochs, working_clock()
@@ -125,7 +125,7 @@ class SampledRuntime:
                 marked = working_clock()
 
     def _step(
-        self, batch: Batch, weights: Mapping[str, Tensor], state: Mapping[str, Tensor], found: _Counts
+        self, batch: SampledBatch, weights: Mapping[str, Tensor], state: Mapping[str, Tensor], found: _Counts
     ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
         """Compute a batch's gradients, and update."""
         about, began = About(SERVER, batch.epoch, batch.number), time.perf_counter()

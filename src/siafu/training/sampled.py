@@ -16,7 +16,7 @@ from siafu.sampling.batch_loader import BatchLoader, planned_batches
 from siafu.sampling.batch_memory import batch_memory, batches_ahead, largest_sample
 from siafu.sampling.fanouts import DEFAULT_BATCH, fanouts_for
 from siafu.sampling.sampled_model import SampledModel
-from siafu.sampling.sampled_runtime import Rates, SampledRuntime
+from siafu.sampling.sampled_runtime import EpochRates, SampledRuntime
 from siafu.sampling.sampler import Sampler
 from siafu.sampling.whole_evaluation import WholeEvaluation
 from siafu.server.memory.listing import RunListing
@@ -61,7 +61,7 @@ class SampledTraining:
         options: RunOptions,
         *,
         best: Best | None,
-        rates: Rates | None,
+        rates: EpochRates | None,
         checkpoint_due: Callable[[], bool],
         traced: bool,
     ) -> SampledRuntime:

@@ -88,7 +88,7 @@ class Predictions:
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenRows:
+class VertexVectors:
     """Rows of a hidden layer, one for each vertex.
 
     ids:  [N] int64, or UTF-8 bytes: the vertices' names in the source
