@@ -101,6 +101,7 @@ def test_metrics_by_hand() -> None:
     assert ndcg_at(np.array([[False, True]]), np.array([1]))[0] == pytest.approx(1 / math.log2(3))
 
 
+@pytest.mark.slow
 def test_it_learns_tastes_and_the_best_epoch_by_validation_stays() -> None:
     data = toy(val=True)
     run = siafu.train_ranks(data, epochs=20, k=20, channels=16, lr=0.05, batch=64, patience=15)
