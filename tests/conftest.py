@@ -28,10 +28,14 @@ def same_random_numbers_every_time() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--cov`, quick tests count alone: they reach nine lines of ten, and tracing makes long ones longer."""
+    """With `--cov`, tests that go over the same lines again and again do not count: tracing would double their time.
+
+    The others reach nine lines of ten.
+    """
     if config.pluginmanager.hasplugin("_cov"):
         for item in items:
-            if item.get_closest_marker("slow"):
+            again = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+            if again or item.get_closest_marker("slow") or "checker" in item.path.parts:
                 item.add_marker(pytest.mark.no_cover)
 
 

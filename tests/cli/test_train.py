@@ -240,7 +240,7 @@ def test_resuming_with_another_model_is_refused(siafu: Siafu, store: Path) -> No
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"model": "transformer"}, "gcn, gat, sage, gin"),
+        ({"model": "gru"}, "gcn, gat, gatv2, transformer, sage, gin"),
         ({"layers": 0}, "--layers"),
         ({"hidden": -1}, "--hidden"),
         ({"epochs": 0}, "--epochs"),

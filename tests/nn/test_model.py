@@ -64,8 +64,11 @@ def test_bf16_storage_stays_close_to_fp32(name: str) -> None:
     torch.testing.assert_close(half, full, rtol=0.05, atol=0.02 * full.abs().max().item())
     full.sum().backward()
     half.sum().backward()
+    # Of a key's bias, which a softmax cancels, the gradient is rounding alone.
+    least = 1e-3 * max(each.grad.abs().max().item() for each in exact.parameters())
     for a, b in zip(halved.parameters(), exact.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad, rtol=0.1, atol=0.05 * b.grad.abs().max().item())
+        near = max(least, 0.05 * b.grad.abs().max().item())
+        torch.testing.assert_close(a.grad, b.grad, rtol=0.1, atol=near)
 
 
 def test_bf16_features_are_widened() -> None:
@@ -136,7 +139,7 @@ def test_heads_must_divide_the_width() -> None:
 
 
 def test_unknown_models_and_aggregations_are_refused() -> None:
-    with pytest.raises(BadInput, match="choose one of gcn, gat, sage, gin"):
+    with pytest.raises(BadInput, match="choose one of gcn, gat, gatv2, transformer, sage, gin"):
         nn.build("gru", {})
     with pytest.raises(BadInput, match="choose mean, max or sum"):
         nn.SAGEConv(3, 3, aggr="median")
