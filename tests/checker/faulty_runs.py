@@ -26,7 +26,7 @@ class AnExactEpochEvaluationIsOfWhateverIsThere(RunMachine):
         return None
 
 
-@fault("pipe")
+@fault("pipe", shows=165)
 class TrainingDoesNotWaitForAnEvaluationVersion(RunMachine):
     """training does not wait for an evaluation's version"""
 

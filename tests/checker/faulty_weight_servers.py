@@ -118,7 +118,7 @@ class VersionsAreMadeWithoutRoomForThem(WeightServer):
         self._room = {}
 
 
-@fault("async", shows=950)
+@fault("async", shows=1960)
 class AVersionIsGivenOutThatWasPromisedToBeFree(WeightServer):
     """a version is given out that was promised to be free"""
 
