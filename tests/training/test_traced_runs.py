@@ -42,13 +42,16 @@ def test_spans_are_well_formed_and_add_up_to_the_metrics(tmp_path: Path, layout:
     found = checked_events((tmp_path / "run/trace.json").read_text())
     assert found[-1]["args"] == {"dropped": 0, "epochs": list(range(1, 13))}
     spent = spent_by_epoch(tmp_path / "run/trace.json")
+    # They may end after the record of their epoch, and count with the next: rows, where no one waits for them.
+    late = {"update", "scatter"} if layout["mode"] == "async" else {"update"}
     for epoch in run.history:
         assert epoch.busy_seconds is not None
-        counted = {kind: seconds for kind, seconds in epoch.busy_seconds.items() if kind != "update"}
-        traced = {kind: seconds for kind, seconds in spent[epoch.epoch].items() if kind != "update"}
+        counted = {kind: seconds for kind, seconds in epoch.busy_seconds.items() if kind not in late}
+        traced = {kind: seconds for kind, seconds in spent[epoch.epoch].items() if kind not in late}
         assert traced == pytest.approx(counted, rel=0.01)
-    updates = sum(epoch.busy_seconds.get("update", 0.0) for epoch in run.history if epoch.busy_seconds)
-    assert updates <= sum(kinds.get("update", 0.0) for kinds in spent.values()) * 1.01
+    for kind in late:
+        counted_of = sum((epoch.busy_seconds or {}).get(kind, 0.0) for epoch in run.history)
+        assert counted_of <= sum(kinds.get(kind, 0.0) for kinds in spent.values()) * 1.01
 
 
 def test_every_task_of_an_epoch_is_in_its_trace_once(tmp_path: Path) -> None:
