@@ -19,7 +19,7 @@ _FEW = 48  # picks that are compared with each other; more are drawn in one walk
 
 @kernel
 def batch_key(seed: Any, epoch: Any, batch: Any) -> Any:
-    """What the random numbers of a batch are drawn from."""
+    """Seed of a batch's random numbers."""
     return mix(mix(mix(np.uint64(seed) + GOLDEN) + np.uint64(epoch) + GOLDEN) + np.uint64(batch) + GOLDEN)
 
 

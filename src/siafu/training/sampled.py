@@ -24,7 +24,7 @@ from siafu.server.plan import ServerPlan
 
 
 class SampledTraining:
-    """What is particular to mini-batches in a training. A model that cannot be sampled is refused when it is made.
+    """Parts of a training on mini-batches that others do without. A model that cannot be sampled is refused when it is made.
 
     fanouts: of each layer, from the last to the first
     batch:   vertices of a batch

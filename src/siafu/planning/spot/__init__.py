@@ -1,1 +1,1 @@
-"""What losses of rented machines do to a training: traces, replays, and the spread of time and dollars."""
+"""Losses of rented machines: traces of them, replays of a training, and the spread of its time and dollars."""

@@ -38,7 +38,7 @@ class SpotTraining:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What came of it.
+    """Outcome of one replay.
 
     seconds:         from the start to the end of the last epoch
     machine_seconds: of machines that were held, and paid for
