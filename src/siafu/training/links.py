@@ -3,7 +3,6 @@
 The encoder runs over the whole graph, as plain autograd with Siafu's kernels, in one process; the decoder scores pairs.
 """
 
-import copy
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from siafu.base.errors import BadInput, Diverged
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
 from siafu.graph.links import LinkSplit, Pairs, split_links
@@ -23,6 +22,7 @@ from siafu.nn.decoders import DECODERS
 from siafu.nn.dropout import counted_dropout
 from siafu.objective.link_metrics import link_metrics
 from siafu.program.record.record import mode as mode_of
+from siafu.training.best_epoch import mean_loss, train_to_best
 from siafu.training.link_options import LinkOptions
 
 
@@ -132,38 +132,15 @@ class _LinkTraining:
         )
 
     def run(self, progress: Callable[[LinkEpoch], Any]) -> LinkRun:
-        options, history = self._options, list[LinkEpoch]()
-        best: LinkEpoch | None = None
-        kept: dict[str, Tensor] = {}
-        for number in range(options.epochs):
-            last = number == options.epochs - 1
-            history.append(self._epoch(number, evaluated=last or (number + 1) % options.evaluate_every == 0))
-            progress(history[-1])
-            if history[-1].val is not None and (best is None or self._merit(history[-1]) > self._merit(best)):
-                best, kept = history[-1], copy.deepcopy(self._both.state_dict())
-            if (
-                options.patience is not None
-                and best is not None
-                and number + 1 - best.epoch >= options.patience
-            ):
-                break
+        history, best = train_to_best(self._both, self._options, self._epoch, self._options.metric, progress)
         assert best is not None, "the last epoch is always evaluated"
-        self._both.load_state_dict(kept)
-        self._both.eval()
-        return LinkRun(self._model, self._decoder, self._split, options, history, best)
+        return LinkRun(self._model, self._decoder, self._split, self._options, history, best)
 
-    def _merit(self, epoch: LinkEpoch) -> float:
-        return -1.0 if epoch.val is None else epoch.val[self._options.metric]
-
-    def _epoch(self, number: int, *, evaluated: bool) -> LinkEpoch:
+    def _epoch(self, number: int, evaluated: bool) -> LinkEpoch:
         began = time.perf_counter()
         losses = [self._step(*batch) for batch in self._batches(number)]
         found = self._evaluated() if evaluated else {"val": None, "test": None}
-        mean = sum(losses) / len(losses)
-        if not np.isfinite(mean):
-            raise Diverged(
-                f"the loss is not a number in epoch {number + 1}: choose a learning rate below {self._options.lr:g}"
-            )
+        mean = mean_loss(losses, number + 1, self._options.lr)
         return LinkEpoch(number + 1, mean, **found, seconds=time.perf_counter() - began)
 
     def _batches(self, epoch: int) -> Iterator[tuple[Graph, Pairs, Pairs, int]]:

@@ -3,7 +3,6 @@
 The model runs over the whole graph of users and items, as plain autograd with Siafu's kernels, in one process.
 """
 
-import copy
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -15,12 +14,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from siafu.base.errors import BadInput, Diverged
+from siafu.base.errors import BadInput
 from siafu.graph.interactions import Interactions, Pairs
 from siafu.nn.calling import call_model
 from siafu.nn.light_gcn import LearntRows, LightGCN
 from siafu.objective.rank_metrics import hits_of, ndcg_at, recall_at
 from siafu.program.record.record import mode as mode_of
+from siafu.training.best_epoch import mean_loss, train_to_best
 from siafu.training.rank_options import RankOptions
 
 _SCORES_AT_ONCE = 1 << 24  # of users with all items
@@ -130,36 +130,16 @@ class _RankTraining:
         self._optimizer = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
 
     def run(self, progress: Callable[[RankEpoch], Any]) -> RankRun:
-        options, history = self._options, list[RankEpoch]()
-        best: RankEpoch | None = None
-        kept: dict[str, Tensor] = {}
-        validates = self._data.val.shape[1] > 0
-        for number in range(options.epochs):
-            last = number == options.epochs - 1
-            history.append(self._epoch(number, evaluated=last or (number + 1) % options.evaluate_every == 0))
-            progress(history[-1])
-            if validates and (best is None or self._merit(history[-1]) > self._merit(best)):
-                best, kept = history[-1], copy.deepcopy(self._model.state_dict())
-            waited = 0 if best is None else number + 1 - best.epoch
-            if options.patience is not None and waited >= options.patience:
-                break
-        if kept:
-            self._model.load_state_dict(kept)
-        self._model.eval()
-        return RankRun(self._model, self._data, options, history, best or history[-1])
+        history, best = train_to_best(
+            self._model, self._options, self._epoch, f"recall_at_{self._options.k}", progress
+        )
+        return RankRun(self._model, self._data, self._options, history, best or history[-1])
 
-    def _merit(self, epoch: RankEpoch) -> float:
-        return -1.0 if epoch.val is None else epoch.val[f"recall_at_{self._options.k}"]
-
-    def _epoch(self, number: int, *, evaluated: bool) -> RankEpoch:
+    def _epoch(self, number: int, evaluated: bool) -> RankEpoch:
         began = time.perf_counter()
         losses = [self._step(*triples) for triples in self._batches(number)]
         found = self._evaluated() if evaluated else {"val": None, "test": None}
-        mean = sum(losses) / len(losses)
-        if not np.isfinite(mean):
-            raise Diverged(
-                f"the loss is not a number in epoch {number + 1}: choose a learning rate below {self._options.lr:g}"
-            )
+        mean = mean_loss(losses, number + 1, self._options.lr)
         return RankEpoch(number + 1, mean, **found, seconds=time.perf_counter() - began)
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
