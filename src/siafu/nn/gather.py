@@ -36,6 +36,22 @@ class Scaling(NamedTuple):
     post: NDArray[Any] | None = None
 
 
+class SampledPart(NamedTuple):
+    """A part of a graph: some vertices, and a sample of their in-edges.
+
+    graph:    the whole; part: the part
+    vertices: [N] numbers of the part's vertices in the whole
+    shares:   [N] the share of each one's in-edges that is in the sample
+    dtype:    of the rows that are gathered
+    """
+
+    graph: Graph
+    part: Graph
+    vertices: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    dtype: torch.dtype
+
+
 @dataclass(frozen=True)
 class Gather:
     """What the edges do with rows; `precision` is how rows are stored while they are gathered."""
@@ -93,18 +109,8 @@ class Gather:
         """Whether it can be estimated from some of a vertex's in-edges: its type has an `estimate` of its own."""
         return "estimate" in vars(type(self))
 
-    def estimate(
-        self,
-        graph: Graph,
-        part: Graph,
-        vertices: NDArray[np.int64],
-        shares: NDArray[np.float64],
-        dtype: torch.dtype,
-    ) -> None:
-        """Have it estimate over `part`, which holds these vertices and a sample of their in-edges, what it gives over `graph`.
-
-        shares: [vertices] the share of each one's in-edges that is in the sample
-        """
+    def estimate(self, sampled: SampledPart) -> None:
+        """Have it estimate over the part what it gives over the whole graph."""
         raise BadInput(f"{self.title} cannot be estimated from a sample of the edges")
 
 
@@ -151,15 +157,9 @@ class Sum(Gather):
             *(None if factor is None else factor[vertices] for factor in whole)
         )
 
-    def estimate(
-        self,
-        graph: Graph,
-        part: Graph,
-        vertices: NDArray[np.int64],
-        shares: NDArray[np.float64],
-        dtype: torch.dtype,
-    ) -> None:
+    def estimate(self, sampled: SampledPart) -> None:
         # The sum over a sample, divided by its share, is that over all edges on average; a self-loop is always there.
+        graph, part, vertices, shares, dtype = sampled
         self.lend(graph, part, vertices, dtype)
         whole = _scalings[part][self, dtype]
         kept: NDArray[Any] = shares.astype(np.float64 if dtype == torch.float64 else np.float32)
@@ -186,14 +186,7 @@ class Mean(Sum):
         lengths = np.diff(graph.indptr[first : last + 1])
         return total / torch.from_numpy(np.maximum(lengths, 1)).to(total.dtype)[:, None]
 
-    def estimate(
-        self,
-        graph: Graph,
-        part: Graph,
-        vertices: NDArray[np.int64],
-        shares: NDArray[np.float64],
-        dtype: torch.dtype,
-    ) -> None:
+    def estimate(self, sampled: SampledPart) -> None:
         """The mean over a sample is that over all edges on average: nothing is lent."""
 
 
@@ -229,15 +222,8 @@ class GcnSum(Sum):
             factor[rows] = _inverse_root(degree + loop)
         return Scaling(self_weight, factor, factor)
 
-    def estimate(
-        self,
-        graph: Graph,
-        part: Graph,
-        vertices: NDArray[np.int64],
-        shares: NDArray[np.float64],
-        dtype: torch.dtype,
-    ) -> None:
-        super().estimate(graph, part, vertices, shares, dtype)
+    def estimate(self, sampled: SampledPart) -> None:
+        super().estimate(sampled)
 
 
 @dataclass(frozen=True)
@@ -256,14 +242,7 @@ class Max(Gather):
         empty = torch.from_numpy(np.diff(graph.indptr[first : last + 1]) == 0)
         return greatest.masked_fill(empty[:, None], 0)
 
-    def estimate(
-        self,
-        graph: Graph,
-        part: Graph,
-        vertices: NDArray[np.int64],
-        shares: NDArray[np.float64],
-        dtype: torch.dtype,
-    ) -> None:
+    def estimate(self, sampled: SampledPart) -> None:
         """The greatest of a sample: at most that of all edges."""
 
 
@@ -307,14 +286,7 @@ class Softmax(Gather):
         seed = attention_seed() if dropout > 0 else 0
         return call(AttentionFunction, x, source, target, graph, self, dropout, seed)
 
-    def estimate(
-        self,
-        graph: Graph,
-        part: Graph,
-        vertices: NDArray[np.int64],
-        shares: NDArray[np.float64],
-        dtype: torch.dtype,
-    ) -> None:
+    def estimate(self, sampled: SampledPart) -> None:
         """A softmax over the sample."""
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.graph import Graph
-from siafu.nn.gather import Gather
+from siafu.nn.gather import Gather, SampledPart
 from siafu.nn.sample_graph import SampleGraph
 from siafu.sampling.sample import Sample
 
@@ -78,5 +78,6 @@ class BatchGraphs:
         shares = np.ones(len(vertices))
         degrees, drawn = self._degrees[vertices], np.diff(part.indptr)
         np.divide(drawn, degrees, out=shares, where=drawn > 0)
+        sampled = SampledPart(self._graph, part, vertices, shares, self._dtype)
         for gather in self._gathers:
-            gather.estimate(self._graph, part, vertices, shares, self._dtype)
+            gather.estimate(sampled)
