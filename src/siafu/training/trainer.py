@@ -45,6 +45,7 @@ from siafu.server.memory.memory_list import MemoryList
 from siafu.server.memory.server_part import parts_of
 from siafu.server.plan import ServerPlan
 from siafu.tables import DiskTraffic, ScratchDirectory
+from siafu.training.checkpoint_tensors import refuse_others, saved_rates, under
 from siafu.training.pace import Callback, Pace
 from siafu.training.sampled import SampledTraining
 from siafu.weights.optimizer import check_state
@@ -225,16 +226,16 @@ class Trainer:
     ) -> None:
         """Be again as when a checkpoint was taken."""
         parts = ("model", "best", "optimizer", "pace")
-        weights, best, optimizer, pace = (_under(f"{part}.", tensors) for part in parts)
+        weights, best, optimizer, pace = (under(f"{part}.", tensors) for part in parts)
         if len(weights) + len(best) + len(optimizer) + len(pace) != len(tensors):
             raise ValueError("it has tensors that belong to no part of a checkpoint")
         for part in (weights, best):
-            _refuse_others(part, self.plan.weights)
+            refuse_others(part, self.plan.weights)
         learnt = {name: weights[name] for names in self.plan.groups.values() for name in names}
         updated = self.options.mode != "async" and len(history) > 0
         check_state(optimizer, learnt, self.plan.settings, updated=updated)
         if self._pace is not None and self._pace.closes:
-            self._pace.go_back(history, _rates(pace, self._pace.num_groups))
+            self._pace.go_back(history, saved_rates(pace, self._pace.num_groups))
         self.history = history
         self._best_weights, self._earlier = best, counters
         epoch = Epoch(len(history))
@@ -492,26 +493,3 @@ def _metrics(record: EpochRecord, objective: Objective) -> EpochMetrics:
         bytes_scattered=record.activity.bytes_scattered,
         lambdas=lambda_metrics(record.activity),
     )
-
-
-def _rates(found: Mapping[str, Tensor], groups: int) -> tuple[float, ...] | None:
-    """The rates that a checkpoint holds; None: it was made before there were any."""
-    if not found:
-        return None
-    rates = found.get("rates")
-    if rates is None or rates.shape != (4 * groups,) or rates.dtype != torch.float64:
-        raise ValueError(f"it has no rates of {groups} groups of parameters")
-    return tuple(rates.tolist())
-
-
-def _refuse_others(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are not those of this model: their names, shapes and types."""
-    if unknown := sorted(found.keys() - wanted.keys()):
-        raise ValueError(f"it has {unknown[0]}, which the model has not")
-    for name, tensor in wanted.items():
-        if name not in found or found[name].shape != tensor.shape or found[name].dtype != tensor.dtype:
-            raise ValueError(f"it has no {name} of shape {list(tensor.shape)} and {tensor.dtype}")
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
