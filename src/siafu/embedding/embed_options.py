@@ -15,6 +15,7 @@ SCORES = ("distmult", "complex", "transe", "transe-l1", "rotate", "dot")
 LOSSES = ("softmax", "logistic", "margin")
 OPTIMIZERS = ("adagrad", "adam")
 ORDERS = ("beta", "comet", "random")
+PRECISIONS = ("fp32", "bf16")
 TIES = ("mean", "optimistic", "pessimistic")
 
 LOSS = "The loss and its negatives"
@@ -68,6 +69,12 @@ class EmbedOptions:
         0.0, "Share of the numbers of entities' vectors that a batch takes as 0.", valid=_SHARE
     )
     relation_dropout: float = option(0.0, "The same for relations' vectors.", valid=_SHARE)
+    precision: str = option(
+        "fp32",
+        "Numbers of the entities' tables: fp32, or bf16 in half the memory.",
+        more="With bf16, vectors and what their optimizer keeps are bfloat16; they are computed with and added up in fp32.",
+        choices=PRECISIONS,
+    )
     seed: int = same_option(Options, "seed")
     loss: str = _loss(
         "softmax",
@@ -198,6 +205,11 @@ class EmbedOptions:
             )
         if self.order != "comet":
             raise BadInput(f"order is for one server, and servers is {self.servers}: leave one out")
+
+    @property
+    def number_bytes(self) -> int:
+        """Bytes of a number of the entities' tables."""
+        return 2 if self.precision == "bf16" else 4
 
     def as_json(self) -> dict[str, Any]:
         """As `config.json` keeps them."""

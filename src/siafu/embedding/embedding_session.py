@@ -18,10 +18,11 @@ from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embedding_run import EmbeddingRun, load_embeddings
 from siafu.embedding.embedding_state import EmbeddingState
 from siafu.embedding.embedding_trainer import EmbeddingTrainer
-from siafu.embedding.embeddings import Embeddings
+from siafu.embedding.embeddings import BriefEmbeddings, Embeddings, widened_stream
 from siafu.embedding.evaluation import MRR, Evaluator
 from siafu.embedding.servers.start import servers_trainer
 from siafu.embedding.steps.epoch import EpochLosses
+from siafu.embedding.steps.float_bits import BRIEF, as_kind
 from siafu.graph.triples import Triples
 from siafu.report.files.large_tensors import load_tables, save_tables
 from siafu.report.files.metrics import EpochMetrics
@@ -204,7 +205,11 @@ class EmbeddingSession:
         state.metrics_crc32 = directory.metrics.checksum(state.epoch)
         self._note_time()
         if self.best is not None:
-            arrays = arrays | {f"best.{name}": table for name, table in self.best.items()}
+            best = {
+                name: widened_stream(table) if table.dtype == BRIEF else table
+                for name, table in self.best.items()
+            }
+            arrays = arrays | {f"best.{name}": table for name, table in best.items()}
         save_tables(directory.checkpoint, arrays, state.as_json())
         self._saved = time.monotonic()
         self._saving = self._saved - began
@@ -241,7 +246,7 @@ class EmbeddingSession:
     def _finish(self) -> EmbeddingRun:
         if self.best is not None and isinstance(self.trainer, EmbeddingTrainer):
             tables = self.trainer.tables
-            tables.entities.table[:] = self.best["entities"]
+            tables.entities.table[:] = as_kind(self.best["entities"], tables.entities.table.dtype)
             tables.relations.table[:] = self.best["relations"]
             self.best = None
         embeddings = self.trainer.embeddings
@@ -252,6 +257,8 @@ class EmbeddingSession:
         vectors: dict[str, Any] = {"entities": embeddings.entities, "relations": embeddings.relations}
         if isinstance(self.trainer, PartitionedTrainer):
             vectors["entities"] = self.trainer.streamed()
+        elif isinstance(embeddings, BriefEmbeddings):
+            vectors["entities"] = widened_stream(embeddings.entities)
         if self.directory is not None:
             save_tables(self.directory.model, vectors, {"files": self.directory.checksums(summary)})
             self.directory.write_summary(summary)
@@ -260,6 +267,8 @@ class EmbeddingSession:
         elif isinstance(self.trainer, PartitionedTrainer):
             rows = np.concatenate(list(self.trainer.streamed().parts()))
             embeddings = Embeddings(embeddings.score, rows, embeddings.relations, embeddings.num_relations)
+        if isinstance(embeddings, BriefEmbeddings):
+            embeddings = embeddings.whole()
         return self._result(embeddings, summary)
 
     def _result(self, embeddings: Any, summary: dict[str, Any]) -> EmbeddingRun:

@@ -32,8 +32,13 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "families.store"
 
 
-def _trainer(store: Path, servers: int = 2, **crew: Any) -> tuple[ServersTrainer, ThreadCrew]:
-    triples, options = read_triples(store), with_partitions(small_options(servers=servers, epochs=EPOCHS))
+def _trainer(
+    store: Path, servers: int = 2, precision: str = "fp32", **crew: Any
+) -> tuple[ServersTrainer, ThreadCrew]:
+    triples, options = (
+        read_triples(store),
+        with_partitions(small_options(servers=servers, epochs=EPOCHS, precision=precision)),
+    )
     plan = EmbedPlan(str(store), triples.fingerprint, options.as_json(), str(store.parent), servers, 1)
     made = ThreadCrew(plan, **crew)
     return ServersTrainer(triples, options, made), made
@@ -43,10 +48,10 @@ def _mrr(trainer: ServersTrainer) -> float:
     return Evaluator(trainer.triples, trainer.options).scores(trainer.embeddings, "test").mrr
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_servers_learn_what_one_learns(store: Path, apart: bool) -> None:
+@pytest.mark.parametrize(("apart", "precision"), [(False, "fp32"), (True, "bf16")])
+def test_servers_learn_what_one_learns(store: Path, apart: bool, precision: str) -> None:
     alone = siafu.embed(families(), **{**SMALL, "epochs": EPOCHS}).summary()
-    trainer, _ = _trainer(store, apart=apart)
+    trainer, _ = _trainer(store, precision=precision, apart=apart)
     for _ in range(EPOCHS):
         losses = trainer.run_epoch()
         assert losses is not None

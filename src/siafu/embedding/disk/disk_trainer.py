@@ -5,7 +5,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from siafu.embedding.disk.bucket_orders import ORDERS, BufferState, read_ahead
-from siafu.embedding.disk.partition_buffer import PartitionBuffer, PartitionLayout
+from siafu.embedding.disk.partition_buffer import PartitionBuffer, layout_of
 from siafu.embedding.disk.partitioned_trainer import DiskCounts, PartitionedTrainer, first_rows
 from siafu.embedding.disk.state_batches import StateBatches
 from siafu.embedding.embed_options import EmbedOptions
@@ -15,7 +15,7 @@ from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.steps.epoch import EpochLosses, EpochRunner
 from siafu.embedding.steps.lane import TrainedTables
 from siafu.embedding.steps.negatives import generator
-from siafu.embedding.steps.row_updates import RowOptimizer, moment_count
+from siafu.embedding.steps.row_updates import RowOptimizer
 from siafu.graph.triples import Triples
 from siafu.tables import ScratchDirectory
 
@@ -32,9 +32,7 @@ class DiskTrainer(PartitionedTrainer):
         super().__init__(triples, options)
         assert options.partitions is not None
         assert options.buffer is not None
-        layout = PartitionLayout(
-            triples.num_entities, options.dim, options.partitions, 1 + moment_count(options.optimizer)
-        )
+        layout = layout_of(triples.num_entities, options)
         ahead = read_ahead(options.order, options.buffer)
         self.buffer = PartitionBuffer(layout, options.buffer, ScratchDirectory(scratch), ahead=ahead)
         self.partitions = self.buffer

@@ -15,6 +15,7 @@ from siafu.base.errors import SiafuError
 from siafu.cluster.letters import admit_events
 from siafu.cluster.member import Member
 from siafu.cluster.station import Station
+from siafu.embedding.disk.partition_buffer import layout_of
 from siafu.embedding.disk.partitioned_trainer import first_rows
 from siafu.embedding.servers import server_letters as letters
 from siafu.embedding.servers.bucket_server import (
@@ -38,9 +39,10 @@ from siafu.embedding.servers.lock_events import (
     StateTrained,
 )
 from siafu.embedding.servers.partition_keeper import PartitionKeeper, keepers_of, pieces
-from siafu.embedding.servers.server_plan import EmbedPlan, layout_of
+from siafu.embedding.servers.server_plan import EmbedPlan
 from siafu.embedding.servers.state_trainer import StateTrainer
 from siafu.embedding.steps.epoch import EpochLosses
+from siafu.embedding.steps.float_bits import as_kind
 from siafu.embedding.steps.scores import SCORES
 from siafu.graph.triples import read_triples
 from siafu.pipeline.events import Event
@@ -85,7 +87,7 @@ class EmbedStation(Station):
         asked = plan.embed_options()
         scratch = Path(plan.scratch or gettempdir())
         self.place: Place = (address.index, life)
-        self._layout = layout_of(triples, asked)
+        self._layout = layout_of(triples.num_entities, asked)
         kept = keepers_of(self._layout.partitions, plan.servers)
         own = tuple(partition for partition, keepers in enumerate(kept) if address.index in keepers)
         self._keeper = PartitionKeeper(self._layout, own, ScratchDirectory(scratch))
@@ -108,8 +110,9 @@ class EmbedStation(Station):
         """Write the first vectors; what the optimizer keeps is zeros, as the file is."""
         score, layout = SCORES[asked.score], self._layout
         for partition in partitions:
-            rows = np.zeros((layout.rows, layout.dim), np.float32)
-            rows[: layout.count(partition)] = first_rows(score, layout.entities(partition), asked)
+            rows = np.zeros((layout.rows, layout.dim), layout.dtype)
+            first = first_rows(score, layout.entities(partition), asked)
+            rows[: len(first)] = as_kind(first, layout.dtype)
             self._keeper.write(partition, 0, 0, rows.reshape(-1).view(np.uint8))
             self._keeper.versions.fill(partition, 0, 0)
 

@@ -14,6 +14,7 @@ from siafu.embedding.servers.embed_station import NO_INCARNATION
 from siafu.embedding.servers.lock_events import Lease
 from siafu.embedding.servers.lock_server import LockServer
 from siafu.embedding.servers.partition_keeper import keepers_of, pieces
+from siafu.embedding.steps.float_bits import as_kind, widened
 from siafu.runtime.letter import Letter
 
 Pump = Callable[[Callable[[], bool]], None]
@@ -53,7 +54,7 @@ class RemotePartitions:
 
     def read_range(self, partition: int, kind: int, first: int, last: int) -> NDArray[np.float32]:
         """Some of them; first and last are multiples of `layout.step`."""
-        began, width = time.perf_counter(), self.layout.dim * 4
+        began, width = time.perf_counter(), self.layout.width
         out = np.empty((last - first) * width, np.uint8)
         start = kind * self.layout.bytes + first * width
         for begin, end in pieces(self.layout):
@@ -62,7 +63,7 @@ class RemotePartitions:
                 out[begin - start : end - start] = self._piece(partition, begin, end)
         self.seconds += time.perf_counter() - began
         self.bytes_read += len(out)
-        return out.view(np.float32).reshape(-1, self.layout.dim)
+        return widened(out.view(self.layout.dtype).reshape(-1, self.layout.dim))
 
     def _piece(self, partition: int, first: int, last: int) -> NDArray[np.uint8]:
         while True:
@@ -84,8 +85,8 @@ class RemotePartitions:
 
     def write(self, partition: int, kind: int, rows: NDArray[Any]) -> None:
         """Write rows of one kind; kinds come in order, and the partition is written with its last."""
-        memory = np.zeros((self.layout.rows, self.layout.dim), np.float32)
-        memory[: len(rows)] = rows
+        memory = np.zeros((self.layout.rows, self.layout.dim), self.layout.dtype)
+        memory[: len(rows)] = as_kind(rows, self.layout.dtype)
         self._unwritten.append(memory.reshape(-1).view(np.uint8))
         if kind < self.layout.kinds - 1:
             return

@@ -8,10 +8,7 @@ import numpy as np
 from siafu.base.errors import BadInput
 from siafu.base.typed import typed
 from siafu.embedding.disk.bucket_orders import BufferState, drawn_buckets
-from siafu.embedding.disk.partition_buffer import PartitionLayout
 from siafu.embedding.embed_options import EmbedOptions
-from siafu.embedding.steps.row_updates import moment_count
-from siafu.graph.triples import Triples
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +40,6 @@ class EmbedPlan:
 
     def embed_options(self) -> EmbedOptions:
         return EmbedOptions(**self.options)
-
-
-def layout_of(triples: Triples, options: EmbedOptions) -> PartitionLayout:
-    """How the entities are divided."""
-    assert options.partitions is not None
-    kinds = 1 + moment_count(options.optimizer)
-    return PartitionLayout(triples.num_entities, options.dim, options.partitions, kinds)
 
 
 def with_partitions(options: EmbedOptions) -> EmbedOptions:

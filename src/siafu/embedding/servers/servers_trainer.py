@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from siafu.base.errors import SiafuError
 from siafu.embedding.disk.bucket_orders import BufferState
+from siafu.embedding.disk.partition_buffer import layout_of
 from siafu.embedding.disk.partitioned_trainer import DiskCounts, PartitionedTrainer
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embedding_trainer import Pause, never
@@ -29,7 +30,7 @@ from siafu.embedding.servers.lock_server import LockServer
 from siafu.embedding.servers.partition_keeper import keepers_of
 from siafu.embedding.servers.relation_changes import RelationLedger, relation_tables
 from siafu.embedding.servers.remote_partitions import RemotePartitions
-from siafu.embedding.servers.server_plan import epoch_states, layout_of
+from siafu.embedding.servers.server_plan import epoch_states
 from siafu.embedding.steps.epoch import EpochLosses
 from siafu.embedding.steps.negatives import generator
 from siafu.embedding.steps.row_updates import RowOptimizer
@@ -48,7 +49,7 @@ class ServersTrainer(PartitionedTrainer):
 
     def __init__(self, triples: Triples, options: EmbedOptions, crew: EmbedCrew) -> None:
         super().__init__(triples, options)
-        layout = layout_of(triples, options)
+        layout = layout_of(triples.num_entities, options)
         relations = first_relations(
             self._score, triples.num_relations, options.dim, options.seed, reciprocal=options.reciprocal
         )

@@ -56,7 +56,7 @@ class StateTrainer:
         assert options.buffer is not None
         self._memory = [page_buffer(options.buffer * layout.bytes) for _ in range(layout.kinds)]
         vectors, *moments = (
-            memory[: options.buffer * layout.bytes].view(np.float32).reshape(-1, layout.dim)
+            memory[: options.buffer * layout.bytes].view(layout.dtype).reshape(-1, layout.dim)
             for memory in self._memory
         )
         score = SCORES[options.score]

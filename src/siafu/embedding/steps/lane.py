@@ -13,6 +13,7 @@ from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.steps.batch import Batch, ChunkWork, LossTerms
 from siafu.embedding.steps.dropout import drop
+from siafu.embedding.steps.float_bits import computed_in
 from siafu.embedding.steps.losses import LOSSES
 from siafu.embedding.steps.negatives import Negatives
 from siafu.embedding.steps.row_updates import RowOptimizer, TouchedRows, gather_rows
@@ -77,7 +78,7 @@ class EmbeddingLane:
     """Carries batches, one at a time, from rows of the tables to updated rows."""
 
     def __init__(self, options: EmbedOptions, tables: TrainedTables, each: Each) -> None:
-        terms, dtype = loss_terms(options), tables.entities.table.dtype
+        terms, dtype = loss_terms(options), computed_in(tables.entities.table.dtype)
         negatives = len(tables.entities.table) if options.all_entities else options.negatives
         chunk, size = min(options.chunk, options.batch), (negatives, options.dim, dtype)
         self._options = options
