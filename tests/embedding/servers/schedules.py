@@ -8,11 +8,11 @@ from typing import Any
 
 from siafu.embedding.servers.bucket_server import (
     BucketServer,
-    Compute,
     Computed,
+    ComputeState,
     KeepPartition,
+    PartitionArrived,
     PartitionKept,
-    PartitionRead,
     ReadPartition,
     Reminded,
     TellLock,
@@ -151,7 +151,7 @@ class Schedule:
                 if content is not None and (lease, partition) in machine.wanted:
                     machine.wanted.remove((lease, partition))
                     machine.memory[partition] = content
-                    self._obey(machine, machine.machine.handle(PartitionRead(lease, partition)))
+                    self._obey(machine, machine.machine.handle(PartitionArrived(lease, partition)))
             case ("keep", asker, lease, partition, base, content):
                 if machine.disk.read(partition, lease) is None:
                     place = machine.disk.versions.place_for_trained(partition, lease, base)
@@ -182,7 +182,7 @@ class Schedule:
                 case ReadPartition(lease, partition, version, holder):
                     machine.wanted.add((lease, partition))
                     self._ask(machine, holder, ("train", partition, version, lease))
-                case Compute(lease, state):
+                case ComputeState(lease, state):
                     self.trained[state] += 1
                     for partition in self.states[state]:
                         machine.memory[partition] += (state,)

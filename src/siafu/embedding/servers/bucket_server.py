@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from siafu.embedding.servers.lock_events import (
     Lease,
     PartitionMissing,
-    Place,
     ServerAsks,
+    ServerPlace,
     StateTrained,
     TrainState,
 )
@@ -21,7 +21,7 @@ class BucketEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRead(BucketEvent):
+class PartitionArrived(BucketEvent):
     """A partition has come, in the place where this lease wants it."""
 
     lease: Lease
@@ -41,7 +41,7 @@ class PartitionKept(BucketEvent):
 
     lease: Lease
     partition: int
-    keeper: Place
+    keeper: ServerPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ReadPartition(BucketInstruction):
 
 
 @dataclass(frozen=True, slots=True)
-class Compute(BucketInstruction):
+class ComputeState(BucketInstruction):
     """Train the state: all its partitions are there."""
 
     lease: Lease
@@ -81,7 +81,7 @@ class KeepPartition(BucketInstruction):
     lease: Lease
     partition: int
     base: int
-    keeper: Place
+    keeper: ServerPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,12 @@ class TellLock(BucketInstruction):
 class BucketServer:
     """A server's machine. It has one lease at a time; a newer one makes an older one void."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerPlace) -> None:
         self._place = place
         self._order: TrainState | None = None
         self._asked: dict[int, int] = {}  # partitions on their way, and whom they were asked of
         self._step = "idle"
-        self._kept: set[tuple[int, Place]] = set()
+        self._kept: set[tuple[int, ServerPlace]] = set()
 
     def begin(self) -> list[BucketInstruction]:
         """The first thing that a server says."""
@@ -110,7 +110,7 @@ class BucketServer:
         match event:
             case TrainState():
                 return list(self._take(event))
-            case PartitionRead(lease, partition) if self._is_at("read", lease):
+            case PartitionArrived(lease, partition) if self._is_at("read", lease):
                 self._asked.pop(partition, None)
                 return list(self._compute_if_read())
             case Computed(lease) if self._is_at("compute", lease):
@@ -159,7 +159,7 @@ class BucketServer:
         assert self._order is not None
         if not self._asked:
             self._step = "compute"
-            yield Compute(self._order.lease, self._order.state)
+            yield ComputeState(self._order.lease, self._order.state)
 
     def _keep(self) -> Iterator[BucketInstruction]:
         assert self._order is not None

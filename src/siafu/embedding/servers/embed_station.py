@@ -21,11 +21,11 @@ from siafu.embedding.servers import server_letters as letters
 from siafu.embedding.servers.bucket_server import (
     BucketInstruction,
     BucketServer,
-    Compute,
     Computed,
+    ComputeState,
     KeepPartition,
+    PartitionArrived,
     PartitionKept,
-    PartitionRead,
     ReadPartition,
     TellLock,
 )
@@ -34,8 +34,8 @@ from siafu.embedding.servers.lock_events import (
     Lease,
     PartitionCopied,
     PartitionMissing,
-    Place,
     ServerAsks,
+    ServerPlace,
     StateTrained,
 )
 from siafu.embedding.servers.partition_keeper import PartitionKeeper, keepers_of, pieces
@@ -86,7 +86,7 @@ class EmbedStation(Station):
             raise SiafuError(f"{plan.source} is another store on this machine: copy it again")
         asked = plan.embed_options()
         scratch = Path(plan.scratch or gettempdir())
-        self.place: Place = (address.index, life)
+        self.place: ServerPlace = (address.index, life)
         self._layout = layout_of(triples.num_entities, asked)
         kept = keepers_of(self._layout.partitions, plan.servers)
         own = tuple(partition for partition, keepers in enumerate(kept) if address.index in keepers)
@@ -103,7 +103,7 @@ class EmbedStation(Station):
         self._next_request = 0
         self._writing: dict[tuple[int, int], int] = {}  # (partition, lease): the place that it is written to
         self._lock = threading.RLock()
-        self._work: queue.SimpleQueue[Compute | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[ComputeState | None] = queue.SimpleQueue()
         self.incarnation, self.events = NO_INCARNATION, 0
 
     def _keep_first_rows(self, partitions: tuple[int, ...], asked: Any) -> None:
@@ -180,7 +180,7 @@ class EmbedStation(Station):
                     self._tell_lock(event)
                 case ReadPartition():
                     self._read(each)
-                case Compute():
+                case ComputeState():
                     self._work.put(each)
                 case KeepPartition():
                     self._send_to_keeper(each)
@@ -211,7 +211,7 @@ class EmbedStation(Station):
     def _read(self, wanted: ReadPartition) -> None:
         self._forget_reading(wanted.partition, wanted.lease)
         if self._trainer.has(wanted.partition, wanted.version):
-            self._obey(self._machine.handle(PartitionRead(wanted.lease, wanted.partition)))
+            self._obey(self._machine.handle(PartitionArrived(wanted.lease, wanted.partition)))
             return
         self._trainer.expect(wanted.partition, wanted.version)
         left = pieces(self._layout)
@@ -259,7 +259,7 @@ class EmbedStation(Station):
                 self._keeper.versions.fill(reading.partition, reading.place, reading.version)
                 self._say_copied(reading.partition, reading.version)
         elif self._trainer.fill(reading.partition, first, data):
-            self._obey(self._machine.handle(PartitionRead(reading.lease, reading.partition)))
+            self._obey(self._machine.handle(PartitionArrived(reading.lease, reading.partition)))
         return bool(reading.left)
 
     def _train_all(self) -> None:

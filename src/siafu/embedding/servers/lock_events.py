@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 Lease = NewType("Lease", int)
-Place = tuple[int, int]
+ServerPlace = tuple[int, int]
 """A server and its life: which of those that were this server, one after the other."""
 
 
@@ -30,7 +30,7 @@ class EpochBegins(LockEvent):
 class ServerAsks(LockEvent):
     """A server is there, and trains whatever is given to it. Said again where nothing was heard for long."""
 
-    place: Place
+    place: ServerPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StateTrained(LockEvent):
     kept: (partition, keeper, the keeper's life)
     """
 
-    place: Place
+    place: ServerPlace
     lease: Lease
     kept: tuple[tuple[int, int, int], ...]
 
@@ -49,7 +49,7 @@ class StateTrained(LockEvent):
 class PartitionMissing(LockEvent):
     """A server has not read a partition of its state yet, and was told that nobody holds it."""
 
-    place: Place
+    place: ServerPlace
     lease: Lease
     partition: int
 
@@ -58,7 +58,7 @@ class PartitionMissing(LockEvent):
 class PartitionCopied(LockEvent):
     """A keeper has a partition that it lacked; version: which, or -1: its source had another by then."""
 
-    place: Place
+    place: ServerPlace
     partition: int
     version: int
 
@@ -74,7 +74,7 @@ class KeeperGone(LockEvent):
 class KeeperReplaced(LockEvent):
     """An empty process has taken a lost one's place."""
 
-    place: Place
+    place: ServerPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Source:
     partition: int
     version: int
     holders: tuple[int, ...]
-    keepers: tuple[Place, ...]
+    keepers: tuple[ServerPlace, ...]
 
 
 class LockInstruction:
@@ -99,7 +99,7 @@ class LockInstruction:
 class TrainState(LockInstruction):
     """Server: train a state. Said again with the same lease, it tells which holders and keepers there are now."""
 
-    place: Place
+    place: ServerPlace
     lease: Lease
     state: int
     sources: tuple[Source, ...]
@@ -112,7 +112,7 @@ class CopyPartition(LockInstruction):
     lease: under which it is trained now; 0: none. What others were writing of it is void.
     """
 
-    place: Place
+    place: ServerPlace
     partition: int
     version: int
     holder: int

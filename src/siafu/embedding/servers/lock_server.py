@@ -17,8 +17,8 @@ from siafu.embedding.servers.lock_events import (
     PartitionCopied,
     PartitionLost,
     PartitionMissing,
-    Place,
     ServerAsks,
+    ServerPlace,
     Source,
     StateTrained,
     TrainState,
@@ -94,10 +94,10 @@ class LockServer:
         held = self._held[partition]
         held.version, held.holders = lease, {keeper for keeper in held.keepers if keeper not in self._gone}
 
-    def _lives_at(self, place: Place) -> bool:
+    def _lives_at(self, place: ServerPlace) -> bool:
         return place[0] not in self._gone and self._lives[place[0]] == place[1]
 
-    def _asks(self, place: Place) -> Iterator[LockInstruction]:
+    def _asks(self, place: ServerPlace) -> Iterator[LockInstruction]:
         server = place[0]
         if server in self._leases:
             yield self._order(server)
@@ -136,7 +136,7 @@ class LockServer:
             self._held[partition].holders.add(server)
         yield from ()
 
-    def _missing(self, place: Place, lease: Lease, partition: int) -> Iterator[LockInstruction]:
+    def _missing(self, place: ServerPlace, lease: Lease, partition: int) -> Iterator[LockInstruction]:
         held = self._leases.get(place[0], (None, -1))[0]
         if self._lives_at(place) and held == lease and not self._held[partition].holders:
             yield PartitionLost(partition)
@@ -163,7 +163,7 @@ class LockServer:
             if self._held[partition].holders:
                 yield self._copy(keeper, partition, version)
 
-    def _replace(self, place: Place) -> Iterator[LockInstruction]:
+    def _replace(self, place: ServerPlace) -> Iterator[LockInstruction]:
         server, life = place
         if server not in self._gone or life <= self._lives[server]:
             return

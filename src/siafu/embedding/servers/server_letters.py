@@ -7,8 +7,8 @@ from siafu.embedding.servers.lock_events import (
     Lease,
     PartitionCopied,
     PartitionMissing,
-    Place,
     ServerAsks,
+    ServerPlace,
     StateTrained,
     TrainState,
 )
@@ -100,7 +100,7 @@ class BytesToKeep(Event):
     ends:  whether these are the last
     """
 
-    keeper: Place
+    keeper: ServerPlace
     lease: Lease
     partition: int
     base: int
@@ -112,7 +112,7 @@ class BytesToKeep(Event):
 class BytesKept(Event):
     """The answer to the last BytesToKeep of a partition."""
 
-    keeper: Place
+    keeper: ServerPlace
     lease: Lease
     partition: int
 
