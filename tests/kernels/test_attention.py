@@ -135,7 +135,9 @@ def test_eight_heads_have_the_bits_of_the_same_heads_among_sixteen(
 ) -> None:
     # Eight heads fill a vector and have loops of their own.
     rng = np.random.default_rng(columns)
-    degrees = np.concatenate([np.arange(70), np.zeros(2, np.int64)])  # shorter and longer than a block of edges
+    degrees = np.concatenate(
+        [np.arange(70), np.zeros(2, np.int64)]
+    )  # shorter and longer than a block of edges
     src = np.concatenate([rng.choice(len(degrees), degree, replace=False) for degree in degrees])
     csr = from_coo(src, np.repeat(np.arange(len(degrees)), degrees), None, len(degrees))
     x, gradient = (rng.standard_normal((len(degrees), 16 * columns)).astype(kind) for _ in range(2))
@@ -143,7 +145,9 @@ def test_eight_heads_have_the_bits_of_the_same_heads_among_sixteen(
     found = []
     for heads in (8, 16):
         how = Attention(heads, columns, 0.2, True, dropout, seed=5)
-        rows, packed = (pack_heads(each[:, : heads * columns], heads, columns, kind) for each in (x, gradient))
+        rows, packed = (
+            pack_heads(each[:, : heads * columns], heads, columns, kind) for each in (x, gradient)
+        )
         own, other = (np.ascontiguousarray(each[:, :heads]) for each in (source, target))
         made = gather_attention(*csr[:2], rows, own, other, how, adjoint_follows=True)
         ends = np.concatenate([other, made.log_sum, mean[:, :heads]], 1)
