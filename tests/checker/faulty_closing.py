@@ -22,7 +22,7 @@ class AnEpochBeginsBeforeTheOneBeforeIsClosed(RunMachine):
         )
         if until > self._until and self._standing.state == "going":
             self._until = until
-            message = Proceed(self.incarnation, until, self._exact)
+            message = Proceed(until, self._exact)
             out.extend(Send(to, message) for to in self.setup.graph_addresses)
 
 

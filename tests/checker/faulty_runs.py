@@ -108,5 +108,5 @@ class AfterALossItGoesOnFromAnotherVersionThanTheCheckpoint(RunMachine):
 
     def _begin_again(self, out):
         super()._begin_again(out)
-        if self.incarnation > 0:
+        if self.fences.incarnation > 0:
             self._records.recorded = self._records.trained = self._records.trained + 1

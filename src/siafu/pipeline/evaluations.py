@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from siafu.pipeline.events import EvaluationStarted, WeightsAsked, WeightsGranted
-from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, Incarnation, ServerId, Version
+from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, ServerId, Version
 from siafu.pipeline.instructions import Send
 from siafu.pipeline.records import Records
 from siafu.pipeline.run_options import RunOptions
@@ -49,13 +49,13 @@ class Evaluations:
             return running.version is not None or exact is None
         return records.is_evaluated(epoch)
 
-    def ask(self, epoch: Epoch, incarnation: Incarnation, base: Anchor, exact: Anchor | None) -> Send:
+    def ask(self, epoch: Epoch, base: Anchor, exact: Anchor | None) -> Send:
         """Begin the evaluation of an epoch: ask for its weights."""
         weights = ServerId(epoch % self._setup.weight_servers)
         self.running = RunningEvaluation(epoch, weights, None)
         version = self._version(epoch, base, exact)
         oldest = self._oldest(epoch, base) if version is None else None
-        asked = WeightsAsked(incarnation, RUN, None, epoch, version, oldest)
+        asked = WeightsAsked(RUN, None, epoch, version, oldest)
         return Send(Address("weight", weights), asked)
 
     def _version(self, epoch: Epoch, base: Anchor, exact: Anchor | None) -> Version | None:
@@ -76,12 +76,12 @@ class Evaluations:
         self.running = RunningEvaluation(event.epoch, event.server, event.version)
         return True
 
-    def started(self, incarnation: Incarnation) -> EvaluationStarted | None:
+    def started(self) -> EvaluationStarted | None:
         """The evaluation that is under way and has its version."""
         running = self.running
         if running is None or running.version is None:
             return None
-        return EvaluationStarted(incarnation, running.epoch, running.version, running.weights)
+        return EvaluationStarted(running.epoch, running.version, running.weights)
 
     def end(self, epoch: Epoch) -> RunningEvaluation | None:
         """The evaluation of an epoch is over; None: it is not under way."""

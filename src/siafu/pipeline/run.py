@@ -1,6 +1,6 @@
 """RunMachine: how far a run may go, when it is evaluated and saved, and when it ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from siafu.pipeline.events import (
     WeightsGranted,
     WeightsReleased,
 )
-from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, Version
+from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, Incarnation, Life, Version
 from siafu.pipeline.instructions import (
     CloseEpochs,
     Instruction,
@@ -45,6 +45,7 @@ from siafu.pipeline.limits import Limits
 from siafu.pipeline.records import Best, Evaluation, Records, diverged
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
+from siafu.pipeline.stamp import Fences
 from siafu.pipeline.standing import Standing
 
 _START = Anchor(Epoch(0), Version(0))
@@ -93,9 +94,8 @@ class RunMachine:
         self.ended = False
         # A server that is lost before its last version was fetched takes the end back.
         self._may_begin_again = True
-        self.incarnation = Incarnation(-1)
+        self.fences = Fences(RUN)
         self.duplicates = 0
-        self.outdated = 0
         self._score, self._rates = score, rates
         self._servers = setup.graph_addresses + setup.weight_addresses
         self._saved = _Saved(start, setup.exact or exact, best)
@@ -115,9 +115,14 @@ class RunMachine:
         self._begin_records()
         self._reset()
 
-    def begin(self) -> list[Instruction]:
-        """The run's first instructions."""
+    def begin(self, lives: Iterable[tuple[Address, Life]] = ()) -> list[Instruction]:
+        """The run's first instructions.
+
+        lives: of servers that were replaced before the run began
+        """
         out: list[Instruction] = []
+        for server, life in lives:
+            self.fences.raise_to(server, life)
         self._begin_again(out)
         return out
 
@@ -126,13 +131,13 @@ class RunMachine:
         if self.ended and not (isinstance(event, ServerGone) and self._may_begin_again):
             return out
         if isinstance(event, ServerGone):
+            if event.life != self.fences.life(event.server):
+                self.duplicates += 1
+                return out
             self.ended = False
             self._lose(event, out)
         elif isinstance(event, CheckpointAsked | StopAsked):
             self._limits.ask(self._until, stop=isinstance(event, StopAsked))
-        elif event.incarnation != self.incarnation and not self._is_of_record(event):
-            self.outdated += 1
-            return out
         else:
             self._handlers[type(event)](event, out)
         if not self._unready and not self.ended:
@@ -183,20 +188,22 @@ class RunMachine:
     # Beginning
 
     def _begin_again(self, out: list[Instruction]) -> None:
-        self.incarnation = Incarnation(self.incarnation + 1)
+        self.fences.begin(Incarnation(self.fences.incarnation + 1), self.fences.lives)
         self._reset()
-        exact, again = self._exact is not None, self._evaluations.started(self.incarnation)
-        begin = Begin(self.incarnation, self._base, exact, again)
+        exact, again = self._exact is not None, self._evaluations.started()
+        begin = Begin(self.fences.incarnation, self._base, exact, again, self.fences.lives)
         out.extend(Send(to, begin) for to in self._servers)
 
     def _lose(self, event: ServerGone, out: list[Instruction]) -> None:
         """A server is lost: begin again where epochs are closed, or at the last checkpoint."""
+        life = Life(event.life + 1)
+        self.fences.raise_to(event.server, life)
         if self._closing is None:
             self._begin_records()
         else:
             self._closing.begin_again()
             self._records.forget_open()
-        out += [Rewind(self._records.recorded, self._closing is None), Replace(event.server)]
+        out += [Rewind(self._records.recorded, self._closing is None), Replace(event.server, life)]
         self._begin_again(out)
 
     def _begin_records(self) -> None:
@@ -224,7 +231,7 @@ class RunMachine:
             self.duplicates += 1
             return
         self._unready.remove(event.sender)
-        if not self._unready and (again := self._evaluations.started(self.incarnation)) is not None:
+        if not self._unready and (again := self._evaluations.started()) is not None:
             out.extend(Send(to, again) for to in self.setup.graph_addresses)
 
     # Going on
@@ -278,7 +285,7 @@ class RunMachine:
             return
         self._send_rates(self._until, until, out)
         self._until = until
-        message = Proceed(self.incarnation, until, self._exact)
+        message = Proceed(until, self._exact)
         out.extend(Send(to, message) for to in self.setup.graph_addresses)
 
     def _send_rates(self, first: Epoch, until: Epoch, out: list[Instruction]) -> None:
@@ -288,15 +295,15 @@ class RunMachine:
         anchor = self._exact or self._base
         for epoch in map(Epoch, range(first, until)):
             version = Version(anchor.version_of(epoch) + 1)
-            message = RatesSet(self.incarnation, version, self._rates(epoch))
+            message = RatesSet(version, self._rates(epoch))
             out.extend(Send(Address("weight", home), message) for home in sorted(self.setup.parts))
 
-    def _is_of_record(self, event: Event) -> bool:
-        """Whether an event is of an epoch's record, which holds in every incarnation: none is taken back."""
-        return isinstance(event, EpochClosed) and self._closing is not None
+    def _is_void(self, event: EpochClosed) -> bool:
+        """Whether a record was taken back after it was made. Of closed epochs none is."""
+        return event.incarnation != self.fences.incarnation and self._closing is None
 
     def _epoch_closed(self, event: EpochClosed, out: list[Instruction]) -> None:
-        if event.epoch != self._seen or event.epoch >= self._records.recorded:
+        if self._is_void(event) or event.epoch != self._seen or event.epoch >= self._records.recorded:
             self.duplicates += 1
             return
         self._seen = Epoch(event.epoch + 1)
@@ -326,7 +333,7 @@ class RunMachine:
             return
         self._base = Anchor(here, self._version_at(here))
         exact = self._exact is not None or self._switching
-        settle = Settle(self.incarnation, self._base, exact)
+        settle = Settle(self._base, exact)
         self._standing.begin(settle, (each.index for each in self.setup.weight_addresses))
         out.extend(Send(to, settle) for to in self.setup.weight_addresses)
 
@@ -380,13 +387,13 @@ class RunMachine:
             return
         epoch = self._evaluations.next(self._records, self._exact)
         if epoch < self._records.trained and self._standing.state != "settling":
-            out.append(self._evaluations.ask(epoch, self.incarnation, self._base, self._exact))
+            out.append(self._evaluations.ask(epoch, self._base, self._exact))
 
     def _weights_granted(self, event: WeightsGranted, out: list[Instruction]) -> None:
         if not self._evaluations.grant(event):
             self.duplicates += 1
             return
-        started = self._evaluations.started(self.incarnation)
+        started = self._evaluations.started()
         assert started is not None
         out.extend(Send(to, started) for to in self.setup.graph_addresses)
 
@@ -417,7 +424,7 @@ class RunMachine:
             self._best_on_its_way = epoch
         elif best:
             out.append(KeepBest(epoch, running.version))
-        released = WeightsReleased(self.incarnation, None, epoch, asked)
+        released = WeightsReleased(None, epoch, asked)
         out.append(Send(Address("weight", running.weights), released))
         self._consider_switch(self._records.score(measures))
 
