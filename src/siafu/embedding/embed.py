@@ -66,7 +66,7 @@ def _planned(triples: Triples, asked: EmbedKeywords) -> EmbedOptions:
         saved = before.config().get("training", {})
         options = replace(options, partitions=saved.get("partitions"), buffer=saved.get("buffer"))
     if options.servers > 1:
-        return with_partitions(options)
+        return _of_servers(triples, with_partitions(options), asked)
     if asked.cluster is not None:
         raise BadInput(
             "cluster is for several servers: say how many (servers, on the command line --servers)"
@@ -87,6 +87,20 @@ def _planned(triples: Triples, asked: EmbedKeywords) -> EmbedOptions:
         memory=asked.memory,
         taken=taken,
     )
+    return options
+
+
+def _of_servers(triples: Triples, options: EmbedOptions, asked: EmbedKeywords) -> EmbedOptions:
+    """The options; refused, if this machine has no memory for so many processes. A cluster's machines speak for themselves."""
+    if asked.cluster is None:
+        taken = own_bytes()
+        refuse_more_than_budget(
+            taken + options.servers * (taken + disk_bytes(triples, options)),
+            f"{options.servers} servers on this machine",
+            "ask for more partitions, fewer servers, or a cluster",
+            memory=asked.memory,
+            taken=taken,
+        )
     return options
 
 

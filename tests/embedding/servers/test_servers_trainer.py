@@ -11,7 +11,6 @@ import pytest
 
 import siafu
 from siafu.base.errors import BadInput, SiafuError
-from siafu.embedding.embed_keywords import EmbedKeywords
 from siafu.embedding.evaluation import Evaluator
 from siafu.embedding.servers import start
 from siafu.embedding.servers.process_crew import ProcessCrew
@@ -153,6 +152,11 @@ def test_triples_in_memory_and_a_cluster_for_one_are_refused() -> None:
         siafu.embed(families(), cluster="auto")
 
 
+def test_more_servers_than_memory_holds_are_refused(store: Path) -> None:
+    with pytest.raises(BadInput, match="8 servers on this machine"):
+        siafu.embed(store, servers=8, memory="2GB")
+
+
 @pytest.mark.slow
 def test_a_process_that_is_killed_is_replaced_and_the_run_goes_on_and_resumes(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,7 +184,6 @@ def test_a_process_that_is_killed_is_replaced_and_the_run_goes_on_and_resumes(
     first = siafu.embed(store, **{**options, "epochs": 3})
     assert killed
     assert [each.epoch for each in first.history] == [1, 2, 3]
-    assert EmbedKeywords(servers=2).options().servers == 2
     again = siafu.embed(store, **{**options, "epochs": 5}, resume=True)
     assert [each.epoch for each in again.history] == [1, 2, 3, 4, 5]
     assert again.summary()["test_mrr"] > 0.2

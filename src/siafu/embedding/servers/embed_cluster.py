@@ -13,7 +13,7 @@ from siafu.cluster.losses import MOST_LOSSES
 from siafu.cluster.member import Member
 from siafu.cluster.post import WirePost
 from siafu.cluster.requests import Alive, LogLine, Replaced, ServerFailed, ServerUnreachable
-from siafu.embedding.servers.embed_station import NO_INCARNATION, server_address
+from siafu.embedding.servers.embed_station import server_address
 from siafu.pipeline.ids import RUN, Address
 from siafu.runtime.letter import Letter
 
@@ -137,7 +137,7 @@ class EmbedCluster:
             self._post.meet([fresh.member])
             for other in self._servers:
                 if other != address:  # first, so that none refuses it
-                    self._post.send(other, Letter(Replaced(NO_INCARNATION, fresh.member)))
+                    self._post.send(other, Letter(Replaced(fresh.member)))
             fresh.join(None, self._members())
         except ServerLost as lost:
             raise SiafuError(f"server {server} was lost, and so was its replacement: {lost}") from lost
@@ -162,7 +162,7 @@ class EmbedCluster:
         self._inbox.put((sender, letter))
 
     def _pulse(self) -> None:
-        alive = Letter(Alive(NO_INCARNATION))
+        alive = Letter(Alive())
         while not self._over.wait(_PULSE_SECONDS):
             for address in list(self._servers):
                 self._post.send(address, alive)

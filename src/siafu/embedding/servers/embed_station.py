@@ -46,12 +46,9 @@ from siafu.embedding.steps.float_bits import as_kind
 from siafu.embedding.steps.scores import SCORES
 from siafu.graph.triples import read_triples
 from siafu.pipeline.events import Event
-from siafu.pipeline.ids import RUN, Address, Incarnation, ServerId
+from siafu.pipeline.ids import RUN, Address, ServerId
 from siafu.runtime.letter import Letter
 from siafu.tables import ScratchDirectory
-
-NO_INCARNATION = Incarnation(-1)
-"""Letters of embeddings bear leases and lives instead."""
 
 admit_events(letters)
 
@@ -104,7 +101,7 @@ class EmbedStation(Station):
         self._writing: dict[tuple[int, int], int] = {}  # (partition, lease): the place that it is written to
         self._lock = threading.RLock()
         self._work: queue.SimpleQueue[ComputeState | None] = queue.SimpleQueue()
-        self.incarnation, self.events = NO_INCARNATION, 0
+        self.events = 0
 
     def _keep_first_rows(self, partitions: tuple[int, ...], asked: Any) -> None:
         """Write the first vectors; what the optimizer keeps is zeros, as the file is."""
@@ -139,20 +136,20 @@ class EmbedStation(Station):
             match letter.event:
                 case letters.StateToTrain() as order:
                     self._take(order, letter)
-                case letters.PartitionToCopy(_, order):
+                case letters.PartitionToCopy(order):
                     self._copy(order)
                 case letters.BytesWanted() as wanted:
                     found = self._keeper.read(wanted.partition, wanted.version, wanted.first, wanted.last)
                     sent = {} if found is None else {"bytes": found}
-                    answer = letters.BytesSent(NO_INCARNATION, wanted.request, found is not None)
+                    answer = letters.BytesSent(wanted.request, found is not None)
                     self.post.send(sender, Letter(answer, sent))
-                case letters.BytesSent(_, request, found):
+                case letters.BytesSent(request, found):
                     self._arrive(request, letter.tensors["bytes"] if found else None)
                 case letters.BytesToKeep() as part:
                     self._keep(sender, part, letter.tensors["bytes"])
-                case letters.BytesKept(_, keeper, lease, partition):
+                case letters.BytesKept(keeper, lease, partition):
                     self._obey(self._machine.handle(PartitionKept(lease, partition, keeper)))
-                case letters.RelationsNow(_, lease, number):
+                case letters.RelationsNow(lease, number):
                     if (
                         self._order is not None
                         and self._order.order.lease == lease
@@ -191,7 +188,6 @@ class EmbedStation(Station):
             self._trainer.trained(event.lease)
             self._exchanges += 1
             done = letters.TrainingDone(
-                NO_INCARNATION,
                 event,
                 self._exchanges,
                 losses.total,
@@ -202,7 +198,7 @@ class EmbedStation(Station):
             self.post.send(RUN, Letter(done, changes))
             return
         kind = letters.AskedForWork if isinstance(event, ServerAsks) else letters.NobodyHolds
-        self.tell(kind(NO_INCARNATION, event))  # type: ignore[arg-type]
+        self.tell(kind(event))  # type: ignore[arg-type]
 
     def tell(self, event: Event) -> None:
         """Say something to the driver."""
@@ -236,9 +232,7 @@ class EmbedStation(Station):
             self._next_request += 1
             self._requests[self._next_request] = reading
             first, last = reading.left[0]
-            asked = letters.BytesWanted(
-                NO_INCARNATION, self._next_request, reading.partition, reading.version, first, last
-            )
+            asked = letters.BytesWanted(self._next_request, reading.partition, reading.version, first, last)
             self.post.send(server_address(reading.holder), Letter(asked))
 
     def _arrive(self, request: int, data: NDArray[np.uint8] | None) -> None:
@@ -287,7 +281,7 @@ class EmbedStation(Station):
         self._answered.clear()
         with self._lock:
             self._exchanges += 1
-            changed = letters.RelationsChanged(NO_INCARNATION, lease, self._exchanges)
+            changed = letters.RelationsChanged(lease, self._exchanges)
             self.post.send(RUN, Letter(changed, self._trainer.relations.changes()))
 
     def _send_to_keeper(self, keep: KeepPartition) -> None:
@@ -295,7 +289,6 @@ class EmbedStation(Station):
         for first, last in parts:
             data = self._trainer.bytes_of(keep.partition, first, last)
             part = letters.BytesToKeep(
-                NO_INCARNATION,
                 keep.keeper,
                 keep.lease,
                 keep.partition,
@@ -329,7 +322,7 @@ class EmbedStation(Station):
             if part.ends:
                 versions.fill(part.partition, self._writing.pop(key), part.lease)
         if part.ends:
-            kept = letters.BytesKept(NO_INCARNATION, self.place, part.lease, part.partition)
+            kept = letters.BytesKept(self.place, part.lease, part.partition)
             if sender == self.address:
                 self._obey(self._machine.handle(PartitionKept(part.lease, part.partition, self.place)))
             else:
@@ -360,4 +353,4 @@ class EmbedStation(Station):
         self._ask(_Reading(order.partition, order.version, order.holder, left, None, place))
 
     def _say_copied(self, partition: int, version: int) -> None:
-        self.tell(letters.CopyDone(NO_INCARNATION, PartitionCopied(self.place, partition, version)))
+        self.tell(letters.CopyDone(PartitionCopied(self.place, partition, version)))

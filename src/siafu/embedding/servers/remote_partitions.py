@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from siafu.embedding.disk.partition_buffer import PartitionLayout
 from siafu.embedding.servers import server_letters as letters
 from siafu.embedding.servers.embed_cluster import EmbedCluster
-from siafu.embedding.servers.embed_station import NO_INCARNATION
 from siafu.embedding.servers.lock_events import Lease
 from siafu.embedding.servers.lock_server import LockServer
 from siafu.embedding.servers.partition_keeper import keepers_of, pieces
@@ -43,9 +42,9 @@ class RemotePartitions:
     def hear(self, letter: Letter) -> None:
         """Take an answer of a keeper."""
         match letter.event:
-            case letters.BytesSent(_, request, found):
+            case letters.BytesSent(request, found):
                 self._answers[request] = np.array(letter.tensors["bytes"]) if found else None
-            case letters.BytesKept(_, keeper, _, partition):
+            case letters.BytesKept(keeper, _, partition):
                 self._kept.add((partition, keeper[0]))
 
     def read(self, partition: int, kind: int) -> NDArray[np.float32]:
@@ -78,7 +77,7 @@ class RemotePartitions:
         """Bytes from a holder; None: it is lost, or has another version by now."""
         self._request += 1
         request, life = self._request, self._cluster.lives[holder]
-        wanted = letters.BytesWanted(NO_INCARNATION, request, partition, version, first, last)
+        wanted = letters.BytesWanted(request, partition, version, first, last)
         self._cluster.send(holder, Letter(wanted))
         self._pump(lambda: request in self._answers or self._cluster.lives[holder] != life)
         return self._answers.pop(request, None)
@@ -104,8 +103,6 @@ class RemotePartitions:
         self, partition: int, keeper: tuple[int, int], lease: Lease, base: int, data: NDArray[np.uint8]
     ) -> None:
         for first, last in pieces(self.layout):
-            part = letters.BytesToKeep(
-                NO_INCARNATION, keeper, lease, partition, base, first, last == len(data)
-            )
+            part = letters.BytesToKeep(keeper, lease, partition, base, first, last == len(data))
             self._cluster.send(keeper[0], Letter(part, {"bytes": data[first:last]}))
         self.bytes_written += len(data)

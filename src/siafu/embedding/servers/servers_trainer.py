@@ -1,5 +1,6 @@
 """ServersTrainer: the driver of several servers that learn embeddings: it hands out states, and adds up what relations became."""
 
+import time
 from collections.abc import Callable
 
 from siafu.base.errors import SiafuError
@@ -11,7 +12,6 @@ from siafu.embedding.embedding_trainer import Pause, never
 from siafu.embedding.embeddings import first_relations
 from siafu.embedding.servers import server_letters as letters
 from siafu.embedding.servers.embed_cluster import EmbedCluster, EmbedCrew
-from siafu.embedding.servers.embed_station import NO_INCARNATION
 from siafu.embedding.servers.lock_events import (
     AbandonLease,
     AcceptLease,
@@ -59,7 +59,7 @@ class ServersTrainer(PartitionedTrainer):
         self._lock = LockServer(options.servers, keepers_of(layout.partitions, options.servers))
         self._states: list[BufferState] = []
         self._told: dict[Lease, letters.TrainingDone] = {}
-        self._ended = True
+        self._ended, self._look = True, 0.0
         self._cluster = EmbedCluster(crew, options.servers)
         self.partitions = self._remote = RemotePartitions(
             layout, self._lock, self._cluster, options.servers, self._pump
@@ -101,6 +101,9 @@ class ServersTrainer(PartitionedTrainer):
             came = self._cluster.next(_TURN_SECONDS)
             if came is not None:
                 self._hear(*came)
+            if time.monotonic() < self._look:
+                continue
+            self._look = time.monotonic() + _TURN_SECONDS
             lost = self._cluster.losses()
             for server in lost:
                 self._tell(KeeperGone(server))
@@ -109,15 +112,15 @@ class ServersTrainer(PartitionedTrainer):
 
     def _hear(self, sender: int, letter: Letter) -> None:
         match letter.event:
-            case letters.AskedForWork(_, event) | letters.NobodyHolds(_, event) | letters.CopyDone(_, event):
+            case letters.AskedForWork(event) | letters.NobodyHolds(event) | letters.CopyDone(event):
                 self._tell(event)
             case letters.TrainingDone() as done:
                 self._ledger.add(done.event.lease, done.number, letter.tensors)
                 self._told[done.event.lease] = done
                 self._tell(done.event)
-            case letters.RelationsChanged(_, lease, number):
+            case letters.RelationsChanged(lease, number):
                 self._ledger.add(lease, number, letter.tensors)
-                now = letters.RelationsNow(NO_INCARNATION, lease, number)
+                now = letters.RelationsNow(lease, number)
                 self._cluster.send(sender, self._with_relations(now))
             case letters.BytesSent() | letters.BytesKept():
                 self._remote.hear(letter)
@@ -131,10 +134,10 @@ class ServersTrainer(PartitionedTrainer):
             case TrainState() as order:
                 self._ledger.begin(order.lease)
                 buckets = tuple(self._states[order.state].buckets)
-                work = letters.StateToTrain(NO_INCARNATION, order, self.epoch, buckets)
+                work = letters.StateToTrain(order, self.epoch, buckets)
                 self._cluster.send(order.place[0], self._with_relations(work))
             case CopyPartition() as copy:
-                self._cluster.send(copy.place[0], Letter(letters.PartitionToCopy(NO_INCARNATION, copy)))
+                self._cluster.send(copy.place[0], Letter(letters.PartitionToCopy(copy)))
             case AcceptLease(lease):
                 self._ledger.accept(lease)
                 self._count(self._told.pop(lease))

@@ -127,12 +127,20 @@ class EmbeddingLane:
 
     def update(self) -> None:
         """Update the rows. Relations first: who computes next wants them as they are now."""
+        self.update_entities(self.update_relations())
+
+    def update_relations(self) -> int:
+        """Update the relations' rows; the number of the update."""
         batch, tables = self._batch, self._tables
         self._relations.list(batch.relations)
         with tables.relation_lock:
             step = tables.relations.begin_step()
             tables.relations.update(self._relations, batch.relation_gradients, step)
-            step = tables.entities.begin_step()
+            return tables.entities.begin_step()
+
+    def update_entities(self, step: int) -> None:
+        """Update the entities' rows."""
+        batch, tables = self._batch, self._tables
         self._entities.list(batch.ids)
 
         def update(first: int) -> None:
