@@ -33,6 +33,16 @@ from siafu.kernels.buckets import (
     start_sums,
 )
 from siafu.kernels.chunks import equal_chunks, over_rows, row_at
+from siafu.kernels.edge_machine import (
+    EDGE_OPERATIONS,
+    GRADIENT,
+    MAXIMUM,
+    SOURCE,
+    TARGET,
+    CodeTables,
+    EdgeCode,
+    run_code,
+)
 from siafu.kernels.emit import LANES, MAX_TILE
 from siafu.kernels.hubs import Hub, HubEdges, cut_hubs, hub_rows, without_hubs
 from siafu.kernels.maxima import (
@@ -77,13 +87,20 @@ from siafu.kernels.rows import (
 from siafu.kernels.sums import gather_sum, sum_blocks_range, sum_dtype, sum_hub, sum_range
 
 __all__ = [
+    "EDGE_OPERATIONS",
+    "GRADIENT",
     "LANES",
+    "MAXIMUM",
     "MAX_TILE",
+    "SOURCE",
+    "TARGET",
     "AdjointState",
     "Attended",
     "Attention",
     "AttentionState",
     "Blocks",
+    "CodeTables",
+    "EdgeCode",
     "EdgeTerms",
     "Hub",
     "HubEdges",
@@ -136,6 +153,7 @@ __all__ = [
     "relation_weights_range",
     "row_at",
     "rows_within",
+    "run_code",
     "share_out",
     "share_out_bucket",
     "start_maxima",

@@ -184,7 +184,7 @@ class SumOfMessages(Reduction):
     """Messages times their edges' weights, added up; times the target's factor."""
 
     def __init__(self, gather: Sum, server: ServerEdges, dtype: torch.dtype) -> None:
-        self._scale = server.own_part(gather.scaling(server.graph, dtype).post)
+        self.scale = server.own_part(gather.scaling(server.graph, dtype).post)
         self.weighted = gather.weighted
 
     def reduce(
@@ -197,7 +197,7 @@ class SumOfMessages(Reduction):
         weight: NDArray[Any] | None,
         out: Table,
     ) -> None:
-        add_messages(indptr, picked, first, last, messages, weight, self._scale, out)
+        add_messages(indptr, picked, first, last, messages, weight, self.scale, out)
 
     def send_back(
         self,
@@ -207,7 +207,7 @@ class SumOfMessages(Reduction):
         needed: RowIds | None,
         first: int,
     ) -> None:
-        pack_range(gradient, self._scale, tables[0], needed, first)
+        pack_range(gradient, self.scale, tables[0], needed, first)
 
     def of_messages(
         self,
