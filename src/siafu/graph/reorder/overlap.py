@@ -77,7 +77,7 @@ def _squares(indptr: Any, indices: Any, edges: Any, rows: Any, drawn: Any) -> fl
 
 
 @kernel
-def _joined(indices: Any, low: int, high: int, vertex: int) -> bool:
+def _joined(indices: Any, low: Any, high: Any, vertex: Any) -> Any:
     """Whether a vertex is among those of a row, which ascend."""
     a, b = low, high
     while a < b:
@@ -86,4 +86,4 @@ def _joined(indices: Any, low: int, high: int, vertex: int) -> bool:
             a = middle + 1
         else:
             b = middle
-    return a < high and indices[a] == vertex  # type: ignore[no-any-return]
+    return a < high and indices[a] == vertex
