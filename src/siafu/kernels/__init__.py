@@ -20,7 +20,7 @@ from siafu.kernels.attention_buckets import (
     finish_attention,
 )
 from siafu.kernels.attention_rows import attention_gradient_range
-from siafu.kernels.blocking import Blocks, block_edges, block_size, near_cache_bytes
+from siafu.kernels.blocking import Blocks, block_edges, block_size, far_block_size, near_cache_bytes
 from siafu.kernels.buckets import (
     HubSum,
     add_bucket,
@@ -84,7 +84,14 @@ from siafu.kernels.rows import (
     window,
     zero_table,
 )
-from siafu.kernels.sums import gather_sum, sum_blocks_range, sum_dtype, sum_hub, sum_range
+from siafu.kernels.sums import (
+    gather_sum,
+    sum_blocks_range,
+    sum_dtype,
+    sum_far_blocks_range,
+    sum_hub,
+    sum_range,
+)
 
 __all__ = [
     "EDGE_OPERATIONS",
@@ -122,6 +129,7 @@ __all__ = [
     "edge_ends",
     "empty_table",
     "equal_chunks",
+    "far_block_size",
     "finish_attention",
     "finish_sums",
     "first_edges",
@@ -160,6 +168,7 @@ __all__ = [
     "start_sums",
     "sum_blocks_range",
     "sum_dtype",
+    "sum_far_blocks_range",
     "sum_hub",
     "sum_range",
     "table_row_bytes",
