@@ -273,6 +273,20 @@ def ask_for(typing_context, rows, row, columns):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def one_by_one(typing_context):  # type: ignore[no-untyped-def]
+    """Keeps LLVM from making vectors of the loop that this stands in.
+
+    A loop that stores at a stride would become scatters, which take some ten times as long as single stores.
+    """
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
 def value_of(typing_context, rows, row, column):  # type: ignore[no-untyped-def]
     """rows[row, column] as a number: bfloat16 bits are widened."""
     number = types.float64 if rows.dtype == types.float64 else types.float32
