@@ -260,6 +260,8 @@ class StatisticsGoOnlyWhereRowsGo(GraphServer):
 
 
 class _NeighboursTrack(Track):
+    __slots__ = ()
+
     def _sources(self, reader, source):
         return self.layout.reads[self.schedule[source].direction][reader.interval]
 
