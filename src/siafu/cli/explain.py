@@ -39,6 +39,7 @@ class Explain(Recipe):
     network: float = option(
         10.0, "Gigabits a second of a server's network, by which layouts are chosen.", least=0.001
     )
+    advisor: str = same_option(Session, "advisor")
     ops: bool = option(False, "Print each tensor program, operation by operation.")
     json: bool = option(False, "Print one JSON object.")
 
@@ -60,7 +61,7 @@ def explain(asked: Explain) -> None:
     graph = siafu.load(asked.dataset)
     built = asked.build(graph, seed=0)
     scratch = None if asked.scratch is None else Path(asked.scratch)
-    found = explain_training(graph, built, asked.memory, scratch)
+    found = explain_training(graph, built, asked.memory, scratch, asked.advisor)
     if asked.servers > 1:
         found = explain_layouts(found, graph, built, asked.servers, asked.partition, asked.network)
     parameters = sum(each.numel() for each in built.parameters())

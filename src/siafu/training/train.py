@@ -41,6 +41,7 @@ from siafu.training.keywords import Keywords, keywords_of
 from siafu.training.lambda_choice import lambdas_on
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.run import NO_LAMBDAS, Run
+from siafu.training.run_advisor import advisor_of
 from siafu.training.start import start_from
 from siafu.training.trainer import Trainer
 
@@ -91,6 +92,7 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         memory=asked.memory,
         scratch=None if asked.scratch is None else Path(asked.scratch),
         callbacks=asked.callbacks,
+        advisor=None if asked.cluster is not None else advisor_of(walked, asked.advisor),
     )
     if not asked.resume:
         trainer.refuse_more_than_budget()  # before a run that is there is overwritten

@@ -15,6 +15,7 @@ from siafu.base.memory import budget_bytes
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.partition import Partition
+from siafu.kernels.advisor import Advisor
 from siafu.objective.objective import Objective
 from siafu.options import Options
 from siafu.pipeline.ids import Anchor, Epoch, LaneName, Version
@@ -78,6 +79,7 @@ class Trainer:
         memory: str | None = None,
         scratch: Path | None = None,
         callbacks: Sequence[Callback] = (),
+        advisor: Advisor | None = None,
     ) -> None:
         """Ready to be prepared.
 
@@ -88,12 +90,15 @@ class Trainer:
         memory:   a size that this process may take; None: what is free
         scratch:  a directory for tables that do not fit; None: all are in memory
         callbacks: called after every epoch
+        advisor:  chooses how this process's servers walk their edges; None: the rules do
         """
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self.busy_seconds: Mapping[str, float] = {}
         self.activity = EpochActivity()
-        self.plan = ServerPlan.of(graph, model, options, partition, programs=programs)
+        self.plan = replace(
+            ServerPlan.of(graph, model, options, partition, programs=programs), advisor=advisor
+        )
         if options.layout == "auto":
             travels = cluster is not None and partition.parts > 1 and options.mode != "async"
             budget = None if memory is None else budget_bytes(memory)
@@ -209,7 +214,9 @@ class Trainer:
         return self._earlier
 
     def finish(self) -> None:
-        """Give the model the weights of its best epoch."""
+        """Give the model the weights of its best epoch, and keep what the advisor found."""
+        if self.plan.advisor is not None:
+            self.plan.advisor.keep()
         with torch.no_grad():
             for name, tensor in state_of(self.model).items():
                 tensor.copy_(self._best_weights[name])
@@ -251,7 +258,8 @@ class Trainer:
         if self._sampled is not None:  # batches run the model as it is: nothing was chosen for them
             return placed, []
         unused = unused_edge_data(program, self.plan.graph)
-        return [headline(program), *unused, *placed], list(program.choices)
+        advice = [] if self.plan.advisor is None else self.plan.advisor.reasons()
+        return [headline(program), *unused, *placed], [*program.choices, *advice]
 
     def _prepare_cluster(self, due: CheckpointDue, log: Path | None) -> list[str]:
         from siafu.cluster.ray_crew import RayCrew

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from siafu.graph import Graph
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, intervals
+from siafu.kernels.advisor import Advisor
 from siafu.server.edges import Exchange, ServerEdges
 
 Ids = NDArray[np.int64]
@@ -28,10 +29,13 @@ def widest_slice(columns: int, servers: int) -> int:
     return -(-columns // servers)
 
 
-def whole_edges(graph: Graph) -> ServerEdges:
-    """All edges of a graph, as every server walks them; servers of one process share them."""
+def whole_edges(graph: Graph, advisor: Advisor | None = None) -> ServerEdges:
+    """All edges of a graph, as every server walks them; servers of one process share them.
+
+    advisor: chooses how they are walked; None: the rules do
+    """
     nobody_else = Partition("contiguous", 1, np.zeros(graph.num_vertices, np.uint16))
-    return ServerEdges.of(graph, nobody_else, 0)
+    return ServerEdges.of(graph, nobody_else, 0, advisor=advisor)
 
 
 class ColumnSpace:

@@ -167,10 +167,11 @@ def _edges(
     graph, itemsize, mapped = plan.graph, plan.dtype.itemsize, plan.savings.disk is not None
     yield from graph_edges(graph, parts, on_disk=mapped)
     for part in parts:
-        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped)
+        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor)
         yield from copies.of(plan.programs, needs)
     if plan.partition.parts > 1:
-        copies = EdgeCopies(graph, whole_part(graph), itemsize, plan.gathers_on_disk, columns=True)
+        whole, on_disk = whole_part(graph), plan.gathers_on_disk
+        copies = EdgeCopies(graph, whole, itemsize, on_disk, advisor=plan.advisor, columns=True)
         yield from copies.of(plan.programs, needs)
 
 
