@@ -231,12 +231,17 @@ class ClusterRuntime:
     def rewound(self, recorded: Epoch, epochs: Epoch) -> None:
         self._losses.rewind(recorded, epochs)
 
+    def resumed(self, recorded: Epoch) -> None:
+        self._losses.rewind(recorded, recorded, again=False)
+
     def proceeding(self) -> None:
         """All servers are there and go on."""
         assert self._run is not None
+        began_again = self._losses.began_again
         if (rewound := self._losses.recovered()) is not None:
             self._happened.put(rewound)
-            self._run.mark()
+            if began_again:
+                self._run.mark()
 
     def recorded(self) -> None:
         self._losses.epoch_ended()
