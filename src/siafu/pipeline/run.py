@@ -322,9 +322,9 @@ class RunMachine:
         return following + 1
 
     def _next_evaluation(self) -> Epoch:
-        epoch = self._records.recorded
-        while not self.options.is_evaluated(epoch) or self._has_begun(epoch):
-            epoch = Epoch(epoch + 1)
+        epoch = self.options.next_evaluated(self._records.recorded)
+        while self._has_begun(epoch):
+            epoch = self.options.next_evaluated(Epoch(epoch + 1))
         return epoch
 
     def _has_begun(self, epoch: Epoch) -> bool:
@@ -351,13 +351,8 @@ class RunMachine:
     def _patience_ends(self) -> int:
         """When the run stops unless a better model comes. The first that is evaluated is the best until then."""
         best = self._records.best
-        epoch = best.epoch if best is not None else self._next_evaluated(self._records.recorded)
+        epoch = best.epoch if best is not None else self.options.next_evaluated(self._records.recorded)
         return epoch + 1 + (self.options.patience or 0)
-
-    def _next_evaluated(self, epoch: Epoch) -> Epoch:
-        while not self.options.is_evaluated(epoch):
-            epoch = Epoch(epoch + 1)
-        return epoch
 
     def _stand_at_limit(self, out: list[Instruction]) -> None:
         here = self._records.trained

@@ -26,3 +26,8 @@ class RunOptions:
 
     def is_evaluated(self, epoch: Epoch) -> bool:
         return (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs
+
+    def next_evaluated(self, epoch: Epoch) -> Epoch:
+        """The first epoch from `epoch` on that is evaluated."""
+        regular = -(-(epoch + 1) // self.evaluate_every) * self.evaluate_every - 1
+        return Epoch(min(regular, self.epochs - 1) if epoch < self.epochs else regular)
