@@ -167,7 +167,7 @@ def _edges(
     graph, itemsize, mapped = plan.graph, plan.dtype.itemsize, plan.savings.disk is not None
     yield from graph_edges(graph, parts, on_disk=mapped)
     for part in parts:
-        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped)
+        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor)
         yield from copies.of(plan.programs, needs)
 
 
