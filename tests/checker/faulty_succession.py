@@ -172,7 +172,7 @@ class AVersionIsFreedWhenTheNextIsThere(WeightServer):
             out.append(FreeWeights(each))
 
 
-@fault(losing="within")
+@fault("sync", shows=177, losing="within")
 class ANewWeightServerDoesNotShareItsPart(WeightServer):
     """a new weight server does not share its part"""
 
@@ -235,7 +235,7 @@ class ALostWeightServersVersionCountsAsKept(RunMachine):
         self._closing._kept = kept
 
 
-@fault(losing="within")
+@fault("pipe", shows=1030, losing="within")
 class TheVersionOfAnEvaluationIsNotGivenToANewWeightServer(RunMachine):
     """the version of an evaluation is not given to a new weight server"""
 

@@ -112,7 +112,7 @@ class Driver:
                 self.finish("train", Epoch(self.entered - 1), (self.loss,))
 
     def finish(self, lane: LaneName, epoch: Epoch, measures: Measures) -> None:
-        if lane == "train" and self.run.setup.exact:
+        if lane == "train" and self.run.setup.keeps_states:
             self.handle(made(self.run))
         self.handle(EpochFinished(lane, ServerId(0), epoch, measures))
 
@@ -223,7 +223,7 @@ def quiet(options: RunOptions, **changes: object) -> RunMachine:
 def finished(
     run: RunMachine, epoch: int, lane: LaneName = "train", measures: Measures = (1.0,)
 ) -> list[Instruction]:
-    out = run.handle(made(run)) if lane == "train" and run.setup.exact else []
+    out = run.handle(made(run)) if lane == "train" and run.setup.keeps_states else []
     return out + run.handle(EpochFinished(lane, ServerId(0), Epoch(epoch), measures))
 
 
@@ -318,7 +318,8 @@ def test_an_asynchronous_run_does_not_end_before_its_best_model_is_kept() -> Non
     run.handle(Settled(ServerId(0), settle))
     run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
     assert not any(isinstance(each, Stop) for each in finished(run, 0, "evaluate", (1.0, 0.5)))
-    assert run.handle(BestKept(Epoch(0))) == [Stop("finished", Epoch(1), Version(1), Epoch(0))]
+    record = RecordEpoch(Epoch(0), (1.0,), (1.0, 0.5), Version(1))
+    assert run.handle(BestKept(Epoch(0))) == [record, Stop("finished", Epoch(1), Version(1), Epoch(0))]
 
 
 def test_an_epoch_is_closed_when_all_have_finished_it_and_what_it_made_is_here() -> None:
@@ -442,8 +443,31 @@ def test_what_the_owner_said_of_a_record_holds_after_a_loss(stop: bool, late: bo
     assert set(until(out)) == (set() if stop else {2})
 
 
-def test_in_an_asynchronous_run_a_loss_starts_everything_again_from_the_checkpoint() -> None:
-    run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1), mode="async")
+def test_in_an_asynchronous_run_no_record_is_lost_and_all_begin_again_after_the_last() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50), mode="async", staleness=1)
+    assert RecordEpoch(Epoch(0), (1.0,), None, None) in finished(run, 0)
+    run.handle(EpochFinished("train", ServerId(0), Epoch(1), (1.0,)))  # its version is not here yet
+    lost = Address("graph", ServerId(0))
+    out = run.handle(ServerGone(lost, Life(1)))
+    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=False), Replace(lost, Life(2))]
+    begin = Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), False, None, ((lost, Life(2)),))
+    assert sent(out, Begin) == [begin] * 2
+
+
+def test_a_best_model_that_is_lost_before_it_was_kept_is_not_recorded() -> None:
+    run = quiet(RunOptions(50), mode="async")
+    finished(run, 0)
+    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
+    assert sent(finished(run, 0, "evaluate", (1.0, 0.5)), WeightsReleased) == [
+        WeightsReleased(None, Epoch(0), best=True)
+    ]
+    out = run.handle(ServerGone(Address("weight", ServerId(0)), Life(1)))
+    assert out[0] == Rewind(Epoch(0), to_checkpoint=False)
+    assert run._records.best is None
+
+
+def test_in_an_asynchronous_run_with_updates_of_its_own_a_loss_starts_again_from_the_checkpoint() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1), mode="async", update_every=2)
     (settle,) = sent(finished(run, 0), Settle)
     run.handle(Settled(ServerId(0), settle))
     run.handle(CheckpointSaved(Epoch(1)))
@@ -515,3 +539,10 @@ def test_a_stop_that_the_owner_has_told_outlives_a_loss() -> None:
         assert until(out) == ([] if told else [2, 2])
         stops = [each.reason for each in out if isinstance(each, Stop)]
         assert stops == (["told"] if told else [])
+
+
+@given(st.integers(1, 20), st.integers(1, 30), st.integers(0, 40))
+def test_the_next_epoch_that_is_evaluated_is_the_first_of_those(every: int, epochs: int, first: int) -> None:
+    options = RunOptions(epochs, evaluate_every=every)
+    expected = next(each for each in range(first, 100) if options.is_evaluated(Epoch(each)))
+    assert options.next_evaluated(Epoch(first)) == expected
