@@ -112,8 +112,8 @@ def default_graph() -> Path:
     return (Path(shared) if shared else beside) / "data" / "graphs" / "flickr.npz"
 
 
-def read(path: Path) -> siafu.Graph:
-    """The graph with a seeded split of 60, 20 and 20 per cent, no evaluation being timed."""
+def read(path: Path, most_features: int | None = MOST_FEATURES) -> siafu.Graph:
+    """The graph with a seeded split of 60, 20 and 20 per cent."""
     file = np.load(path, allow_pickle=False)
     count = int(file["num_nodes"])
     if "x" in file:
@@ -123,8 +123,8 @@ def read(path: Path) -> siafu.Graph:
         rows = np.repeat(np.arange(count), np.diff(file["x_indptr"]))
         x[rows, file["x_indices"]] = file.get("x_data", 1)
     rng = np.random.default_rng(0)
-    if x.shape[1] > MOST_FEATURES:
-        x = x @ rng.normal(0, x.shape[1] ** -0.5, (x.shape[1], MOST_FEATURES)).astype(np.float32)
+    if most_features is not None and x.shape[1] > most_features:
+        x = x @ rng.normal(0, x.shape[1] ** -0.5, (x.shape[1], most_features)).astype(np.float32)
     order = rng.permutation(count)
     ends = [0, int(0.6 * count), int(0.8 * count), count]
     splits = {

@@ -43,7 +43,7 @@ class Recorder(Protocol):
         parameters: list[torch.Tensor],
         features: int = 0,
     ) -> torch.Tensor:
-        """The same for a gather of messages that `apply_edge` makes; features: columns of edge_attr that it wants"""
+        """The same for a gather of messages that `apply_edge` makes; features: columns of what edges have that it wants"""
 
 
 _current: ContextVar[Recorder | None] = ContextVar("siafu-recorder", default=None)

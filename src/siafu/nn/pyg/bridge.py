@@ -343,7 +343,7 @@ def _dropped(value: EdgeValue, p: float = 0.5, training: bool = True, inplace: b
             "dropout of values of edges cannot be counted",
             "drop rows of vertices instead, or attention weights as GATConv does",
         )
-    return softmax(value.node.logits, p)
+    return softmax(value.node.logits, p, value.node.end)
 
 
 def _extreme(rows: Tensor, dim: int, *, greatest: bool) -> tuple[Tensor, None]:

@@ -21,12 +21,11 @@ from siafu.nn.pyg.expression import (
     Node,
     Number,
     Side,
+    StoredType,
     leaves,
     mapped,
 )
 from siafu.nn.pyg.session import refusal, session
-
-_SIDES: tuple[Side, Side] = ("source", "target")
 
 
 def without_memory(*shape: int, dtype: torch.dtype) -> Tensor:
@@ -154,17 +153,30 @@ class EdgeToken(Tensor):
     removed: stored self-loops are left out
     added:   self-loops that every vertex got besides
     end:     which row it is; None: both
+    turned:  the targets come first: `edge_index.flip(0)`
     """
 
     removed: bool
     added: int
     end: Side | None
+    turned: bool
 
     @staticmethod
-    def __new__(cls, removed: bool = False, added: int = 0, end: Side | None = None) -> "EdgeToken":
+    def __new__(
+        cls, removed: bool = False, added: int = 0, end: Side | None = None, turned: bool = False
+    ) -> "EdgeToken":
         made: EdgeToken = _wrapper(cls, _token_meta(end))
-        made.removed, made.added, made.end = removed, added, end
+        made.removed, made.added, made.end, made.turned = removed, added, end, turned
         return made
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Ends of the edges as the graph stores them: of the first row, where messages come from, and of the second."""
+        return ("target", "source") if self.turned else ("source", "target")
+
+    def row(self, side: Side) -> "EdgeToken":
+        """One end of each edge."""
+        return EdgeToken(self.removed, self.added, side, self.turned)
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"EdgeToken(removed={self.removed}, added={self.added}, end={self.end})"
@@ -181,7 +193,7 @@ class EdgeToken(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        raise _changed(_bare(func))
+        raise _changed(_bare(func).removesuffix(".default"))
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -205,6 +217,11 @@ def _token_meta(end: Side | None) -> Tensor:
 
 
 def _changed(name: str) -> BadInput:
+    if "sparse" in name:
+        return refusal(
+            "a sparse matrix of edge_index",
+            "aggregate with MessagePassing, scatter or index_add over edge_index[1]",
+        )
     return refusal(
         f"{name} of edge_index inside forward",
         "train on the graph that you want: change data.edge_index before",
@@ -234,9 +251,11 @@ def number(value: float, dtype: torch.dtype) -> EdgeValue:
 def _token_item(value: Tensor, index: Any) -> Any:
     if isinstance(value, EdgeToken):
         if value.end is None and index in (0, 1) and not isinstance(index, (bool, Tensor)):
-            return EdgeToken(value.removed, value.added, _SIDES[index])
-        if value.end is None and isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None):
-            return _masked_token(value, index[1])
+            return value.row(value.sides[index])
+        if value.end is None and isinstance(index, list) and index == [1, 0]:
+            return _token_flipped(value, 0)
+        if isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None):
+            return _token_as_column(value) if index[1] is None else _masked_token(value, index[1])
         return NotImplemented
     if isinstance(index, EdgeToken) and index.end is not None:
         return lifted(value, index.end)
@@ -250,8 +269,11 @@ def _masked_token(token: EdgeToken, mask: Any) -> Any:
         and mask.node.negated
         and token.added == 0
     ):
-        return EdgeToken(removed=True)
-    return NotImplemented
+        return EdgeToken(removed=True, turned=token.turned)
+    raise refusal(
+        "edges picked by a mask or by numbers (edge_index[:, …])",
+        "train on the graph with these edges alone; for types of edges use RGCNConv with edge_type",
+    )
 
 
 def _token_select(rows: Tensor, dim: int, index: Any) -> Any:
@@ -273,11 +295,38 @@ def _token_compared(negated: bool) -> Callable[..., Any]:
 def _token_ends(token: Any, dim: int = 0) -> Any:
     if token.end is not None:
         return NotImplemented
-    return tuple(EdgeToken(token.removed, token.added, side) for side in _SIDES)
+    return tuple(token.row(side) for side in token.sides)
 
 
 def _token_itself(token: Any, *args: Any, **kwargs: Any) -> Any:
     return token if isinstance(token, EdgeToken) else NotImplemented
+
+
+def _token_as_column(token: Any, *args: Any, **kwargs: Any) -> Any:
+    """One end of each edge, written once for every column, as `scatter` of PyTorch wants it: the same numbers."""
+    return token if isinstance(token, EdgeToken) and token.end is not None else NotImplemented
+
+
+def _token_flipped(token: Any, *dims: Any, **kwargs: Any) -> Any:
+    """The edges turned round: sums over them can be taken where each stands both ways."""
+    if not isinstance(token, EdgeToken) or token.end is not None:
+        return NotImplemented
+    if (kwargs.get("dims", dims[0] if dims else None)) not in (0, [0], (0,), -2, [-2], (-2,)):
+        return NotImplemented
+    refuse_turned("flip of edge_index")
+    return EdgeToken(token.removed, token.added, turned=not token.turned)
+
+
+def refuse_turned(what: str) -> None:
+    """Refuse to go along the edges backwards, unless each stands both ways with the same weight."""
+    graph = session().graph
+    if graph.edge_attr is not None or graph.edge_type is not None:
+        raise refusal(f"{what} with edge_attr or edge_type", "train on the graph with its edges turned round")
+    if not graph.is_symmetric:
+        raise refusal(
+            f"{what} on a directed graph",
+            "train on the graph with its edges turned round, or with each edge both ways (to_undirected)",
+        )
 
 
 def _scattered(reduce: str, in_place: bool) -> Callable[..., Any]:
@@ -287,6 +336,28 @@ def _scattered(reduce: str, in_place: bool) -> Callable[..., Any]:
         from siafu.nn.pyg.aggregate import aggregate
 
         found = out + aggregate(node_of(src), reduce, index)
+        return out.copy_(found) if in_place else found
+
+    return scattered
+
+
+def _scatter_reduced(in_place: bool) -> Callable[..., Any]:
+    def scattered(
+        out: Tensor, dim: int, index: Any, src: Any, reduce: str = "sum", *, include_self: bool = True
+    ) -> Any:
+        if dim not in (0, -out.ndim) or not isinstance(index, EdgeToken):
+            return NotImplemented
+        from siafu.nn.pyg.aggregate import aggregate, count
+
+        edges = count(index).reshape(-1, *[1] * (out.ndim - 1))
+        has = edges.clamp(max=1)
+        found = aggregate(node_of(src), "sum" if reduce == "mean" and include_self else reduce, index)
+        if include_self and reduce in ("sum", "mean"):
+            found = out + found if reduce == "sum" else (out + found) / (edges + 1)
+        else:
+            if include_self:
+                found = torch.maximum(out, found) if reduce == "amax" else torch.minimum(out, found)
+            found = found * has + out * (1 - has)
         return out.copy_(found) if in_place else found
 
     return scattered
@@ -302,6 +373,10 @@ _TOKEN: dict[str, Callable[..., Any]] = {
     "unbind": _token_ends,
     "__iter__": lambda token: iter(_token_ends(token)),
     **dict.fromkeys(("to", "long", "contiguous", "cpu", "clone", "detach"), _token_itself),
+    **dict.fromkeys(("unsqueeze", "expand", "expand_as", "repeat", "view", "reshape"), _token_as_column),
+    "flip": _token_flipped,
+    "scatter_reduce": _scatter_reduced(False),
+    "scatter_reduce_": _scatter_reduced(True),
     **{
         f"{name}{mark}": _scattered("sum", bool(mark))
         for name in ("scatter_add", "index_add")
@@ -323,7 +398,50 @@ def _item(value: Any, index: Any) -> Any:
 
         # A copy: it may be changed in place before it is put back.
         return at_loops(node_of(value)).clone()
+    if isinstance(index, EdgeValue) and isinstance(index.node, StoredType):
+        return _picked_by_type(index, value)
     return NotImplemented
+
+
+def _picked_by_type(
+    kinds: EdgeValue, table: Any, padding_idx: int | None = None, max_norm: float | None = None, *rest: Any
+) -> Any:
+    """The row of a table for each edge's type: `embedding(edge_type, table)`, `table[edge_type]`."""
+    plain = isinstance(table, Tensor) and not isinstance(table, (EdgeValue, EdgeToken))
+    if not plain or not isinstance(kinds.node, StoredType):
+        return NotImplemented
+    if padding_idx is not None or max_norm is not None:
+        raise refusal("an embedding of edge_type with padding_idx or max_norm", "leave them out")
+    _refuse_types(int(table.shape[0]))
+    meta = without_memory(MANY, *(int(size) for size in table.shape[1:]), dtype=table.dtype)
+    return EdgeValue(EdgeCall(meta, rows_by_type, (kinds.node, table), {}))
+
+
+def rows_by_type(kinds: Tensor, table: Tensor) -> Tensor:
+    """A product with one 1 in each row, which tensor programs have, instead of a choice of rows, which they have not."""
+    one = (kinds[:, None] == torch.tensor(range(table.shape[0]))).to(table.dtype)
+    return (one @ table.reshape(table.shape[0], -1)).reshape(-1, *table.shape[1:])
+
+
+def _one_hot(kinds: Any, num_classes: int = -1) -> Any:
+    if not isinstance(kinds.node, StoredType) or num_classes < 1:
+        return NotImplemented
+    _refuse_types(num_classes)
+    meta = without_memory(MANY, num_classes, dtype=torch.int64)
+    return EdgeValue(EdgeCall(meta, ones_by_type, (kinds.node, num_classes), {}))
+
+
+def ones_by_type(kinds: Tensor, count: int) -> Tensor:
+    """[k, count]: 1 in the column of each edge's type; in the type that is computed in."""
+    return (kinds[:, None] == torch.tensor(range(count))).to(kinds.dtype)
+
+
+def _refuse_types(rows: int) -> None:
+    most = session().graph.num_relations
+    if rows < most:
+        raise refusal(
+            f"rows for {rows} types of edges", f"the graph has {most} types: give a row for each of them"
+        )
 
 
 def _set_item(value: Any, index: Any, new: Any) -> Any:
@@ -394,6 +512,9 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "masked_fill": _masked_fill,
     "masked_fill_": _masked_fill,
     "max": _greatest,
+    "embedding": _picked_by_type,
+    "index_select": lambda table, dim, kinds: _picked_by_type(kinds, table) if dim == 0 else NotImplemented,
+    "one_hot": _one_hot,
     "new_ones": _new(1.0),
     "new_zeros": _new(0.0),
     "new_full": _new(None),
@@ -401,6 +522,8 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "zeros_like": _like(0.0),
     "contiguous": _same,
     "requires_grad_": _same,
+    "scatter_reduce": _scatter_reduced(False),
+    "scatter_reduce_": _scatter_reduced(True),
     **{
         f"{name}{mark}": _scattered("sum", bool(mark))
         for name in ("scatter_add", "index_add")
