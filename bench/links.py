@@ -21,7 +21,9 @@ from siafu.graph.links import split_links
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("graph", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=100)
@@ -40,7 +42,9 @@ def main() -> None:
     for seed in range(asked.seeds):
         torch.manual_seed(seed)
         before = time.process_time()
-        model = siafu.nn.GCN(graph.num_features, asked.hidden, asked.layers, asked.hidden, dropout=asked.dropout)
+        model = siafu.nn.GCN(
+            graph.num_features, asked.hidden, asked.layers, asked.hidden, dropout=asked.dropout
+        )
         run = siafu.train_links(
             graph,
             model,

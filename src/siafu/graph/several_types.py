@@ -73,16 +73,16 @@ def from_several_types(data: Any) -> Graph:
     types = VertexTypes.of(data)
     if not data.edge_types:
         raise BadInput("the HeteroData has no edges: give edge_index for at least one type of edges")
-    src, dst, kinds = [], [], []
+    src: list[NDArray[np.int64]] = []
+    dst: list[NDArray[np.int64]] = []
+    kinds = []
     for number, kind in enumerate(data.edge_types):
         ends = check.array(data[kind].edge_index, f"edge_index of {kind}")
         if ends.ndim != 2 or len(ends) != 2:
             raise BadInput(f"edge_index of {_told(kind)} has shape {ends.shape}: give [2, E]")
         for side, end, found in ((0, kind[0], src), (1, kind[2], dst)):
             span = types.vertices(end)
-            ids = check.vertex_ids(
-                ends[side], span.stop - span.start, f"edge_index[{side}] of {_told(kind)}"
-            )
+            ids = check.vertex_ids(ends[side], span.stop - span.start, f"edge_index[{side}] of {_told(kind)}")
             found.append(ids.astype(np.int64) + span.start)
         kinds.append(np.full(ends.shape[1], number, np.int32))
     graph = Graph.from_edges(

@@ -72,11 +72,12 @@ def edge_rows(graph: Graph, which: Any, dtype: torch.dtype, columns: int) -> tor
     if graph.edge_attr is not None:
         rows = np.ascontiguousarray(graph.edge_attr[which])
         bits = rows.dtype == np.uint16
-        parts.append((torch.from_numpy(rows).view(torch.bfloat16) if bits else torch.from_numpy(rows)).to(dtype))
+        parts.append(
+            (torch.from_numpy(rows).view(torch.bfloat16) if bits else torch.from_numpy(rows)).to(dtype)
+        )
     if columns > graph.num_edge_features:
-        for each in (graph.edge_weight, graph.edge_type):
-            if each is not None:
-                parts.append(torch.from_numpy(np.ascontiguousarray(each[which]))[:, None].to(dtype))
+        more = [each[which] for each in (graph.edge_weight, graph.edge_type) if each is not None]
+        parts += [torch.from_numpy(np.ascontiguousarray(each))[:, None].to(dtype) for each in more]
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 

@@ -45,7 +45,8 @@ from siafu.nn.pyg.on_vertices import (
 from siafu.nn.pyg.pair_attention import pair_attention
 from siafu.nn.pyg.session import refusal, session
 from siafu.nn.pyg.terms import SHAPES, Term, pushed, sides, terms_of
-from siafu.nn.pyg.values import EdgeToken, EdgeValue, lifted, refuse_turned
+from siafu.nn.pyg.token_functions import refuse_turned
+from siafu.nn.pyg.values import EdgeToken, EdgeValue, lifted
 
 _FAR_BELOW = 1e30
 _REDUCTIONS = {"add": "sum", "amax": "max", "amin": "min"}

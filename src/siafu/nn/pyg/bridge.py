@@ -21,7 +21,8 @@ from siafu.nn.pyg.aggregate import softmax
 from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredFeatures, StoredType, StoredWeight, leaves
 from siafu.nn.pyg.norms import one_graph
 from siafu.nn.pyg.session import PygCall, entered, is_entered, refusal
-from siafu.nn.pyg.values import EdgeToken, EdgeValue, filled_with, without_memory
+from siafu.nn.pyg.value_functions import filled_with
+from siafu.nn.pyg.values import EdgeToken, EdgeValue, without_memory
 from siafu.nn.recording import recorder
 
 

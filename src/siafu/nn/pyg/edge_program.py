@@ -44,7 +44,8 @@ def gathered(node: Node, gather: Gather) -> Tensor:
                 f"{type(each).__name__} in a message", "write the message with x_i, x_j and edge_weight"
             )
     if not packed.spans:
-        packed.add(session().x, session().x.new_zeros((session().rows, 1)))
+        nothing = session().x.new_zeros((session().rows, 1))
+        packed.add(nothing, nothing)
     columns = _edge_columns(node)
     layer = EdgeExpression(node, packed.spans, parameters, session().layer_name, columns)
     out = layer.run(packed.rows(), gather, [tensor for tensor, _ in parameters])

@@ -9,7 +9,8 @@ from torch import Tensor
 from siafu.nn.pyg import aggregate as aggregation
 from siafu.nn.pyg.expression import MANY, Filled, GcnWeight, Number, Side, StoredFeatures, StoredWeight
 from siafu.nn.pyg.session import refusal, session
-from siafu.nn.pyg.values import EdgeToken, EdgeValue, node_of, refuse_turned, without_memory
+from siafu.nn.pyg.token_functions import refuse_turned
+from siafu.nn.pyg.values import EdgeToken, EdgeValue, node_of, without_memory
 
 PygFunction = Callable[..., Any]
 
@@ -37,7 +38,7 @@ def gcn_norm(
 
 
 def _computed_norm(
-    edge_index: EdgeToken, weight: EdgeValue, improved: bool, with_loops: bool
+    edge_index: EdgeToken, weight: Any, improved: bool, with_loops: bool
 ) -> tuple[EdgeToken, EdgeValue]:
     """Of weights that the model computes: w_ij / √(d_i d_j), d the sums of weights over in-edges."""
     if with_loops:
@@ -65,7 +66,9 @@ def add_self_loops(
         return token, None
     node = node_of(edge_attr)
     if isinstance(fill_value, str):
-        loops = aggregation.aggregate(node, fill_value, EdgeToken(edge_index.removed, end=edge_index.sides[1]))
+        loops = aggregation.aggregate(
+            node, fill_value, EdgeToken(edge_index.removed, end=edge_index.sides[1])
+        )
     elif isinstance(fill_value, Tensor):
         loops = fill_value.expand(session().rows, *node.shape)
     else:

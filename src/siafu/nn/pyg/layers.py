@@ -3,11 +3,13 @@
 from inspect import Parameter
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from siafu.base.errors import BadInput
 from siafu.nn.pyg.session import refusal, session
-from siafu.nn.pyg.values import EdgeToken, EdgeValue, lifted, refuse_turned
+from siafu.nn.pyg.token_functions import refuse_turned
+from siafu.nn.pyg.values import EdgeToken, EdgeValue, lifted
 
 
 def propagate(layer: Any, edge_index: Any, size: Any = None, **given: Any) -> Any:
@@ -15,7 +17,9 @@ def propagate(layer: Any, edge_index: Any, size: Any = None, **given: Any) -> An
     edge_index = _checked(layer, edge_index)
     known = _collected(layer._user_args, edge_index, given, layer.node_dim)
     take = layer.inspector.collect_param_data
+    session().edges = edge_index
     messages = layer.message(**take("message", known))
+    session().edges = None
     out = layer.aggregate(messages, **take("aggregate", known))
     return layer.update(out, **take("update", known))
 
@@ -112,6 +116,14 @@ def _axis(rows: Tensor, node_dim: int) -> int:
     )
 
 
+def _combined(aggregation: Any, found: list[Tensor]) -> Any:
+    """`MultiAggregation.combine`; PyG stacks results before the vertices, where no row is one vertex's."""
+    if aggregation.mode not in ("sum", "mean", "max", "min", "std", "var", "logsumexp"):
+        return aggregation.combine(found)
+    out = getattr(torch, aggregation.mode)(torch.stack(found, 1), dim=1)
+    return out[0] if isinstance(out, tuple) else out
+
+
 _PLAIN = ("Sum", "Mean", "Max", "Min", "Mul", "Var", "Std", "Softmax", "PowerMean", "DegreeScaler")
 """Aggregations whose refusals speak for themselves; others fail where they sort or count messages."""
 
@@ -131,7 +143,7 @@ def aggregation_call(original: Any, several: Any) -> Any:
         if not isinstance(x, EdgeValue):
             return original(aggregation, x, index, ptr, dim_size, dim, **more)
         if isinstance(aggregation, several):
-            return aggregation.combine([each(x, index, ptr, dim_size, dim) for each in aggregation.aggrs])
+            return _combined(aggregation, [each(x, index, ptr, dim_size, dim) for each in aggregation.aggrs])
         axis = x.node.axis if dim == -2 else dim
         try:
             return aggregation.forward(x, index=index, ptr=ptr, dim_size=dim_size, dim=axis, **more)

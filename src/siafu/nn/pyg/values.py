@@ -1,9 +1,8 @@
 """EdgeToken and EdgeValue: tensors without numbers that stand for `edge_index` and for values of edges."""
 
 import inspect
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,13 +14,9 @@ from siafu.nn.pyg.expression import (
     MANY,
     EdgeCall,
     End,
-    Filled,
-    IsLoop,
-    Never,
     Node,
     Number,
     Side,
-    StoredType,
     leaves,
     mapped,
 )
@@ -66,7 +61,9 @@ class EdgeValue(Tensor):
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        special = _SPECIAL.get(_bare(function))
+        from siafu.nn.pyg.value_functions import OF_VALUES
+
+        special = OF_VALUES.get(_bare(function))
         if special is not None:
             found = special(*args, **kwargs)
             if found is not NotImplemented:
@@ -197,8 +194,10 @@ class EdgeToken(Tensor):
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from siafu.nn.pyg.token_functions import OF_TOKENS
+
         name, kwargs = _bare(function), kwargs or {}
-        found = _TOKEN[name](*args, **kwargs) if name in _TOKEN else NotImplemented
+        found = OF_TOKENS[name](*args, **kwargs) if name in OF_TOKENS else NotImplemented
         if found is not NotImplemented:
             return found
         if name in _LOOKS and isinstance(args[0], EdgeToken):
@@ -245,292 +244,4 @@ def number(value: float, dtype: torch.dtype) -> EdgeValue:
     return EdgeValue(Number(without_memory(MANY, dtype=dtype), value))
 
 
-# Functions that take tokens.
-
-
-def _token_item(value: Tensor, index: Any) -> Any:
-    if isinstance(value, EdgeToken):
-        if value.end is None and index in (0, 1) and not isinstance(index, (bool, Tensor)):
-            return value.row(value.sides[index])
-        if value.end is None and isinstance(index, list) and index == [1, 0]:
-            return _token_flipped(value, 0)
-        if isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None):
-            return _token_as_column(value) if index[1] is None else _masked_token(value, index[1])
-        return NotImplemented
-    if isinstance(index, EdgeToken) and index.end is not None:
-        return lifted(value, index.end)
-    return NotImplemented
-
-
-def _masked_token(token: EdgeToken, mask: Any) -> Any:
-    if (
-        isinstance(mask, EdgeValue)
-        and isinstance(mask.node, IsLoop)
-        and mask.node.negated
-        and token.added == 0
-    ):
-        return EdgeToken(removed=True, turned=token.turned)
-    raise refusal(
-        "edges picked by a mask or by numbers (edge_index[:, …])",
-        "train on the graph with these edges alone; for types of edges use RGCNConv with edge_type",
-    )
-
-
-def _token_select(rows: Tensor, dim: int, index: Any) -> Any:
-    if isinstance(index, EdgeToken) and index.end is not None and dim in (0, -rows.ndim):
-        return lifted(rows, index.end)
-    return NotImplemented
-
-
-def _token_compared(negated: bool) -> Callable[..., Any]:
-    def compared(one: Any, other: Any) -> Any:
-        both = isinstance(one, EdgeToken) and isinstance(other, EdgeToken)
-        if both and {one.end, other.end} == {"source", "target"}:
-            return EdgeValue(IsLoop(without_memory(MANY, dtype=torch.bool), negated))
-        return NotImplemented
-
-    return compared
-
-
-def _token_ends(token: Any, dim: int = 0) -> Any:
-    if token.end is not None:
-        return NotImplemented
-    return tuple(token.row(side) for side in token.sides)
-
-
-def _token_itself(token: Any, *args: Any, **kwargs: Any) -> Any:
-    return token if isinstance(token, EdgeToken) else NotImplemented
-
-
-def _token_as_column(token: Any, *args: Any, **kwargs: Any) -> Any:
-    """One end of each edge, written once for every column, as `scatter` of PyTorch wants it: the same numbers."""
-    return token if isinstance(token, EdgeToken) and token.end is not None else NotImplemented
-
-
-def _token_flipped(token: Any, *dims: Any, **kwargs: Any) -> Any:
-    """The edges turned round: sums over them can be taken where each stands both ways."""
-    if not isinstance(token, EdgeToken) or token.end is not None:
-        return NotImplemented
-    if (kwargs.get("dims", dims[0] if dims else None)) not in (0, [0], (0,), -2, [-2], (-2,)):
-        return NotImplemented
-    refuse_turned("flip of edge_index")
-    return EdgeToken(token.removed, token.added, turned=not token.turned)
-
-
-def refuse_turned(what: str) -> None:
-    """Refuse to go along the edges backwards, unless each stands both ways with the same weight."""
-    graph = session().graph
-    if graph.edge_attr is not None or graph.edge_type is not None:
-        raise refusal(f"{what} with edge_attr or edge_type", "train on the graph with its edges turned round")
-    if not graph.is_symmetric:
-        raise refusal(
-            f"{what} on a directed graph",
-            "train on the graph with its edges turned round, or with each edge both ways (to_undirected)",
-        )
-
-
-def _scattered(reduce: str, in_place: bool) -> Callable[..., Any]:
-    def scattered(out: Tensor, dim: int, index: Any, src: Any, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs or dim not in (0, -out.ndim) or not isinstance(index, EdgeToken):
-            return NotImplemented
-        from siafu.nn.pyg.aggregate import aggregate
-
-        found = out + aggregate(node_of(src), reduce, index)
-        return out.copy_(found) if in_place else found
-
-    return scattered
-
-
-def _scatter_reduced(in_place: bool) -> Callable[..., Any]:
-    def scattered(
-        out: Tensor, dim: int, index: Any, src: Any, reduce: str = "sum", *, include_self: bool = True
-    ) -> Any:
-        if dim not in (0, -out.ndim) or not isinstance(index, EdgeToken):
-            return NotImplemented
-        from siafu.nn.pyg.aggregate import aggregate, count
-
-        edges = count(index).reshape(-1, *[1] * (out.ndim - 1))
-        has = edges.clamp(max=1)
-        found = aggregate(node_of(src), "sum" if reduce == "mean" and include_self else reduce, index)
-        if include_self and reduce in ("sum", "mean"):
-            found = out + found if reduce == "sum" else (out + found) / (edges + 1)
-        else:
-            if include_self:
-                found = torch.maximum(out, found) if reduce == "amax" else torch.minimum(out, found)
-            found = found * has + out * (1 - has)
-        return out.copy_(found) if in_place else found
-
-    return scattered
-
-
-_TOKEN: dict[str, Callable[..., Any]] = {
-    "__getitem__": _token_item,
-    "index_select": _token_select,
-    "eq": _token_compared(False),
-    "__eq__": _token_compared(False),
-    "ne": _token_compared(True),
-    "__ne__": _token_compared(True),
-    "unbind": _token_ends,
-    "__iter__": lambda token: iter(_token_ends(token)),
-    **dict.fromkeys(("to", "long", "contiguous", "cpu", "clone", "detach"), _token_itself),
-    **dict.fromkeys(("unsqueeze", "expand", "expand_as", "repeat", "view", "reshape"), _token_as_column),
-    "flip": _token_flipped,
-    "scatter_reduce": _scatter_reduced(False),
-    "scatter_reduce_": _scatter_reduced(True),
-    **{
-        f"{name}{mark}": _scattered("sum", bool(mark))
-        for name in ("scatter_add", "index_add")
-        for mark in ("", "_")
-    },
-}
-
-
-# Functions of values of edges that are no plain calls.
-
-
-def _item(value: Any, index: Any) -> Any:
-    if isinstance(index, EdgeToken):
-        return NotImplemented
-    if isinstance(index, EdgeValue) and isinstance(index.node, IsLoop):
-        if index.node.negated:
-            return value  # of tokens without self-loops: `remove_self_loops`
-        from siafu.nn.pyg.on_vertices import at_loops
-
-        # A copy: it may be changed in place before it is put back.
-        return at_loops(node_of(value)).clone()
-    if isinstance(index, EdgeValue) and isinstance(index.node, StoredType):
-        return _picked_by_type(index, value)
-    return NotImplemented
-
-
-def _picked_by_type(
-    kinds: EdgeValue, table: Any, padding_idx: int | None = None, max_norm: float | None = None, *rest: Any
-) -> Any:
-    """The row of a table for each edge's type: `embedding(edge_type, table)`, `table[edge_type]`."""
-    plain = isinstance(table, Tensor) and not isinstance(table, (EdgeValue, EdgeToken))
-    if not plain or not isinstance(kinds.node, StoredType):
-        return NotImplemented
-    if padding_idx is not None or max_norm is not None:
-        raise refusal("an embedding of edge_type with padding_idx or max_norm", "leave them out")
-    _refuse_types(int(table.shape[0]))
-    meta = without_memory(MANY, *(int(size) for size in table.shape[1:]), dtype=table.dtype)
-    return EdgeValue(EdgeCall(meta, rows_by_type, (kinds.node, table), {}))
-
-
-def rows_by_type(kinds: Tensor, table: Tensor) -> Tensor:
-    """A product with one 1 in each row, which tensor programs have, instead of a choice of rows, which they have not."""
-    one = (kinds[:, None] == torch.tensor(range(table.shape[0]))).to(table.dtype)
-    return (one @ table.reshape(table.shape[0], -1)).reshape(-1, *table.shape[1:])
-
-
-def _one_hot(kinds: Any, num_classes: int = -1) -> Any:
-    if not isinstance(kinds.node, StoredType) or num_classes < 1:
-        return NotImplemented
-    _refuse_types(num_classes)
-    meta = without_memory(MANY, num_classes, dtype=torch.int64)
-    return EdgeValue(EdgeCall(meta, ones_by_type, (kinds.node, num_classes), {}))
-
-
-def ones_by_type(kinds: Tensor, count: int) -> Tensor:
-    """[k, count]: 1 in the column of each edge's type; in the type that is computed in."""
-    return (kinds[:, None] == torch.tensor(range(count))).to(kinds.dtype)
-
-
-def _refuse_types(rows: int) -> None:
-    most = session().graph.num_relations
-    if rows < most:
-        raise refusal(
-            f"rows for {rows} types of edges", f"the graph has {most} types: give a row for each of them"
-        )
-
-
-def _set_item(value: Any, index: Any, new: Any) -> Any:
-    if not (isinstance(index, EdgeValue) and isinstance(index.node, IsLoop) and not index.node.negated):
-        raise refusal("values of some edges set by their numbers", "use torch.where on what each edge has")
-    rows = new if isinstance(new, Tensor) else session().x.new_full((session().rows,), float(new))
-    value.node = Filled(value.node.meta, value.node, rows)
-    return None
-
-
-def _compared(one: Any, other: Any) -> Any:
-    # Where weights are normalised, infinite factors of vertices have been put to zero before they came to the edges.
-    if isinstance(one, EdgeValue) and isinstance(other, float) and math.isinf(other):
-        return EdgeValue(Never(without_memory(*one.node.meta.shape, dtype=torch.bool)))
-    return NotImplemented
-
-
-def _masked_fill(value: Any, mask: Any, new: Any) -> Any:
-    return value if isinstance(mask, EdgeValue) and isinstance(mask.node, Never) else NotImplemented
-
-
-def _new(value: float | None) -> Callable[..., Any]:
-    def made(like: Any, *size: Any, **options: Any) -> Any:
-        shape = tuple(size[0]) if len(size) >= 1 and isinstance(size[0], Sequence) else size
-        what = value
-        if what is None:
-            shape, what = tuple(size[0]), size[1]
-        dtype = options.get("dtype") or like.dtype
-        if shape and type(shape[0]) is int and shape[0] == MANY:
-            return filled_with(what, shape, dtype)
-        return session().x.new_full(shape, what, dtype=dtype)
-
-    return made
-
-
-def _like(value: float) -> Callable[..., Any]:
-    return lambda like, **options: filled_with(
-        value, tuple(like.node.meta.shape), options.get("dtype") or like.dtype
-    )
-
-
-def filled_with(value: float, shape: Sequence[int], dtype: torch.dtype) -> EdgeValue:
-    """The same number on all edges, in any shape."""
-    whole = EdgeValue(Number(without_memory(MANY, dtype=dtype), value))
-    wide: Any = whole if len(shape) == 1 else whole.reshape(MANY, *[1] * (len(shape) - 1)).expand(*shape)
-    return cast(EdgeValue, wide)
-
-
-def _greatest(value: Any, *args: Any, **kwargs: Any) -> Any:
-    """Of all edges: known of the normalised Laplacian, whose self-loops weigh 1 and whose edges weigh no more than 0."""
-    if args or kwargs:
-        return NotImplemented
-    known = getattr(value, "greatest", None)
-    if known is None:
-        raise refusal("max over all edges", "give the number itself, such as lambda_max")
-    return torch.full((), known, dtype=value.dtype)
-
-
-def _same(value: Any, *args: Any, **kwargs: Any) -> Any:
-    return value
-
-
-_SPECIAL: dict[str, Callable[..., Any]] = {
-    "__getitem__": _item,
-    "__setitem__": _set_item,
-    "eq": _compared,
-    "__eq__": _compared,
-    "masked_fill": _masked_fill,
-    "masked_fill_": _masked_fill,
-    "max": _greatest,
-    "embedding": _picked_by_type,
-    "index_select": lambda table, dim, kinds: _picked_by_type(kinds, table) if dim == 0 else NotImplemented,
-    "one_hot": _one_hot,
-    "new_ones": _new(1.0),
-    "new_zeros": _new(0.0),
-    "new_full": _new(None),
-    "ones_like": _like(1.0),
-    "zeros_like": _like(0.0),
-    "contiguous": _same,
-    "requires_grad_": _same,
-    "scatter_reduce": _scatter_reduced(False),
-    "scatter_reduce_": _scatter_reduced(True),
-    **{
-        f"{name}{mark}": _scattered("sum", bool(mark))
-        for name in ("scatter_add", "index_add")
-        for mark in ("", "_")
-    },
-}
-
-_ACROSS = frozenset(
-    {"batch_norm", "instance_norm", "cumsum", "cumprod", "sort", "argsort", "flip", "roll", "median"}
-)
+_ACROSS = frozenset({"instance_norm", "cumsum", "cumprod", "sort", "argsort", "flip", "roll", "median"})
