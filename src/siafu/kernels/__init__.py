@@ -20,7 +20,7 @@ from siafu.kernels.attention_buckets import (
     finish_attention,
 )
 from siafu.kernels.attention_rows import attention_gradient_range
-from siafu.kernels.blocking import Blocks, block_edges, block_size, near_cache_bytes
+from siafu.kernels.blocking import Blocks, block_edges, block_size, far_block_size, near_cache_bytes
 from siafu.kernels.buckets import (
     HubSum,
     add_bucket,
@@ -33,6 +33,16 @@ from siafu.kernels.buckets import (
     start_sums,
 )
 from siafu.kernels.chunks import equal_chunks, over_rows, row_at
+from siafu.kernels.edge_machine import (
+    EDGE_OPERATIONS,
+    GRADIENT,
+    MAXIMUM,
+    SOURCE,
+    TARGET,
+    CodeTables,
+    EdgeCode,
+    run_code,
+)
 from siafu.kernels.emit import LANES, MAX_TILE
 from siafu.kernels.hubs import Hub, HubEdges, cut_hubs, hub_rows, without_hubs
 from siafu.kernels.maxima import (
@@ -74,16 +84,30 @@ from siafu.kernels.rows import (
     window,
     zero_table,
 )
-from siafu.kernels.sums import gather_sum, sum_blocks_range, sum_dtype, sum_hub, sum_range
+from siafu.kernels.sums import (
+    gather_sum,
+    sum_blocks_range,
+    sum_dtype,
+    sum_far_blocks_range,
+    sum_hub,
+    sum_range,
+)
 
 __all__ = [
+    "EDGE_OPERATIONS",
+    "GRADIENT",
     "LANES",
+    "MAXIMUM",
     "MAX_TILE",
+    "SOURCE",
+    "TARGET",
     "AdjointState",
     "Attended",
     "Attention",
     "AttentionState",
     "Blocks",
+    "CodeTables",
+    "EdgeCode",
     "EdgeTerms",
     "Hub",
     "HubEdges",
@@ -105,6 +129,7 @@ __all__ = [
     "edge_ends",
     "empty_table",
     "equal_chunks",
+    "far_block_size",
     "finish_attention",
     "finish_sums",
     "first_edges",
@@ -136,12 +161,14 @@ __all__ = [
     "relation_weights_range",
     "row_at",
     "rows_within",
+    "run_code",
     "share_out",
     "share_out_bucket",
     "start_maxima",
     "start_sums",
     "sum_blocks_range",
     "sum_dtype",
+    "sum_far_blocks_range",
     "sum_hub",
     "sum_range",
     "table_row_bytes",

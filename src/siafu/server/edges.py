@@ -15,6 +15,7 @@ from siafu.graph import Graph
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, edge_numbers, local_graph
 from siafu.kernels import Blocks, HubEdges, block_edges, block_size, cut_hubs, hub_rows
+from siafu.kernels.advisor import Advisor, WalkShape
 from siafu.server.gathers.gather_tables import GatherTables
 from siafu.server.restrict import edges_to, rows_read, rows_read_by
 
@@ -79,6 +80,20 @@ class Walk:
         allocate = np.empty if self.scratch is None else partial(mapped_array, self.scratch)
         return edges_to(self.whole, self.kept, at_most=WORTH_A_COPY, allocate=allocate) or self.whole
 
+    def shape(self, row_bytes: int, *, weighted: bool) -> WalkShape:
+        """The edges in figures, for rows so long."""
+        weights = weighted and self.whole.weights is not None
+        rows, edges = len(self.whole.indptr) - 1, len(self.whole.indices)
+        return WalkShape(rows, edges, self.columns, row_bytes, self._percent, weights)
+
+    @cached_property
+    def _percent(self) -> int:
+        """Of the edges that are gathered along."""
+        indptr, edges = self.whole.indptr, max(1, len(self.whole.indices))
+        if self.picked is not None:
+            return round(100 * int((indptr[self.picked + 1] - indptr[self.picked]).sum()) / edges)
+        return round(100 * len(self.edges.indices) / edges)
+
     def blocks(self, row_bytes: int, weights: DTypeLike | None, *, self_loops: bool) -> Blocks | None:
         """The edges in the blocks that suit rows this long; None: blocks do not pay.
 
@@ -86,8 +101,10 @@ class Walk:
         """
         rows, edges = len(self.whole.indptr) - 1, len(self.whole.indices)
         size = block_size(rows, edges, row_bytes, sources=self.columns)
-        if size is None:
-            return None
+        return None if size is None else self.in_blocks(size, weights, self_loops=self_loops)
+
+    def in_blocks(self, size: int, weights: DTypeLike | None, *, self_loops: bool) -> Blocks:
+        """The edges in blocks of so many sources."""
         counted = None if weights is None else self.whole.weights
         key = size, None if counted is None else np.dtype(weights), self_loops
         if key not in self._blocks:
@@ -199,11 +216,18 @@ class ServerEdges:
     local:  the part that is the server's
     tables: where the rows of a gather live that is made of it; None: in tables of its own
     scratch: a directory for copies of edges; None: they are in memory
+    advisor: chooses how its edges are walked; None: the rules do, and blocks are for a core's own cache alone
     """
 
     def __init__(
-        self, graph: Graph, partition: Partition, local: LocalGraph, scratch: Path | None = None
+        self,
+        graph: Graph,
+        partition: Partition,
+        local: LocalGraph,
+        scratch: Path | None = None,
+        advisor: Advisor | None = None,
     ) -> None:
+        self.advisor = advisor
         self.graph, self.local, self._partition, self._scratch = graph, local, partition, scratch
         self._restricted: list[tuple[Mask, Walks]] = []
         self.tables: GatherTables | None = None
@@ -211,11 +235,16 @@ class ServerEdges:
 
     @classmethod
     def of(
-        cls, graph: Graph, partition: Partition, server: int, scratch: Path | None = None
+        cls,
+        graph: Graph,
+        partition: Partition,
+        server: int,
+        scratch: Path | None = None,
+        advisor: Advisor | None = None,
     ) -> "ServerEdges":
         if scratch is not None:
             graph = graph.with_mapped_out_edges(scratch)
-        return cls(graph, partition, local_graph(graph, partition, server), scratch)
+        return cls(graph, partition, local_graph(graph, partition, server), scratch, advisor)
 
     @property
     def own(self) -> int:

@@ -1,9 +1,8 @@
 """Trainer: one training as a run of the pipeline, made of a graph, a model and options."""
 
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,15 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from siafu.base.activity import together
 from siafu.base.errors import BadInput, Diverged
 from siafu.base.memory import budget_bytes
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
-from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition
+from siafu.kernels.advisor import Advisor
 from siafu.objective.objective import Objective
-from siafu.objective.tally import decode
 from siafu.options import Options
 from siafu.pipeline.ids import Anchor, Epoch, LaneName, Version
 from siafu.pipeline.records import Best
@@ -30,7 +27,6 @@ from siafu.program.headline import headline, unused_edge_data
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
 from siafu.report.files.metrics import EpochMetrics, best_epoch
-from siafu.report.lambda_metrics import lambda_metrics
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Rewound, Snapshot
 from siafu.runtime.local import LocalRuntime
@@ -44,25 +40,19 @@ from siafu.server.memory.measures import Choice
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.memory.server_part import parts_of
 from siafu.server.plan import ServerPlan
-from siafu.tables import DiskTraffic, ScratchDirectory
+from siafu.tables import ScratchDirectory
+from siafu.training.checkpoint import Checkpoint, CheckpointDue
 from siafu.training.checkpoint_tensors import refuse_others, saved_rates, under
+from siafu.training.epoch_metrics import metrics_of
+from siafu.training.lambda_choice import lambdas_asked
 from siafu.training.pace import Callback, Pace
 from siafu.training.sampled import SampledTraining
+from siafu.training.scratch_meter import ScratchMeter
 from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
     from siafu.cluster.runtime import ClusterRuntime
     from siafu.runtime.lambdas import Lambdas
-    from siafu.serverless.platforms.platform import Platform
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """With its tensors, its counters and the history up to its epoch, training goes on as if it had never stopped."""
-
-    epoch: int
-    tensors: dict[str, Tensor]
-    counters: dict[str, Any]
 
 
 class Trainer:
@@ -87,6 +77,7 @@ class Trainer:
         memory: str | None = None,
         scratch: Path | None = None,
         callbacks: Sequence[Callback] = (),
+        advisor: Advisor | None = None,
     ) -> None:
         """Ready to be prepared.
 
@@ -97,12 +88,15 @@ class Trainer:
         memory:   a size that this process may take; None: what is free
         scratch:  a directory for tables that do not fit; None: all are in memory
         callbacks: called after every epoch
+        advisor:  chooses how this process's servers walk their edges; None: the rules do
         """
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self.busy_seconds: Mapping[str, float] = {}
         self.activity = EpochActivity()
-        self.plan = ServerPlan.of(graph, model, options, partition, programs=programs)
+        self.plan = replace(
+            ServerPlan.of(graph, model, options, partition, programs=programs), advisor=advisor
+        )
         self._sampled = SampledTraining(self.plan, model) if options.mode == "sampled" else None
         self.stopped = self.callback_failed = False
         self._pace = self._paced(callbacks)
@@ -111,9 +105,8 @@ class Trainer:
         self._earlier: dict[str, Any] = {}
         self._runtime: LocalRuntime | ClusterRuntime | SampledRuntime | None = None
         self._cluster, self._traced, self._memory = cluster, traced, memory
-        self._lambdas = lambdas or _lambdas(options)
-        self._traffic: DiskTraffic | None = None
-        self._moved_before = self._disk_counts()
+        self._lambdas = lambdas or lambdas_asked(options)
+        self._meter = ScratchMeter()
         self._scratch = None if scratch is None else ScratchDirectory(scratch)
 
     def _paced(self, callbacks: Sequence[Callback]) -> Pace | None:
@@ -178,14 +171,14 @@ class Trainer:
                         yield event
                     case Outcome():
                         # Lambdas have gone home since: their bills are in it now.
-                        counters = runtime.counters() | self._disk_counts()
+                        counters = runtime.counters() | self._meter.counts()
                         self._earlier = added(self._start.counters, counters)
                         self._end(event)
                         if event.last is not None:
                             yield self._checkpoint(replace(event.last, counters=counters))
 
     def _metrics(self, record: EpochRecord) -> EpochMetrics:
-        found = replace(_metrics(record, self.objective), **self._moved())
+        found = replace(metrics_of(record, self.objective), **self._meter.since_last())
         return found if self._pace is None else replace(found, lr=self._pace.lr(record.epoch))
 
     def _close_epoch(
@@ -215,7 +208,9 @@ class Trainer:
         return self._earlier
 
     def finish(self) -> None:
-        """Give the model the weights of its best epoch."""
+        """Give the model the weights of its best epoch, and keep what the advisor found."""
+        if self.plan.advisor is not None:
+            self.plan.advisor.keep()
         with torch.no_grad():
             for name, tensor in state_of(self.model).items():
                 tensor.copy_(self._best_weights[name])
@@ -252,14 +247,15 @@ class Trainer:
         if self.done:
             return [], []
         program = self.programs["train"]
-        due = _Due(checkpoint_every)
+        due = CheckpointDue(checkpoint_every)
         placed = self._prepare_here(due) if self._cluster is None else self._prepare_cluster(due, log)
         if self._sampled is not None:  # batches run the model as it is: nothing was chosen for them
             return placed, []
         unused = unused_edge_data(program, self.plan.graph)
-        return [headline(program), *unused, *placed], list(program.choices)
+        advice = [] if self.plan.advisor is None else self.plan.advisor.reasons()
+        return [headline(program), *unused, *placed], [*program.choices, *advice]
 
-    def _prepare_cluster(self, due: "_Due", log: Path | None) -> list[str]:
+    def _prepare_cluster(self, due: CheckpointDue, log: Path | None) -> list[str]:
         from siafu.cluster.ray_crew import RayCrew
         from siafu.cluster.runtime import ClusterRuntime
 
@@ -323,7 +319,7 @@ class Trainer:
             memory=self._memory,
         )
 
-    def _prepare_here(self, due: "_Due") -> list[str]:
+    def _prepare_here(self, due: CheckpointDue) -> list[str]:
         self.refuse_more_than_budget()
         if self._sampled is not None:
             return self._prepare_sampled(self._sampled, due)
@@ -331,7 +327,7 @@ class Trainer:
         with one_thread():  # what is folded has the same bits wherever it is made
             blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
             assembly = assemble(blueprint, plan.features, plan.weights)
-        self._traffic = next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None)
+        self._meter.watch(next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None))
         setup = plan.setup(assembly.layout, rows_travel=self._lambdas is not None)
         self._runtime = LocalRuntime(
             setup,
@@ -347,7 +343,7 @@ class Trainer:
         lines = [_placed(self.memory_list, plan.partition, plan.interval_counts), *self.fit.told()]
         return lines if self._lambdas is None else [*lines, str(self._lambdas)]
 
-    def _prepare_sampled(self, sampled: SampledTraining, due: "_Due") -> list[str]:
+    def _prepare_sampled(self, sampled: SampledTraining, due: CheckpointDue) -> list[str]:
         self._runtime = runtime = sampled.runtime(
             self.fit.plan,
             self._start,
@@ -357,7 +353,7 @@ class Trainer:
             checkpoint_due=due,
             traced=self._traced,
         )
-        self._traffic = runtime.evaluation.traffic
+        self._meter.watch(runtime.evaluation.traffic)
         placed = f"{self.memory_list.peak / 1e6:,.0f} MB of memory; {thread_count()} threads"
         return [sampled.told(), placed, *self.fit.told()]
 
@@ -403,26 +399,8 @@ class Trainer:
         tensors |= {f"optimizer.{name}": tensor for name, tensor in snapshot.optimizer.items()}
         if self._pace is not None and self._pace.closes:
             tensors["pace.rates"] = self._pace.state()
-        counters = {**snapshot.counters, **self._disk_counts()}
+        counters = {**snapshot.counters, **self._meter.counts()}
         return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
-
-    def _moved(self) -> dict[str, Any]:
-        """Traffic of scratch files since the epoch before; nothing where no table is on disk."""
-        if self._traffic is None:
-            return {}
-        now, before = self._disk_counts(), self._moved_before
-        self._moved_before = now
-        return {name: value - before[name] for name, value in now.items()}
-
-    def _disk_counts(self) -> dict[str, Any]:
-        """Bytes that this session moved from and to scratch files, and how long the disk was busy and computing waited."""
-        traffic = self._traffic or DiskTraffic()
-        return {
-            "bytes_read": traffic.bytes_read,
-            "bytes_written": traffic.bytes_written,
-            "disk_busy_seconds": traffic.seconds_busy,
-            "disk_wait_seconds": traffic.seconds_waited,
-        }
 
     def _end(self, outcome: Outcome) -> None:
         if outcome.stop.reason == "diverged":
@@ -432,64 +410,10 @@ class Trainer:
             )
 
 
-def _lambdas(options: Options) -> "Lambdas | None":
-    if options.lambdas == "off":
-        return None
-
-    from siafu.serverless.platforms.platform import LocalPlatform
-
-    return lambdas_on(LocalPlatform(), options.lambda_count)
-
-
-def lambdas_on(platform: "Platform", count: int | str | None) -> "Lambdas":
-    """As many as wanted: a number, "auto", or None, what is usual there: where they cost nothing, one a core."""
-    from siafu.runtime.lambdas import Lambdas
-
-    one_a_core = count is None and not platform.paid
-    if count is None:
-        count = "auto" if platform.paid else thread_count()
-    return Lambdas(None if isinstance(count, str) else count, platform, one_a_core)
-
-
-class _Due:
-    """Whether a checkpoint is due: when called, and the last time it was is long enough ago."""
-
-    def __init__(self, every: float | None) -> None:
-        self._every, self._last = every, time.monotonic()
-
-    def __call__(self) -> bool:
-        now = time.monotonic()
-        if self._every is None or now - self._last < self._every:
-            return False
-        self._last = now
-        return True
-
-
 def _placed(listed: MemoryList, partition: Partition, counts: Sequence[int]) -> str:
     servers = "1 graph server" if len(counts) == 1 else f"{len(counts)} graph servers ({partition.method})"
     intervals = "1 interval" if counts[0] == 1 else f"{counts[0]} intervals"
     each = " each" if len(counts) > 1 else ""
     return (
         f"{servers} with {intervals}{each}, {listed.peak / 1e6:,.0f} MB of memory; {thread_count()} threads"
-    )
-
-
-def _metrics(record: EpochRecord, objective: Objective) -> EpochMetrics:
-    tallies = {} if record.evaluation is None else decode(record.evaluation)
-    accuracies: dict[str, Any] = {
-        f"{split}_accuracy": objective.measured(tallies[split]) if split in tallies else None
-        for split in SPLITS
-    }
-    return EpochMetrics(
-        epoch=record.epoch + 1,
-        train_loss=record.training[0],
-        val_loss=tallies["val"].loss if "val" in tallies else None,
-        **accuracies,
-        seconds=record.seconds,
-        evaluate_seconds=record.evaluate_seconds if tallies else None,
-        time=time.time(),
-        busy_seconds=together(record.activity.threads),
-        staleness=dict(record.activity.staleness),
-        bytes_scattered=record.activity.bytes_scattered,
-        lambdas=lambda_metrics(record.activity),
     )

@@ -4,7 +4,8 @@ x_j                                   a kernel: Sum, Mean or Max
 weight · x_j, and sums of products    Sum or GcnSum, with factors of vertices before and after
 softmax(leaky_relu(a_j + b_i)) · x_j  the attention kernel
 other softmaxes of both ends          `pair_attention`: GATv2's and Transformer's
-anything else                         an edge program
+max of f(s_j + t_i), f rising         Max of s_j, and f on vertices: `extremes`
+anything else                         an edge program, without what one end says alone: `hoist`
 """
 
 from functools import reduce
@@ -29,7 +30,9 @@ from siafu.nn.pyg.expression import (
     turned,
     walk,
 )
+from siafu.nn.pyg.extremes import greatest
 from siafu.nn.pyg.factors import OutWeight, StoredLoops
+from siafu.nn.pyg.hoist import hoisted
 from siafu.nn.pyg.on_vertices import (
     aligned,
     at_loops,
@@ -101,7 +104,7 @@ def _sum(node: Node, token: EdgeToken) -> Tensor:
     if terms is not None and any(normal) and all(normal):
         return reduce(torch.add, (_gcn_term(term, node) for term in terms))
     node = expanded(node)
-    stored = on_stored(node)
+    stored = hoisted(on_stored(node))
     terms = terms_of(stored)
     total = edges_sum(stored, token) if terms is None else _terms_sum(terms, stored, token)
     return total + at_loops(node) if token.added else total
@@ -189,10 +192,12 @@ def _max(node: Node, token: EdgeToken, *, exact: bool = True) -> Tensor:
         )
     node = _staged(expanded(node), token)
     stored = on_stored(node)
+    stored = hoisted(stored)
     if sides(stored) == {"source"}:
         found = gather_rows(Max(), on_vertices(stored), stored)
     else:
-        found = gathered(stored, Max())
+        reached = greatest(stored)
+        found = gathered(stored, Max()) if reached is None else reached
     if not token.added:
         return found
     # A self-loop's value is the same whether it was stored or added.

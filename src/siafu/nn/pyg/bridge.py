@@ -35,7 +35,7 @@ def call_pyg(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
         stack.enter_context(_named_layers(call))
         stack.enter_context(_unchanged(model))
         stack.enter_context(_stand_ins(model))
-        stack.enter_context(_EdgeFunctions())
+        stack.enter_context(EdgeFunctions())
         try:
             out = run((), _arguments(model, graph, x))
         except (ValueError, TypeError, AssertionError, AttributeError, LookupError) as error:
@@ -278,7 +278,7 @@ def _namespaces(model: nn.Module) -> list[dict[str, Any]]:
     return list({id(space): space for space in spaces}.values())
 
 
-class _EdgeFunctions(TorchFunctionMode):
+class EdgeFunctions(TorchFunctionMode):
     """PyTorch's functions where they make or drop values of edges, and one that tensor programs lack."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:

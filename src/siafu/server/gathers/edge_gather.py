@@ -211,10 +211,8 @@ class EdgeGather(LocalGather):
         self, direction: str, picked: NDArray[np.int64] | None, first: int, last: int
     ) -> Iterator[_Edges]:
         """The edges of a range of rows, some rows at a time; one piece at least, which may have none."""
-        walk = self._walks.forward if direction == "forward" else self._walks.backward
         numbers = self._numbers.get(direction)
-        indptr, indices, _ = walk.edges
-        weights = walk.weights(self._kind) if self._reduction.weighted else None
+        indptr, indices, weights = self._edges(direction)
         while True:
             end = rows_within(indptr, picked, first, last, EDGES_AT_ONCE)
             outer, inner, weight = edge_ends(indptr, indices, weights, picked, first, end)
@@ -225,6 +223,12 @@ class EdgeGather(LocalGather):
             if end == last:
                 return
             first = end
+
+    def _edges(self, direction: str) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any] | None]:
+        """Where rows' edges begin, their ends, and their weights where these count."""
+        walk = self._walks.forward if direction == "forward" else self._walks.backward
+        indptr, indices, _ = walk.edges
+        return indptr, indices, walk.weights(self._kind) if self._reduction.weighted else None
 
     def _results(self) -> list[ResultTable]:
         return [self._out, self._of_rows, *self._reduction.results]

@@ -130,6 +130,7 @@ class MaxOfMessages(Reduction):
     def __init__(self, server: ServerEdges, width: int, dtype: torch.dtype) -> None:
         self._kind = np.dtype(sum_type(dtype))
         self._ties = (server.tables or HeldTables(server.own)).result("ties", width, self._kind)
+        self.ties = self._ties
         self.results = (self._ties,)
 
     def begin(self, first: int, last: int) -> None:

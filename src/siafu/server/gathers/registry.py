@@ -11,8 +11,10 @@ from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.attention_gather import SoftmaxBehaviour
 from siafu.server.gathers.behaviour import GatherBehaviour
+from siafu.server.gathers.edge_code import codes_of
 from siafu.server.gathers.edge_gather import EdgeGather, EdgeProgram, held_on_edges
 from siafu.server.gathers.edge_programs import TracedEdge
+from siafu.server.gathers.fused_edge_gather import FusedEdgeGather
 from siafu.server.gathers.local_gather import LocalGather, Mask
 from siafu.server.gathers.max_gather import MaxBehaviour
 from siafu.server.gathers.pair_gather import PairBehaviour
@@ -98,6 +100,20 @@ def local_step(
         found = local_gather(gather, server, width, dtype, needed=needed, training=training)
         found.weight_names, found.learnt = step.site.weights, step.learnt
         return found
+    reduction = behaviour_of(gather).reduction(gather, server, made, dtype)
+    codes = codes_of(step.edge, greatest=reduction.ties is not None)
+    if codes is not None:
+        return FusedEdgeGather(
+            reduction,
+            TracedEdge(step),
+            codes,
+            server,
+            width,
+            made,
+            dtype,
+            needed=needed,
+            training=training,
+        )
     return local_messages(
         gather,
         TracedEdge(step),

@@ -169,7 +169,7 @@ def _edges(
     numbered = any(step.site.features for step in steps)
     yield from graph_edges(graph, parts, on_disk=mapped, numbered=numbered)
     for part in parts:
-        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped)
+        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor)
         yield from copies.of(plan.programs, needs)
 
 
