@@ -18,7 +18,6 @@ MODELS: dict[str, tuple[type[nn.GNN], dict[str, Any]]] = {
     "gat": (nn.GAT, {"heads": 2}),
     "sage": (nn.GraphSAGE, {}),
     "gin": (nn.GIN, {}),
-    "normed": (nn.GCN, {"norm": "batch_norm"}),
 }
 SETTINGS = {"lr": 0.02, "weight_decay": 1e-3, "seed": 7}
 
