@@ -73,9 +73,9 @@ def local_messages(
     *,
     needed: Mask | None = None,
     training: bool = True,
-    features: bool = False,
+    features: int = 0,
 ) -> LocalGather:
-    """The same of the messages that an edge function makes of rows `width` wide; features: it gets the edges' besides."""
+    """The same of the messages that an edge function makes of rows `width` wide; features: columns of what edges have that it gets besides."""
     if not gather.reduces_messages:
         raise refused_messages(gather)
     reduction = behaviour_of(gather).reduction(gather, server, message_width, dtype)
@@ -158,7 +158,7 @@ def local_step(
         dtype,
         needed=needed,
         training=training,
-        features=step.site.features > 0,
+        features=step.site.features,
     )
 
 

@@ -37,15 +37,18 @@ def is_mapped(array: NDArray[Any] | None) -> bool:
     return mapped_file(array) is not None
 
 
-def graph_edges(graph: Graph, parts: Sequence[ServerPart], *, on_disk: bool = False) -> Iterator[Allocation]:
+def graph_edges(
+    graph: Graph, parts: Sequence[ServerPart], *, on_disk: bool = False, numbered: bool = False
+) -> Iterator[Allocation]:
     """The graph's own edges, those of its transpose, and each server's part where there are several.
 
-    on_disk: copies of edges are in mapped scratch files
+    on_disk:  copies of edges are in mapped scratch files
+    numbered: a gather finds what edges have by their numbers, whether they have features and types or a weight alone
     """
     arrays = [each for each in graph.in_edges if each is not None]
     mapped, size = is_mapped(graph.indices), sum(each.nbytes for each in arrays)
     yield Allocation("in-edges", size, Lifetime.RUN, "the graph as it is given", mapped=mapped)
-    yield from _edge_rows(graph, parts)
+    yield from _edge_rows(graph, parts, numbered)
     symmetric = graph.is_symmetric
     if not symmetric:
         pointers = graph.indptr.nbytes if on_disk else 0
@@ -63,13 +66,14 @@ def graph_edges(graph: Graph, parts: Sequence[ServerPart], *, on_disk: bool = Fa
         yield Allocation("ghosts' ids", 3 * _POINTER * ghosts, Lifetime.RUN, "which rows servers exchange")
 
 
-def _edge_rows(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocation]:
+def _edge_rows(graph: Graph, parts: Sequence[ServerPart], numbered: bool) -> Iterator[Allocation]:
     """Features and types of edges, and by which numbers gathers find them."""
     found = [each for each in (graph.edge_attr, graph.edge_type) if each is not None]
-    if not found:
+    if not found and not numbered:
         return
-    size, mapped = sum(each.nbytes for each in found), all(is_mapped(each) for each in found)
-    yield Allocation("edges' features and types", size, Lifetime.RUN, "as they are given", mapped=mapped)
+    if found:
+        size, mapped = sum(each.nbytes for each in found), all(is_mapped(each) for each in found)
+        yield Allocation("edges' features and types", size, Lifetime.RUN, "as they are given", mapped=mapped)
     several = sum(part.edges + part.out_edges for part in parts if not part.alone)
     number = np.dtype(id_dtype(graph.num_edges)).itemsize
     yield Allocation(

@@ -165,7 +165,9 @@ def _edges(
     plan: ServerPlan, parts: Sequence[ServerPart], needs: Mapping[LaneName, NeededRows]
 ) -> Iterator[Allocation]:
     graph, itemsize, mapped = plan.graph, plan.dtype.itemsize, plan.savings.disk is not None
-    yield from graph_edges(graph, parts, on_disk=mapped)
+    steps = (step for each in plan.programs.values() for group in each.gathers for step in group)
+    numbered = any(step.site.features for step in steps)
+    yield from graph_edges(graph, parts, on_disk=mapped, numbered=numbered)
     for part in parts:
         copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor)
         yield from copies.of(plan.programs, needs)
