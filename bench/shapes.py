@@ -36,9 +36,8 @@ def main() -> None:
     )
     for name in names:
         path = path_of(name)
-        pyg_models.MOST_FEATURES = most_features(path)
         pyg_models.EPOCHS = SIAFU_EPOCHS
-        graph = pyg_models.read(path)
+        graph = pyg_models.read(path, most_features(path))
         for model in models:
             clock = time.process_time if cpu else time.perf_counter
             theirs = pyg_epoch(graph, pyg_models.model_of(graph, model), PYG_EPOCHS, clock)
