@@ -1,5 +1,6 @@
 """Checks of tasks and rows: in which order tasks run, with which weights, and which rows they read."""
 
+from siafu.pipeline.events import RowsArrived
 from siafu.pipeline.ids import Direction, IntervalId, StageId
 from siafu.pipeline.instructions import BeginTask, RunTask
 from siafu.pipeline.setup import Setup
@@ -59,6 +60,8 @@ class RowChecks:
         truth.running.add(lane)
         if task.stage.id == 0:
             self._check_entry(truth, run)
+            before = truth.versions.get((task.lane, task.interval, task.epoch), run.version)
+            require(before == run.version, "what is run again has the version that it had", task, before)
             truth.positions[lane] = (task.epoch, 0)
             truth.versions[task.lane, task.interval, task.epoch] = run.version
         here = truth.positions[lane]
@@ -131,6 +134,12 @@ class RowChecks:
         schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
         last = task.stage.id + 1 == len(schedule)
         truth.positions[lane] = (task.epoch + 1, 0) if last else (task.epoch, task.stage.id + 1)
+        truth.reach(*lane, truth.positions[lane])
+
+    def packed(self, rows: Rows, named: RowsArrived) -> None:
+        """Rows that travel."""
+        same = (rows.epoch, rows.interval) == (named.epoch, named.interval)
+        require(same, "rows are of the epoch that they are named by, when they are packed", named, rows)
 
     def stored(self, key: RowsKey, new: Rows, old: Rows | None) -> None:
         """A graph server writes rows to its tables, its own or ghosts."""

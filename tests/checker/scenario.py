@@ -87,6 +87,7 @@ def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = 
     """A small run of any shape, with any faults. The same seed gives the same run."""
     source = random.Random(seed)
     setup = _with_statistics(_random_setup(source, mode, policy), random.Random(seed + 2))
+    setup = replace(setup, rows_stay=random.Random(seed + 4).random() < 0.8)
     epochs = source.randint(1, 4)
     start = Epoch(source.choice([0, 0, 0, 3]))
     return Scenario(
@@ -125,6 +126,30 @@ def bent_scenario(seed: int, *, mode: str | None = None) -> Scenario:
         faults=faults,
         stopped_after=Epoch(source.randrange(first, last)) if source.random() < 0.3 else None,
     )
+
+
+def losing_scenario(seed: int, *, mode: str | None = None, within: bool = True) -> Scenario:
+    """A run that loses servers: at any moment, several at once, while another is replaced, some while they live on.
+
+    within: the others go on within the epoch; else all begin again
+    """
+    source = random.Random(seed * 7 + 1)
+    given = random_scenario(seed, mode=mode or source.choice(["sync", "pipe"]))
+    given = replace(given, setup=replace(given.setup, rows_stay=within))
+    servers = given.setup.graph_addresses + given.setup.weight_addresses
+    deaths = tuple(
+        (source.random() * source.choice([5, 20, 60]), source.choice(servers))
+        for _ in range(source.choice([1, 1, 2, 3, 5]))
+    )
+    faults = replace(
+        given.faults,
+        deaths=deaths,
+        detection=source.choice([0.1, 1.0, 3.0]),
+        replacement=source.choice([0.0, 0.5, 5.0]),
+        undead=source.choice([0.0, 0.0, 0.5]),
+        with_sender=source.choice([0.0, 0.2, 0.7]),
+    )
+    return replace(given, faults=faults)
 
 
 def _random_setup(source: random.Random, mode: str | None, policy: str | None) -> Setup:

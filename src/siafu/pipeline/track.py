@@ -152,6 +152,19 @@ class Track:
                     self._begin(reader, out)
         return True
 
+    def made(self, epoch: Epoch) -> list[tuple[StageId, IntervalId]]:
+        """The rows of an epoch that this server's intervals have made: of which stages, of which intervals."""
+        return [
+            (stage, interval)
+            for stage, rows in self._rows.items()
+            for interval in self.intervals
+            if rows[interval] == epoch
+        ]
+
+    def has_passed(self, epoch: Epoch, stage: StageId, interval: IntervalId) -> bool:
+        """Whether an interval of this server has done a stage of an epoch."""
+        return self.passes[interval].position > (epoch, stage)
+
     def raise_barrier(self, barrier: Position, out: list[Instruction]) -> None:
         """Let the stages up to `barrier` run."""
         self.barrier = barrier

@@ -247,6 +247,7 @@ class ServerPlan:
             self.paced,
             options.clip is not None,
             self.gather_parts if rows_travel else 0,
+            rows_stay=not self.savings.in_place and self.savings.disk is None,
         )
 
     @property
