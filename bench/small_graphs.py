@@ -6,9 +6,10 @@ The same model, features, split, optimizer and dropout. An epoch is forward, los
 evaluation: PyG's best, and the best of a Siafu run without evaluations. Beside it stands the mean of a Siafu run that evaluates every
 epoch; one alone says nothing, since an evaluation runs beside the next epoch. Repeats take turns.
 
---cpu: CPU time instead, for a machine that others use: PyG's best epoch on one thread, and the mean of 60 epochs of Siafu's.
+--cpu: CPU time instead, for a machine that others use: PyG's best epoch on one thread, and the median of Siafu's epochs.
 """
 
+import itertools
 import statistics
 import sys
 import time
@@ -54,23 +55,26 @@ def wall_times(graph: siafu.Graph, kind: str, width: int) -> tuple[float, float,
 
 
 def cpu_times(graph: siafu.Graph, kind: str, width: int) -> tuple[float, float, float]:
-    """The same in CPU seconds. Of two lengths: what a start takes is in both."""
+    """The same in CPU seconds."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     theirs = pyg_epoch(graph, model_of(models, graph, kind, width), EPOCHS, time.process_time)
     torch.set_num_threads(threads)
-    own = []
-    for every in (2 * EPOCHS, 1):
-        short, long = (cpu_of_run(graph, kind, width, epochs, every) for epochs in (4, 4 + EPOCHS))
-        own.append((long - short) / EPOCHS)
-    return theirs, own[0], own[1]
+    model = (model_of(siafu.nn, graph, kind, width) for _ in range(2))
+    return theirs, cpu_of_epoch(graph, next(model), EPOCHS), cpu_of_epoch(graph, next(model), 1)
 
 
-def cpu_of_run(graph: siafu.Graph, kind: str, width: int, epochs: int, evaluate_every: int) -> float:
-    model = model_of(siafu.nn, graph, kind, width)
-    began = time.process_time()
-    siafu.train(graph, model, epochs=epochs, evaluate_every=evaluate_every)
-    return time.process_time() - began
+def cpu_of_epoch(graph: siafu.Graph, model: torch.nn.Module, evaluate_every: int) -> float:
+    """Median over the epochs. A callback waits for each: the next begins after it."""
+    ended: list[float] = []
+    siafu.train(
+        graph,
+        model,
+        epochs=EPOCHS,
+        evaluate_every=evaluate_every,
+        callbacks=[lambda _: ended.append(time.process_time())],
+    )
+    return statistics.median(later - sooner for sooner, later in itertools.pairwise(ended[3:-1]))
 
 
 def model_of(module: object, graph: siafu.Graph, kind: str, width: int) -> torch.nn.Module:
