@@ -554,3 +554,10 @@ def test_a_stop_that_the_owner_has_told_outlives_a_loss() -> None:
         assert until(out) == ([] if told else [2, 2])
         stops = [each.reason for each in out if isinstance(each, Stop)]
         assert stops == (["told"] if told else [])
+
+
+@given(st.integers(1, 20), st.integers(1, 30), st.integers(0, 40))
+def test_the_next_epoch_that_is_evaluated_is_the_first_of_those(every: int, epochs: int, first: int) -> None:
+    options = RunOptions(epochs, evaluate_every=every)
+    expected = next(each for each in range(first, 100) if options.is_evaluated(Epoch(each)))
+    assert options.next_evaluated(Epoch(first)) == expected

@@ -105,7 +105,7 @@ class ClusterRuntime:
         options = self._plan.options
         graph = [Address("graph", ServerId(each)) for each in range(self._plan.partition.parts)]
         weight = [Address("weight", ServerId(each)) for each in range(options.weight_servers)]
-        self.servers = self._crew.employ(self._losses.employ([*graph, *weight]).items())
+        self.servers = dict(self._crew.employ(self._losses.employ([*graph, *weight]).items()))
         shares = {address: self._surely(address, lambda server: server.share()) for address in graph}
         self._bounds = [shares[address].bounds for address in graph]
         reads = [self._surely(address, lambda server: server.reads(self._bounds)) for address in graph]
