@@ -17,6 +17,7 @@ from siafu.nn.relation_sum import RelationSum
 from siafu.pipeline.ids import LaneName
 from siafu.program.program import GatherStep, Program
 from siafu.server.edges import WORTH_A_COPY
+from siafu.server.gathers.column_space import widest_slice
 from siafu.server.gathers.local_gather import stored_size
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
@@ -103,6 +104,7 @@ class EdgeCopies:
     on_disk: gathers of a lane, by place, that read their rows from disk: they go by buckets, and walk edges as they are
     mapped:  the copies of some of the edges are in mapped scratch files
     advisor: the servers'; None: the rules say how edges are walked
+    columns: those of gathers by columns, for which the part is the whole graph; else of all others
     """
 
     graph: Graph
@@ -111,6 +113,7 @@ class EdgeCopies:
     on_disk: Mapping[LaneName, frozenset[int]]
     mapped: bool = False
     advisor: Advisor | None = None
+    columns: bool = False
 
     def of(
         self, programs: Mapping[LaneName, Program], needs: Mapping[LaneName, NeededRows]
@@ -122,7 +125,7 @@ class EdgeCopies:
             last = len(program.gathers) - 1
             for depth, group in enumerate(program.gathers):
                 only = needed if depth == last and not needed.are_all else None
-                for step in group:
+                for step in (each for each in group if bool(each.slices) == self.columns):
                     for walk in self._walks(only, training=training):
                         in_blocks = depth not in self.on_disk[lane]
                         yield from self._copies(program, step, walk, known, in_blocks=in_blocks)
@@ -158,6 +161,7 @@ class EdgeCopies:
         plain = not isinstance(gather, Sum) or step.edge is not None or not in_blocks
         if not plain:
             width, stored = program.shapes[step.sent[0]][0], stored_size(gather, self.itemsize)
+            width = widest_slice(width, step.slices) if step.slices else width
             for row_bytes in slab_bytes(width, stored):
                 size = block_size(walk.rows, walk.whole, row_bytes, sources=walk.columns)
                 purpose = "gathers walk dense graphs so"
