@@ -262,6 +262,22 @@ class StatisticsGoOnlyWhereRowsGo(GraphServer):
         out.extend(each for each in found if each.to.index in near)
 
 
+class _NeighboursTrack(Track):
+    __slots__ = ()
+
+    def _sources(self, reader, source):
+        return self.layout.reads[self.schedule[source].direction][reader.interval]
+
+
+@fault("pipe")
+class ColumnsAreGatheredOfNeighboursAlone(GraphServer):
+    """columns are gathered when the rows along edges are there, not those of all"""
+
+    def _reset(self, start, exact, *rest):
+        super()._reset(start, exact, *rest)
+        self._train.__class__ = _NeighboursTrack
+
+
 def _faulty_fronts(server, front):
     for track in (server._train, server._evaluate):
         for each in track._fronts.values():

@@ -28,7 +28,14 @@ from siafu.pipeline.events import (
 from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, Version
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.run_options import RunOptions
-from siafu.pipeline.schedule import Schedule, evaluation_schedule, numbered, reducing, training_schedule
+from siafu.pipeline.schedule import (
+    Schedule,
+    by_columns,
+    evaluation_schedule,
+    numbered,
+    reducing,
+    training_schedule,
+)
 from siafu.pipeline.setup import Setup
 from siafu.weights.policy import POLICIES
 from tests.checker.durations import Durations, RandomDurations
@@ -87,6 +94,7 @@ def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = 
     """A small run of any shape, with any faults. The same seed gives the same run."""
     source = random.Random(seed)
     setup = _with_statistics(_random_setup(source, mode, policy), random.Random(seed + 2))
+    setup = _with_columns(setup, random.Random(seed + 3))
     setup = replace(setup, rows_stay=random.Random(seed + 4).random() < 0.8)
     epochs = source.randint(1, 4)
     start = Epoch(source.choice([0, 0, 0, 3]))
@@ -190,6 +198,18 @@ def _with_statistics(setup: Setup, source: random.Random) -> Setup:
         return numbered(reducing(schedule.stages, reduces, gathers, moved))
 
     return replace(setup, training=reduced(setup.training), evaluation=reduced(setup.evaluation))
+
+
+def _with_columns(setup: Setup, source: random.Random) -> Setup:
+    """In some exact runs, gathers that are laid out by columns."""
+    if not setup.exact or source.random() < 0.7:
+        return setup
+    chosen = {stage.phase for stage in setup.evaluation.stages if source.random() < 0.6}
+
+    def laid_out(schedule: Schedule) -> Schedule:
+        return numbered(by_columns(schedule.stages, chosen))
+
+    return replace(setup, training=laid_out(setup.training), evaluation=laid_out(setup.evaluation))
 
 
 def _random_layout(source: random.Random, intervals: tuple[int, ...]) -> Layout:

@@ -27,6 +27,13 @@ def test_servers_that_spare_memory_have_the_bits_of_those_that_do_not() -> None:
         assert [each.val_loss for each in spared.history] == [each.val_loss for each in plain.history]
 
 
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin"])
+def test_gathers_by_columns_are_the_oracles(name: str) -> None:
+    for mode, servers in (("sync", 3), ("pipe", 2)):
+        ran = train_on_crew(name, epochs=EPOCHS, mode=mode, servers=servers, layout="columns")
+        assert_exact(ran, truth(name, EPOCHS))
+
+
 def test_machines_with_addresses_of_their_own_are_exact_too() -> None:
     assert_exact(train_on_crew("gcn", epochs=EPOCHS, servers=3, crew={"apart": True}), truth("gcn", EPOCHS))
 

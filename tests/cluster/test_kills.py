@@ -86,6 +86,13 @@ def test_a_run_without_checkpoints_goes_on_and_ends_with_the_oracles_result(seed
     assert_as_if_nothing_had_been(ran, len(KILLS[seed]))
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_gathers_by_columns_go_on_and_end_with_the_oracles_result(seed: int) -> None:
+    mode = ("sync", "pipe")[seed % 2]
+    ran = train_on_crew("gcn", epochs=EPOCHS, mode=mode, dooms=KILLS[seed], layout="columns")
+    assert_as_if_nothing_had_been(ran, len(KILLS[seed]))
+
+
 @pytest.mark.parametrize(
     "seed", range(len(SAVED_KILLS)), ids=lambda seed: f"{seed}: {described(SAVED_KILLS[seed])}"
 )

@@ -97,7 +97,9 @@ class GraphStation(Station):
         self._bounds = blueprint.bounds(self._edges)
         vertices = self._edges.local.vertices
         constants = constants_of_share(plan.graph, vertices, plan.rows, plan.weights)
-        self._worker: GraphWorker = blueprint.worker(self._edges, self._bounds, constants)
+        self._worker: GraphWorker = blueprint.worker(
+            self._edges, self._bounds, constants, whole=blueprint.whole_edges()
+        )
         self._lambdas: LambdaTasks | None = None
         if lambdas is not None:
             own = lambdas.share(address.index, plan.partition.parts, machine, threads)

@@ -11,8 +11,7 @@ from siafu.pipeline.track import Track
 def rows_again(setup: Setup, track: Track, epoch: Epoch, server: ServerId) -> Iterator[RowsArrived]:
     """Rows of `epoch` that this server has made and that another one reads."""
     for stage, interval in track.made(epoch):
-        made = track.schedule[stage]
-        if server in setup.layout.readers(made.direction, interval, sums=made.sums):
+        if server in setup.layout.readers(track.schedule[stage], interval):
             yield RowsArrived(track.lane, epoch, stage, interval)
 
 

@@ -370,8 +370,7 @@ class GraphServer:
     ) -> None:
         schedule = self.setup.training if lane == "train" else self.setup.evaluation
         message = RowsArrived(lane, epoch, stage, interval)
-        made = schedule[stage]
-        receivers = self.setup.layout.readers(made.direction, interval, sums=made.sums)
+        receivers = self.setup.layout.readers(schedule[stage], interval)
         out.extend(Send(Address("graph", server), message) for server in receivers)
 
     def _rows_arrived(self, event: RowsArrived, out: list[Instruction]) -> None:

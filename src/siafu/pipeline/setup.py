@@ -90,7 +90,8 @@ class Setup:
         """Whether every epoch makes one version: the run keeps its state, and begins again with it after a loss."""
         return self.exact or self.update_every is None
 
-    @property
+    @cached_property
     def resumes(self) -> bool:
-        """Whether a loss is mended within the open epoch."""
-        return self.exact and self.rows_stay
+        """Whether a loss is mended within the open epoch. Of gathers by columns, gradients take the place of sums."""
+        by_columns = any(stage.everywhere for stage in (*self.training.stages, *self.evaluation.stages))
+        return self.exact and self.rows_stay and not by_columns

@@ -21,7 +21,8 @@ from siafu.nn.pyg.aggregate import softmax
 from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredFeatures, StoredType, StoredWeight, leaves
 from siafu.nn.pyg.norms import one_graph
 from siafu.nn.pyg.session import PygCall, entered, is_entered, refusal
-from siafu.nn.pyg.values import EdgeToken, EdgeValue, filled_with, without_memory
+from siafu.nn.pyg.value_functions import filled_with
+from siafu.nn.pyg.values import EdgeToken, EdgeValue, without_memory
 from siafu.nn.recording import recorder
 
 
@@ -343,7 +344,7 @@ def _dropped(value: EdgeValue, p: float = 0.5, training: bool = True, inplace: b
             "dropout of values of edges cannot be counted",
             "drop rows of vertices instead, or attention weights as GATConv does",
         )
-    return softmax(value.node.logits, p)
+    return softmax(value.node.logits, p, value.node.end)
 
 
 def _extreme(rows: Tensor, dim: int, *, greatest: bool) -> tuple[Tensor, None]:

@@ -89,11 +89,11 @@ class EdgeGather(LocalGather):
         *,
         needed: Mask | None = None,
         training: bool = True,
-        features: bool = False,
+        features: int = 0,
     ) -> None:
         super().__init__(server, needed)
         self._program, self._reduction = program, reduction
-        self._dtype = dtype
+        self._dtype, self._edge_columns = dtype, features
         self._numbers: dict[str, NDArray[Any]] = {}
         if features:
             for walk, direction in ((self._walks.forward, "forward"), (self._walks.backward, "backward")):
@@ -198,7 +198,9 @@ class EdgeGather(LocalGather):
         return self._program.gradients(source, target, weights, of_messages, features)
 
     def _features(self, edges: _Edges) -> torch.Tensor | None:
-        return None if edges.number is None else edge_rows(self.server.graph, edges.number, self._dtype)
+        if edges.number is None:
+            return None
+        return edge_rows(self.server.graph, edges.number, self._dtype, self._edge_columns)
 
     def _ends(self, edges: _Edges) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows of in-edges' sources and targets."""

@@ -97,6 +97,7 @@ class SumGather(LocalGather):
             self._backward = self._direction(walks.backward, self.backward_tables[0])
             self.early_backward = self._early(self._backward, self._back, self._pre, None)
             self._compile(self._backward, self._back, self._pre, None)
+        self.gathered, self.returned = (self._out,), self._back
         self.early_forward = self._early(self._forward, self._out, self._post, self.needed)
         self._compile(self._forward, self._out, self._post, self.needed)
 
@@ -250,6 +251,7 @@ class SumBehaviour(GatherBehaviour[Sum]):
     """Sum, and all that is a sum with factors."""
 
     gather = Sum
+    by_columns = True
 
     def local(
         self,

@@ -17,7 +17,7 @@ from siafu.server.memory.edge_copies import EdgeCopies, graph_edges, is_mapped
 from siafu.server.memory.lane_rows import LaneRows
 from siafu.server.memory.memory_list import Allocation, Lifetime, MemoryList
 from siafu.server.memory.needed_rows import NeededRows
-from siafu.server.memory.server_part import ServerPart, parts_of
+from siafu.server.memory.server_part import ServerPart, parts_of, whole_part
 from siafu.server.plan import ServerPlan
 from siafu.server.savings import Savings
 
@@ -165,9 +165,15 @@ def _edges(
     plan: ServerPlan, parts: Sequence[ServerPart], needs: Mapping[LaneName, NeededRows]
 ) -> Iterator[Allocation]:
     graph, itemsize, mapped = plan.graph, plan.dtype.itemsize, plan.savings.disk is not None
-    yield from graph_edges(graph, parts, on_disk=mapped)
+    steps = (step for each in plan.programs.values() for group in each.gathers for step in group)
+    numbered = any(step.site.features for step in steps)
+    yield from graph_edges(graph, parts, on_disk=mapped, numbered=numbered)
     for part in parts:
         copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor)
+        yield from copies.of(plan.programs, needs)
+    if plan.partition.parts > 1:
+        whole, on_disk = whole_part(graph), plan.gathers_on_disk
+        copies = EdgeCopies(graph, whole, itemsize, on_disk, advisor=plan.advisor, columns=True)
         yield from copies.of(plan.programs, needs)
 
 
