@@ -5,8 +5,8 @@
 Its models: GCN of 2 layers, 16 wide, and GIN of 5 layers, 64 wide. Its types: I, small graphs with wide features; II, many small graphs beside each
 other; III, large graphs with skewed degrees. GRAPH is a .npz of ../shared/data ($SIAFU_SHARED) by its name, or `small-graphs`: 1,100 of 39 vertices, as many vertices
 and edges as PROTEINS_full. Features and labels are drawn, dense, the same for both. Each turn runs both, one after the other, in processes of their own; CPU
-seconds for an epoch count, the least of the turns, without the first epochs, on one thread each: PyTorch's threads spin while they wait, which is charged to DGL
-on a machine that has other work.
+seconds for an epoch count, the least of the turns, without the first epochs, on one thread each, since CPU seconds of
+threads that wait would be counted, too.
 """
 
 import argparse
