@@ -6,14 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from siafu.kernels import Table
 from siafu.nn.gather import Gather
 from siafu.nn.tensors import as_rows
-from siafu.server.edges import Exchange, ServerEdges, Walks
+from siafu.server.disk_share import DiskShare
+from siafu.server.edges import Exchange, ServerEdges, Walk, Walks
 from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.gather_tables import HeldTables, ResultTable
+from siafu.server.rows.sent_rows import SentTable
+from siafu.tables import GhostedTable
 
 Mask = NDArray[np.bool_]
 Weights = Mapping[str, torch.Tensor]
@@ -45,6 +48,7 @@ class LocalGather(ABC):
 
     forward_tables:  own rows, then ghosts; what travels along the edges
     backward_tables: own rows, then ghosts; what travels against them
+    forward_on_disk, backward_on_disk: the same, for tables on disk
     needed:          own rows that somebody reads of what is gathered, ascending; None: all. Other rows are not
                      gathered: what `forward` gives for them means nothing, and no gradient comes from them.
     resends:         `send_back` reads what `forward` made
@@ -64,6 +68,8 @@ class LocalGather(ABC):
         self.learnt: tuple[str, ...] = ()
         self.forward_tables: list[Table] = []
         self.backward_tables: list[Table] = []
+        self.forward_on_disk: list[GhostedTable] = []
+        self.backward_on_disk: list[GhostedTable] = []
 
     @property
     def walks(self) -> Walks:
@@ -80,6 +86,16 @@ class LocalGather(ABC):
     @property
     def backward_exchange(self) -> Exchange:
         return self._walks.backward.exchange
+
+    @property
+    def sent_forth(self) -> list[SentTable]:
+        """All tables whose rows travel along the edges."""
+        return [*self.forward_on_disk, *self.forward_tables]
+
+    @property
+    def sent_back(self) -> list[SentTable]:
+        """All tables whose rows travel against them."""
+        return [*self.backward_on_disk, *self.backward_tables]
 
     @abstractmethod
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
@@ -116,6 +132,10 @@ class LocalGather(ABC):
         arrays = {id(each): each for each in (*self.forward_tables, *self.backward_tables, *self._kept())}
         results = {id(each): each.held_bytes for each in self._results()}
         return sum(len(array) * array.strides[0] for array in arrays.values()) + sum(results.values())
+
+    def _sources(self, disk: DiskShare, walk: Walk, columns: int, dtype: DTypeLike) -> GhostedTable:
+        """A table on disk for rows that edges of a walk read."""
+        return disk.sources(walk.columns, self.server.own, walk.received, columns, dtype)
 
     def _results(self) -> Sequence[ResultTable]:
         """Rows that it makes."""

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 
-from siafu.kernels import Table
 from siafu.pipeline.schedule import Stage
 from siafu.pipeline.stage_kind import StageKind
 from siafu.program.program import Program
@@ -16,6 +15,7 @@ from siafu.server.costs.work import Work
 from siafu.server.edges import Exchange
 from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import TaskInputs, TaskSettings
+from siafu.server.rows.sent_rows import SentTable
 from siafu.server.stages.draws import Draws
 
 
@@ -26,7 +26,7 @@ class LocalStage(ABC):
     begins:    a task can begin with some of the rows that it gathers
     """
 
-    scattered: Sequence[tuple[Exchange, Sequence[Table]]] = ()
+    scattered: Sequence[tuple[Exchange, Sequence[SentTable]]] = ()
     begins: bool = False
 
     @abstractmethod

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from siafu.kernels import Table
 from siafu.pipeline.schedule import Stage
 from siafu.pipeline.stage_kind import TENSOR
 from siafu.program.program import TensorPhase
@@ -25,6 +24,7 @@ from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import RemotePhases, TaskInputs, TaskSettings
 from siafu.server.rows.interval_rows import gradient_of
 from siafu.server.rows.lasting_rows import lasting_rows, places_of
+from siafu.server.rows.sent_rows import SentTable
 from siafu.server.stages.behaviour import LocalStage, StageBehaviour
 from siafu.server.stages.draws import Draws
 
@@ -71,13 +71,13 @@ class LocalTensorStage(LocalStage):
         return self._remote.finish(self._stage, interval, outputs, training=self._training)
 
 
-def _scattered(lane: Lane, stage: Stage) -> list[tuple[Exchange, Sequence[Table]]]:
+def _scattered(lane: Lane, stage: Stage) -> list[tuple[Exchange, Sequence[SentTable]]]:
     if stage.direction == "forward":
-        return [(each.forward_exchange, each.forward_tables) for each in lane.gathers[stage.phase]]
-    return [(each.backward_exchange, each.backward_tables) for each in lane.gathers[stage.phase - 1]]
+        return [(each.forward_exchange, each.sent_forth) for each in lane.gathers[stage.phase]]
+    return [(each.backward_exchange, each.sent_back) for each in lane.gathers[stage.phase - 1]]
 
 
-def _summed(lane: Lane, stage: Stage) -> Iterator[tuple[Exchange, Sequence[Table]]]:
+def _summed(lane: Lane, stage: Stage) -> Iterator[tuple[Exchange, Sequence[SentTable]]]:
     if stage.direction == "forward":
         yield from ((each.exchange, (each.forward_table,)) for each in lane.statistics.groups[stage.phase])
         return
@@ -183,7 +183,17 @@ def _held_forth(extent: Extent, stage: Stage) -> tuple[HeldArray, ...]:
         name, purpose = f"kept/{stage.phase}/{k}", "saves the backward pass a product"
         columns = math.prod(spec.sizes(1))
         left.append(
-            HeldArray(name, purpose, "backward", columns, size, forward="all", aligned=False, on_threads=True)
+            HeldArray(
+                name,
+                purpose,
+                "backward",
+                columns,
+                size,
+                forward="all",
+                aligned=False,
+                on_threads=True,
+                on_disk="rows",
+            )
         )
     return tuple(left)
 
