@@ -33,10 +33,10 @@ from tests.training_runs import Trained, train_in_pipeline
 
 from siafu import nn
 from siafu.cluster import letters
-from siafu.cluster.letters import Letter, Stamp
+from siafu.cluster.letters import Letter, Postmark
 from siafu.cluster.member import Member
 from siafu.cluster.requests import LogLine
-from siafu.pipeline.ids import RUN, Address, Incarnation, ServerId
+from siafu.pipeline.ids import RUN, Address, ServerId
 from siafu.runtime.lambdas import Lambdas
 from siafu.serverless.function.payload import Payload
 from siafu.serverless.platforms.invoker import Invocation, Invoker, Tell
@@ -225,13 +225,13 @@ def door_of_post(post: Any, keys: Keys, *, apart: bool) -> Door:
     here = post.member
     word = "a word that only servers know"
     post.meet([Member(_BAD, 1, here.machine, here.far, here.near, keys.public, word)])
-    lines = [Letter(LogLine(Incarnation(0), _BAD, f"line {number}")) for number in range(3)]
-    true = [letters.encode(Stamp(_BAD, 1, number), line) for number, line in enumerate(lines)]
+    lines = [Letter(LogLine(_BAD, f"line {number}")) for number in range(3)]
+    true = [letters.encode(Postmark(_BAD, 1, number), line) for number, line in enumerate(lines)]
     others = [
-        Stamp(RUN, 0, 0),
-        Stamp(Address("graph", ServerId(0)), 1, 0),
-        Stamp(_BAD, 7, 0),
-        Stamp(_BAD, 1, 2**40),
+        Postmark(RUN, 1, 0),
+        Postmark(Address("graph", ServerId(0)), 1, 0),
+        Postmark(_BAD, 7, 0),
+        Postmark(_BAD, 1, 2**40),
     ]
     forged = [letters.encode(stamp, lines[0]) for stamp in others]
     near = not apart

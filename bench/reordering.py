@@ -2,8 +2,9 @@
 
     python bench/reordering.py [GRAPH …] [--out FILE] [--repetitions N]
 
-GRAPH is a .npz of ../shared/data ($SIAFU_SHARED) by its name, a store's path, or `blocks`: 2 M vertices in 5,000 communities,
-58 M edges, 80 % of them inside. Each graph is measured with the ids it has and with shuffled ones. Gathers in the old and
+GRAPH is a .npz of ../shared/data ($SIAFU_SHARED) by its name, a store's path, `data`: all that are there, `made`: graphs on which no limit of `auto` was
+set (products' shape with communities and without, reddit-small's, a grid, a ring lattice, a random regular graph), or `blocks`: 2 M vertices in 5,000
+communities, 58 M edges, 80 % of them inside. Each graph is measured with the ids it has and with shuffled ones. Gathers in the old and
 in the new order take turns in one process; the best of the repetitions counts. All seconds are CPU seconds of all threads, which other
 work on the machine disturbs least. `auto` is that of `siafu train --reorder auto` for 50 epochs of two layers, 200 gathers. It is right if it
 reorders a graph that is at least 5 % faster then, ordering and all, or leaves one that is not; `kept` is the time of doing nothing, over the
@@ -14,13 +15,17 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 from siafu.base.threads import thread_count
 from siafu.graph import Graph, is_store, read_store
+from siafu.graph.generate import SHAPES, generate
 from siafu.graph.reorder import make_order
 from siafu.graph.reorder.layout import held_layout
 from siafu.graph.reorder.locality import locality
@@ -44,6 +49,44 @@ GRAPHS = (
 )
 
 
+DATA = (*GRAPHS, "cora", "pubmed", "dblp", "minesweeper", "musae_facebook")
+
+
+def _shape(name: str, scale: float, **changes: Any) -> Graph:
+    with TemporaryDirectory() as folder:
+        generate(replace(SHAPES[name].scaled(scale), num_features=1, **changes), Path(folder) / name)
+        found = read_store(Path(folder) / name, verify=False)
+        return Graph(np.array(found.indptr), np.array(found.indices), name=name)
+
+
+def _lattice(vertices: int, steps: Sequence[int], name: str) -> Graph:
+    """Each vertex joined to those so many numbers on."""
+    ends = np.arange(vertices, dtype=np.int64)
+    src = np.concatenate([ends] * len(steps))
+    dst = np.concatenate([(ends + step) % vertices for step in steps])
+    return Graph.from_edges(src, dst, num_vertices=vertices, undirected=True, name=name)
+
+
+def _regular(vertices: int, degree: int) -> Graph:
+    rng = np.random.default_rng(3)
+    ends = np.concatenate([rng.permutation(vertices) for _ in range(degree)])
+    src, dst = ends[: len(ends) // 2], ends[len(ends) // 2 :]
+    joined = src != dst
+    return Graph.from_edges(
+        src[joined], dst[joined], num_vertices=vertices, undirected=True, merge_parallel=True, name="regular"
+    )
+
+
+MADE: dict[str, Callable[[], Graph]] = {
+    "products-0.05": lambda: _shape("products", 0.05),
+    "products-0.05-without": lambda: _shape("products", 0.05, communities=0, inside=0.0, together=False),
+    "reddit-small-0.05": lambda: _shape("reddit-small", 0.05),
+    "grid": lambda: _lattice(400_000, (1, 632), "grid"),
+    "ring": lambda: _lattice(200_000, (1, 2, 3, 4, 5, 6), "ring"),
+    "regular": lambda: _regular(200_000, 12),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("graphs", nargs="*", default=[*GRAPHS, "blocks"])
@@ -52,7 +95,9 @@ def main() -> None:
     parser.add_argument("--orders", default="rabbit", help="such as rabbit,rcm,degree")
     asked = parser.parse_args()
     _warm_up()
-    rows = [row for name in asked.graphs for row in measure(name, asked.orders.split(","), asked.repetitions)]
+    families = {"data": DATA, "made": MADE}
+    names = [name for each in asked.graphs for name in families.get(each, (each,))]
+    rows = [row for name in names for row in measure(name, asked.orders.split(","), asked.repetitions)]
     right = sum(row["auto_right"] for row in rows if row["order"] == "rabbit")
     print(
         f"auto was right in {right} of {sum(row['order'] == 'rabbit' for row in rows)}; {thread_count()} threads"
@@ -141,6 +186,8 @@ def _gathers(graphs: list[Graph], repetitions: int) -> list[float]:
 
 
 def _load(name: str) -> Graph:
+    if name in MADE:
+        return MADE[name]()
     if name == "blocks":
         return _blocks(5_000, 400, 29_000_000)
     if is_store(Path(name)):

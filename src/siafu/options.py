@@ -312,6 +312,12 @@ class Session:
         unset="all tables are in memory",
         metavar="DIR",
     )
+    advisor: str = _layout(
+        "on",
+        "Time ways to walk the edges while gathers run, and keep the fastest with the store: on; off: go by the rules alone.",
+        more="No bit of a result depends on it. See docs/advisor.md.",
+        choices=("on", "off"),
+    )
     instance: str | None = _cost(
         None,
         "What it runs on, such as c5.2xlarge, so that its cost is known.",

@@ -13,10 +13,16 @@ class AnEpochBeginsBeforeTheOneBeforeIsClosed(RunMachine):
     """an epoch begins before the one before is closed"""
 
     def _proceed(self, out):
-        until = Epoch(min(self._hard_limit(), self._evaluation_limit(), self._records.trained + 2))
-        if until > self._until and self._state == "going":
+        until = Epoch(
+            min(
+                self._limits.next(self._records),
+                self._evaluations.limit(self._records, self._exact),
+                self._records.trained + 2,
+            )
+        )
+        if until > self._until and self._standing.state == "going":
             self._until = until
-            message = Proceed(self.incarnation, until, self._exact)
+            message = Proceed(until, self._exact)
             out.extend(Send(to, message) for to in self.setup.graph_addresses)
 
 
@@ -57,7 +63,7 @@ class AnEvaluationIsForgottenAfterALoss(RunMachine):
     """after a loss, an evaluation that was under way is asked for again, of a version that nobody has"""
 
     def _reset(self):
-        self._evaluation = None
+        self._evaluations.running = None
         super()._reset()
 
 

@@ -10,7 +10,7 @@ class AnEvaluationEndsWhenTheFirstServerHasEndedIt(RunMachine):
     """an evaluation ends when the first server has ended it"""
 
     def _epoch_finished(self, event, out):
-        running = self._evaluation
+        running = self._evaluations.running
         if event.lane == "train":
             super()._epoch_finished(event, out)
         elif running is not None and running.epoch == event.epoch:
@@ -22,16 +22,18 @@ class AnEvaluationEndsWhenTheFirstServerHasEndedIt(RunMachine):
 class AnExactEpochEvaluationIsOfWhateverIsThere(RunMachine):
     """an exact epoch's evaluation is of whatever is there"""
 
-    def _version_to_evaluate(self, epoch):
-        return None
+    def _start_evaluation(self, out):
+        self._evaluations._version = lambda epoch, base, exact: None
+        super()._start_evaluation(out)
 
 
 @fault("pipe", shows=165)
 class TrainingDoesNotWaitForAnEvaluationVersion(RunMachine):
     """training does not wait for an evaluation's version"""
 
-    def _evaluation_limit(self):
-        return self.options.epochs
+    def _proceed(self, out):
+        self._evaluations.limit = lambda records, exact: self.options.epochs
+        super()._proceed(out)
 
 
 @fault("async")
@@ -40,7 +42,7 @@ class ACheckpointBeforeTheWeightsHaveSettled(RunMachine):
 
     def _begin_settling(self, here, out):
         super()._begin_settling(here, out)
-        self._state = "settled"
+        self._standing.state = "settled"
 
 
 @fault()
@@ -94,8 +96,10 @@ class TheRunDoesNotWaitForItsBestModel(RunMachine):
 class PatienceEndsAnEpochLate(RunMachine):
     """patience ends an epoch late"""
 
-    def _patience_ends(self):
-        return super()._patience_ends() + 1
+    def __init__(self, setup, options, score, **rest):
+        super().__init__(setup, options, score, **rest)
+        ends = self._limits.patience_ends
+        self._limits.patience_ends = lambda records: ends(records) + 1
 
 
 @fault("async")
@@ -104,5 +108,5 @@ class AfterALossItGoesOnFromAnotherVersionThanTheCheckpoint(RunMachine):
 
     def _begin_again(self, out):
         super()._begin_again(out)
-        if self.incarnation > 0:
+        if self.fences.incarnation > 0:
             self._records.recorded = self._records.trained = self._records.trained + 1

@@ -81,7 +81,7 @@ class SymbolExecutor:
         self.workers.add(what)
 
     def begin(self, what: BeginTask) -> None:
-        self._checker.may_begin(self._machine.incarnation, what)
+        self._checker.may_begin(self._machine.fences.incarnation, what)
         self.workers.begin_early(what)
 
     def _began(self, incarnation: int, run: RunTask) -> list[RowsKey]:
@@ -117,7 +117,7 @@ class SymbolExecutor:
     def keep_result(self, task: Task) -> None:
         came = self._just_came
         result = came if came is not None and came.task == task else None
-        self._checker.kept(self._machine.incarnation, result)
+        self._checker.kept(self._machine.fences.incarnation, result)
         if result is not None:
             self._store((task.lane, task.stage.id, task.interval), result.rows)
 
@@ -132,7 +132,7 @@ class SymbolExecutor:
     def halt(self) -> None: ...
 
     def abandon(self) -> None:
-        self.workers.begin(self._machine.incarnation)
+        self.workers.begin(self._machine.fences.incarnation)
 
     def resume(self) -> None: ...
 
@@ -164,7 +164,7 @@ class SymbolStore:
     def restore(self, version: Version, weights: Any, state: Any, held: Any) -> None:
         self._shelf.clear()
         self._shelf.lost = False
-        incarnation = self._machine.incarnation
+        incarnation = self._machine.fences.incarnation
         for each, found in {**held, version: weights}.items():
             self._checker.restored(each, list(found.values()))
             self._shelf.parts[each] = {home: Part(incarnation, home, each, ()) for home in self._setup.parts}
@@ -172,7 +172,7 @@ class SymbolStore:
     def accumulate(self, version: Version, gradients: Any) -> None:
         assert self.adding is not None
         gradient = gradients[GRADIENT]
-        self._checker.accumulated(self._machine.incarnation, self.adding, gradient)
+        self._checker.accumulated(self._machine.fences.incarnation, self.adding, gradient)
         self._shelf.sums.setdefault((self.adding.phase, version), []).append(gradient)
 
     def norms(self, version: Version) -> tuple[tuple[int, float], ...]:
@@ -190,8 +190,8 @@ class SymbolStore:
         home, shelf = self._machine.server, self._shelf
         phases = [phase for phase, where in self._setup.homes.items() if where == home]
         gradients = [each for phase in phases for each in shelf.sums.pop((phase, version), [])]
-        part = Part(self._machine.incarnation, home, version, tuple(gradients))
-        self._checker.made(self._machine.incarnation, part)
+        part = Part(self._machine.fences.incarnation, home, version, tuple(gradients))
+        self._checker.made(self._machine.fences.incarnation, part)
         shelf.parts.setdefault(version, {})[home] = part
 
     def keep(self, version: Version, part: Any) -> None:

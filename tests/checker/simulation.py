@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from siafu.pipeline.events import CheckpointAsked, Event, Proceed, ServerGone, StopAsked
 from siafu.pipeline.graph_server import GraphServer
-from siafu.pipeline.ids import RUN, Address, Incarnation, ServerId, Version
+from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, Incarnation, Life, ServerId, Version
 from siafu.pipeline.instructions import (
     Accumulate,
     FreeWeights,
@@ -122,6 +122,7 @@ class _Simulation(NoRecovery):
         self._staleness: Counter[int] = Counter()
         self._stop: Stop | None = None
         self._hosts: dict[Address, Host] = {}
+        self._lives: dict[Address, Life] = {}
         self._machines: dict[Address, GraphServer | WeightServer | RunMachine] = {}
         self._executors: dict[ServerId, SymbolExecutor] = {}
         self._stores: dict[ServerId, SymbolStore] = {}
@@ -158,9 +159,9 @@ class _Simulation(NoRecovery):
         for when, address in scenario.faults.deaths:
             self._agenda.after(when, self._die, address)
         for when in scenario.checkpoints:
-            self._agenda.after(when, self._ask, CheckpointAsked(Incarnation(0)))
+            self._agenda.after(when, self._ask, CheckpointAsked())
         if scenario.stop is not None:
-            self._agenda.after(scenario.stop, self._ask, StopAsked(Incarnation(0)))
+            self._agenda.after(scenario.stop, self._ask, StopAsked())
         stop = self._run_to_end()
         makespan = self._agenda.now
         if stop.reason != "diverged":
@@ -202,17 +203,18 @@ class _Simulation(NoRecovery):
 
     # Servers come and go
 
-    def _stand_up(self, address: Address) -> None:
+    def _stand_up(self, address: Address, life: Life = FIRST_LIFE) -> None:
         setup, post = self._scenario.setup, LossyPost(self._network, address)
+        self._lives[address] = life
         if address.role == "weight":
-            home = self._looked_after(self._kinds.weight(setup, address.index))
+            home = self._looked_after(self._kinds.weight(setup, address.index, life))
             store = SymbolStore(self._scenario, home, self._shelves[address.index], self._checker)
             self._stores[address.index], self._machines[address] = store, home
             self._hosts[address] = WeightHost(
                 home, post, cast(WeightStore, store), self._updates(address), watch=self._watch
             )
             return
-        machine = self._looked_after(self._kinds.graph(setup, address.index))
+        machine = self._looked_after(self._kinds.graph(setup, address.index, life))
         executor = SymbolExecutor(self._scenario, self._agenda, self._source, machine, self._checker)
         self._executors[address.index], self._machines[address] = executor, machine
         self._hosts[address] = GraphHost(
@@ -266,10 +268,11 @@ class _Simulation(NoRecovery):
     def _miss(self, address: Address) -> None:
         if self._stop is None:
             self._run.forget_reports()
-            self._run.deliver(ServerGone(self._run.incarnation, address))
+            self._run.deliver(ServerGone(address, self._lives[address]))
 
     def replace(self, server: Address) -> None:
-        self._agenda.after(self._scenario.faults.replacement, self._stand_up, server)
+        life = Life(self._lives[server] + 1)
+        self._agenda.after(self._scenario.faults.replacement, self._stand_up, server, life)
 
     def _take_counts(self, address: Address) -> None:
         machine = self._machines[address]
@@ -329,19 +332,19 @@ class _Simulation(NoRecovery):
     def _sent(self, at: Address, send: Send) -> None:
         if isinstance(send.message, Proceed):
             self._check_closed(send.message.until)
-        self._checker.sent(at, send.to, send.message)
+        self._checker.sent(self._machines[at].fences.incarnation, at, send.to, send.message)
 
     def _issued(self, at: Address, run: RunTask) -> None:
-        self._checker.issued(self._machines[at].incarnation, run)
+        self._checker.issued(self._machines[at].fences.incarnation, run)
 
     def _adding(self, at: Address, added: Accumulate) -> None:
         self._stores[at.index].adding = added
 
     def _freed(self, at: Address, free: FreeWeights) -> None:
-        self._checker.freed(self._machines[at].incarnation, at.index, free.version)
+        self._checker.freed(self._machines[at].fences.incarnation, at.index, free.version)
 
     def _best(self, at: Address, best: KeepBest) -> None:
-        incarnation = self._machines[at].incarnation
+        incarnation = self._machines[at].fences.incarnation
         self._checker.best(incarnation, None if at == RUN else at.index, best)
 
     def _recorded(self, at: Address, record: RecordEpoch) -> None:

@@ -34,7 +34,7 @@ class RatesAreSentOnce(RunMachine):
     """It forgets that weight servers that begin again know nothing."""
 
     def _send_rates(self, first, until, out):
-        if not self.incarnation:
+        if not self.fences.incarnation:
             super()._send_rates(first, until, out)
 
 
@@ -61,8 +61,8 @@ class TheNextEpochDoesNotWaitForTheOwner(RunMachine):
 class ARecordSeenLateIsVoid(RunMachine):
     """The record was made before a loss, and is seen after it."""
 
-    def _is_of_record(self, event):
-        return False
+    def _is_void(self, event):
+        return event.incarnation != self.fences.incarnation
 
 
 @pytest.mark.parametrize(

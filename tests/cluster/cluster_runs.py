@@ -15,8 +15,9 @@ from siafu.pipeline.ids import Address, ServerId
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.happenings import Rewound
 from siafu.server.savings import Savings
+from siafu.training.checkpoint import Checkpoint
 from siafu.training.placement import choose_partition
-from siafu.training.trainer import Checkpoint, Trainer
+from siafu.training.trainer import Trainer
 from tests.cluster.cases import SETTINGS, case
 from tests.cluster.dooms import Doom
 from tests.cluster.fork_crew import ForkCrew

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from siafu.cluster.requests import ServerUnreachable
-from siafu.pipeline.ids import Incarnation
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.happenings import Rewound
 from siafu.runtime.letter import Letter
@@ -82,7 +81,7 @@ def test_one_that_is_taken_for_lost_and_lives_on_keeps_nothing_from_its_replacem
             complained.append(trainer.crew.servers[graph(1)])
             # It goes on, and would acknowledge what its replacement must hear.
             complained[0].out_of_reach = True
-            wrong = ServerUnreachable(Incarnation(0), graph(0), graph(1), 1, 2 * LONG)
+            wrong = ServerUnreachable(graph(0), graph(1), 1, 2 * LONG)
             trainer.runtime._hear(graph(0), Letter(wrong))
 
     ran = train_on_crew("gcn", epochs=EPOCHS, heard=heard)

@@ -8,17 +8,19 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zmq
 
-from siafu.cluster.letters import Stamp, encode
+from siafu.cluster.letters import Postmark, encode
 from siafu.cluster.member import Member
 from siafu.cluster.post import WirePost
 from siafu.cluster.requests import LogLine
-from siafu.pipeline.ids import Address, Incarnation, ServerId
+from siafu.pipeline.ids import Address, Incarnation, Life, ServerId
+from siafu.pipeline.stamp import Stamp
 from siafu.runtime.letter import Letter
 from siafu.wire.keys import make_keys
 from tests.cluster.proxy import Proxy
@@ -28,7 +30,7 @@ ONE, OTHER, THIRD = (Address("graph", ServerId(each)) for each in range(3))
 
 
 def line(text: str, **tensors: np.ndarray) -> Letter:
-    return Letter(LogLine(Incarnation(0), ONE, text), tensors)
+    return Letter(LogLine(ONE, text), tensors)
 
 
 class Office:
@@ -209,6 +211,18 @@ def test_a_replacement_gets_the_letters_that_its_predecessor_did_not_take() -> N
         assert one.texts(1) == ["hello"]
 
 
+def test_letters_for_an_earlier_life_do_not_go_to_its_replacement() -> None:
+    one, new = Office(ONE), Office(OTHER, life=2)
+    with offices(one), offices(new):
+        for life in (1, 2):
+            stamp = Stamp(Incarnation(0), ONE, Life(1), Life(life))
+            one.post.send(OTHER, replace(line(f"for life {life}"), stamp=stamp))
+        new.post.meet([one.post.member])
+        one.post.meet([new.post.member])
+        one.post.send(OTHER, line("for any"))
+        assert new.texts(2) == ["for life 2", "for any"]
+
+
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=list(MACHINES))
 def test_what_an_earlier_life_says_is_refused(machine: str) -> None:
     one, old, new = Office(ONE), Office(OTHER, machine=machine), Office(OTHER, life=2, machine=machine)
@@ -252,7 +266,7 @@ def test_a_stranger_is_not_heard() -> None:
     one, other = Office(ONE), Office(OTHER, machine="127.0.0.2")
     keys = make_keys()
     with offices(one, other), stranger(one.post.member, keys.public, keys.secret) as socket:
-        socket.send_multipart(encode(Stamp(OTHER, 1, 0), line("I am the other")))
+        socket.send_multipart(encode(Postmark(OTHER, 1, 0), line("I am the other")))
         wait_for(lambda: one.post.refusals.counts["key"])
         other.post.send(ONE, line("no"))
         assert one.texts(1) == ["no"]
@@ -264,7 +278,7 @@ def test_a_stranger_on_the_same_machine_is_not_heard() -> None:
         socket.linger = 0
         socket.plain_username, socket.plain_password = other.post.member.key.encode(), b"a guess"
         socket.connect(one.post.member.near)
-        socket.send_multipart(encode(Stamp(OTHER, 1, 0), line("I am the other")))
+        socket.send_multipart(encode(Postmark(OTHER, 1, 0), line("I am the other")))
         wait_for(lambda: one.post.refusals.counts["key"])
         other.post.send(ONE, line("no"))
         assert one.texts(1) == ["no"]
@@ -277,7 +291,7 @@ def test_nobody_speaks_for_another_on_the_same_machine() -> None:
         member = third.post.member
         socket.plain_username, socket.plain_password = member.key.encode(), member.word.encode()
         socket.connect(one.post.member.near)
-        socket.send_multipart(encode(Stamp(OTHER, 1, 0), line("from the other")))
+        socket.send_multipart(encode(Postmark(OTHER, 1, 0), line("from the other")))
         wait_for(lambda: one.post.refusals.counts["key"])
         assert one.came.empty()
 
@@ -289,7 +303,7 @@ def test_who_sends_faster_than_letters_are_read_has_to_wait() -> None:
     with offices(one), stranger(one.post.member, keys.public, keys.secret) as socket:
         one.post.meet([member])
         socket.sndhwm, socket.sndtimeo = 1, 1000
-        letter = encode(Stamp(OTHER, 1, 0), line("rows", rows=np.zeros(1 << 18, np.uint8)))
+        letter = encode(Postmark(OTHER, 1, 0), line("rows", rows=np.zeros(1 << 18, np.uint8)))
         with pytest.raises(zmq.Again):
             for _ in range(1000):
                 socket.send_multipart(letter)
@@ -303,7 +317,7 @@ def test_nobody_speaks_for_another() -> None:
     with offices(one, other, third):
         keys = third.post._keys
         with stranger(one.post.member, keys.public, keys.secret) as socket:
-            letter = encode(Stamp(OTHER, 1, 0), line("from the other"))
+            letter = encode(Postmark(OTHER, 1, 0), line("from the other"))
             # More than once: a busy machine may break a connection off before its handshake is done.
             wait_for(lambda: socket.send_multipart(letter) or one.post.refusals.counts["key"])
         assert one.came.empty()

@@ -17,8 +17,9 @@ from siafu.cluster import ray_crew
 from siafu.graph import Graph
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.happenings import Rewound
+from siafu.training.checkpoint import Checkpoint
 from siafu.training.placement import choose_partition
-from siafu.training.trainer import Checkpoint, Trainer
+from siafu.training.trainer import Trainer
 from tests.cli.command import spawn
 from tests.cluster.cases import SETTINGS, case, truth
 from tests.cluster.ray_nodes import RayNodes, ray_nodes

@@ -125,3 +125,34 @@ def test_dropout_keeps_the_share_it_should_and_the_mean() -> None:
     keeps = np.array([keep_factor(np.uint64(5), i, j, 0, 0.6) for i in range(100) for j in range(100)])
     assert abs((keeps == 0).mean() - 0.6) < 0.02
     assert abs(keeps.mean() - 1) < 0.05
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [8, 24])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_eight_heads_have_the_bits_of_the_same_heads_among_sixteen(
+    kind: type, columns: int, dropout: float
+) -> None:
+    # Eight heads fill a vector and have loops of their own.
+    rng = np.random.default_rng(columns)
+    degrees = np.concatenate(
+        [np.arange(70), np.zeros(2, np.int64)]
+    )  # shorter and longer than a block of edges
+    src = np.concatenate([rng.choice(len(degrees), degree, replace=False) for degree in degrees])
+    csr = from_coo(src, np.repeat(np.arange(len(degrees)), degrees), None, len(degrees))
+    x, gradient = (rng.standard_normal((len(degrees), 16 * columns)).astype(kind) for _ in range(2))
+    source, target, mean = (rng.standard_normal((len(degrees), 16)).astype(kind) for _ in range(3))
+    found = []
+    for heads in (8, 16):
+        how = Attention(heads, columns, 0.2, True, dropout, seed=5)
+        rows, packed = (
+            pack_heads(each[:, : heads * columns], heads, columns, kind) for each in (x, gradient)
+        )
+        own, other = (np.ascontiguousarray(each[:, :heads]) for each in (source, target))
+        made = gather_attention(*csr[:2], rows, own, other, how, adjoint_follows=True)
+        ends = np.concatenate([other, made.log_sum, mean[:, :heads]], 1)
+        back = gather_attention_adjoint(*csr[:2], rows, own, ends, packed, how)
+        found.append((*made, *back))
+    for few, many in zip(*found, strict=True):
+        assert few is not None and many is not None
+        np.testing.assert_array_equal(few, many[:, : few.shape[1]])

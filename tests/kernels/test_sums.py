@@ -14,10 +14,13 @@ from siafu.kernels import (
     block_size,
     blocking,
     equal_chunks,
+    far_block_size,
     gather_sum,
     pack,
     sum_blocks_range,
+    sum_far_blocks_range,
     sum_range,
+    zero_table,
 )
 from siafu.kernels.rows import empty_table
 
@@ -163,6 +166,47 @@ def test_going_block_by_block_changes_no_bit(csr: Csr, size: int, own: bool, bf1
     blocks = block_edges(*csr, size, self_loops=not own)
     blocked = gather_sum(csr.indptr, csr.indices, csr.weights, rows, blocks=blocks, **factors)
     np.testing.assert_array_equal(blocked, plain)
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    csr=graphs(),
+    size=st.sampled_from([1, 4, 16, 64]),
+    kind=st.sampled_from([np.float32, np.float64, np.uint16]),
+    width=st.sampled_from([1, 21, 130]),
+    own=st.booleans(),
+    share=st.sampled_from([None, 0.3]),
+    cut=st.floats(0, 1),
+)
+def test_blocks_for_the_shared_cache_change_no_bit(
+    csr: Csr, size: int, kind: type, width: int, own: bool, share: float | None, cut: float
+) -> None:
+    rng = np.random.default_rng(size)
+    vertices, number = len(csr.indptr) - 1, np.float64 if kind is np.float64 else np.float32
+    rows = pack(rng.standard_normal((vertices, width)).astype(number), None, kind)
+    self_weight, scale = (rng.random(vertices).astype(number) if own else None for _ in range(2))
+    picked = None if share is None else np.flatnonzero(rng.random(vertices) < share)
+    weights = None if csr.weights is None else csr.weights.astype(number)
+    blocks = block_edges(csr.indptr, csr.indices, weights, size, picked=picked, self_loops=not own)
+    count = vertices if picked is None else len(picked)
+    expected, found = (zero_table(vertices, width, number) for _ in range(2))
+    for span in ((0, int(cut * count)), (int(cut * count), count)):
+        sum_range(csr.indptr, csr.indices, weights, rows, self_weight, scale, expected, picked, *span)
+        sum_far_blocks_range(*blocks, rows, self_weight, scale, found, picked, *span)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_blocks_for_the_shared_cache_are_for_sources_that_exceed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking, "cache_bytes", lambda level: {2: 1 << 20, 3: 32 << 20}[level])
+
+    def size(vertices: int, edges: int, row_bytes: int) -> int | None:
+        return far_block_size(vertices, edges, row_bytes, sources=vertices, pieces=8)
+
+    assert size(2_449_029, 123_718_280, 512) == 1 << 16
+    assert size(2_449_029, 123_718_280, 192) == 1 << 16
+    assert size(489_806, 24_700_000, 512) == 1 << 14
+    assert size(89_250, 899_756, 512) is None  # its rows fit
+    assert size(2_449_029, 2_449_029, 512) is None  # none is read again
 
 
 def test_blocks_are_for_dense_graphs_only(monkeypatch: pytest.MonkeyPatch) -> None:

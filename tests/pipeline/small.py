@@ -51,19 +51,19 @@ def graph_server(setup: Setup, server: int = 0, *, until: int = 9) -> GraphServe
     """A graph server that has begun and may proceed."""
     machine = GraphServer(setup, ServerId(server))
     machine.handle(Begin(NOW, START, setup.exact))
-    machine.handle(Proceed(NOW, Epoch(until), START if setup.exact else None))
+    machine.handle(Proceed(Epoch(until), START if setup.exact else None))
     return machine
 
 
 def grant(machine: GraphServer, interval: int, epoch: int = 0, version: int = 0) -> list[Instruction]:
     """Let an interval into an epoch."""
     return machine.handle(
-        WeightsGranted(NOW, ServerId(0), IntervalId(interval), Epoch(epoch), Version(version), 1)
+        WeightsGranted(ServerId(0), IntervalId(interval), Epoch(epoch), Version(version), 1)
     )
 
 
 def finish(machine: GraphServer, run: RunTask, *measures: float) -> list[Instruction]:
-    return machine.handle(TaskDone(NOW, run.task, measures))
+    return machine.handle(TaskDone(run.task, measures))
 
 
 def tasks(instructions: list[Instruction]) -> list[RunTask]:

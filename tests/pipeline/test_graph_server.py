@@ -26,15 +26,15 @@ from tests.pipeline.small import NOW, START, finish, grant, graph_server, names,
 
 
 def rows(interval: int, epoch: int = 0, stage: int = 0) -> RowsArrived:
-    return RowsArrived(NOW, "train", Epoch(epoch), StageId(stage), IntervalId(interval))
+    return RowsArrived("train", Epoch(epoch), StageId(stage), IntervalId(interval))
 
 
 def taken(interval: int, phase: int, epoch: int = 0) -> GradientTaken:
-    return GradientTaken(NOW, Epoch(epoch), PhaseId(phase), IntervalId(interval))
+    return GradientTaken(Epoch(epoch), PhaseId(phase), IntervalId(interval))
 
 
 def advanced(server: int, epoch: int, stage: int = 0) -> ServerAdvanced:
-    return ServerAdvanced(NOW, ServerId(server), Epoch(epoch), StageId(stage))
+    return ServerAdvanced(ServerId(server), Epoch(epoch), StageId(stage))
 
 
 def run_epoch(machine: GraphServer, first: list[Instruction]) -> list[Instruction]:
@@ -56,13 +56,13 @@ def test_it_begins_by_abandoning_what_was_and_saying_so() -> None:
 
 def test_nothing_is_entered_before_the_run_says_so() -> None:
     machine = graph_server(setup(), until=0)
-    assert machine.handle(Proceed(NOW, Epoch(0), START)) == []
+    assert machine.handle(Proceed(Epoch(0), START)) == []
 
 
 def test_an_interval_asks_for_the_version_of_its_epoch() -> None:
     machine = GraphServer(setup(), ServerId(0))
     machine.handle(Begin(NOW, Anchor(Epoch(3), Version(7)), True))
-    out = machine.handle(Proceed(NOW, Epoch(4), Anchor(Epoch(3), Version(7))))
+    out = machine.handle(Proceed(Epoch(4), Anchor(Epoch(3), Version(7))))
     assert [(each.interval, each.epoch, each.version) for each in sent(out, WeightsAsked)] == [
         (0, 3, 7),
         (1, 3, 7),
@@ -72,7 +72,7 @@ def test_an_interval_asks_for_the_version_of_its_epoch() -> None:
 def test_an_asynchronous_interval_asks_for_the_latest_version() -> None:
     machine = GraphServer(setup(mode="async"), ServerId(0))
     machine.handle(Begin(NOW, START, False))
-    out = machine.handle(Proceed(NOW, Epoch(1), None))
+    out = machine.handle(Proceed(Epoch(1), None))
     assert [each.version for each in sent(out, WeightsAsked)] == [None, None]
 
 
@@ -105,21 +105,21 @@ def test_where_there_is_one_version_nobody_goes_ahead_with_the_old_one() -> None
 def test_the_least_loaded_weight_server_is_asked() -> None:
     machine = GraphServer(setup(intervals=(4,), weight_servers=3), ServerId(0))
     machine.handle(Begin(NOW, START, True))
-    out = machine.handle(Proceed(NOW, Epoch(1), START))
+    out = machine.handle(Proceed(Epoch(1), START))
     assert receivers(out, WeightsAsked) == [f"weight server {each}" for each in (0, 1, 2, 0)]
 
 
 def test_a_server_starts_at_another_weight_server_than_its_neighbour() -> None:
     machine = GraphServer(setup(intervals=(1, 1), weight_servers=2), ServerId(1))
     machine.handle(Begin(NOW, START, True))
-    assert receivers(machine.handle(Proceed(NOW, Epoch(1), START)), WeightsAsked) == ["weight server 1"]
+    assert receivers(machine.handle(Proceed(Epoch(1), START)), WeightsAsked) == ["weight server 1"]
 
 
 def test_a_load_that_a_weight_server_tells_is_minded() -> None:
     machine = GraphServer(setup(intervals=(1,), weight_servers=2, mode="async"), ServerId(0))
     machine.handle(Begin(NOW, START, False))
-    machine.handle(Proceed(NOW, Epoch(2), None))
-    first = machine.handle(WeightsGranted(NOW, ServerId(0), IntervalId(0), Epoch(0), Version(0), 5))
+    machine.handle(Proceed(Epoch(2), None))
+    first = machine.handle(WeightsGranted(ServerId(0), IntervalId(0), Epoch(0), Version(0), 5))
     assert receivers(run_epoch(machine, first), WeightsAsked) == ["weight server 1"]
 
 
@@ -173,25 +173,13 @@ def test_a_result_counts_once() -> None:
     assert machine.counts.duplicates == 1
 
 
-def test_events_of_another_incarnation_are_void() -> None:
-    machine = graph_server(setup())
-    (run,) = tasks(grant(machine, 0))
-    assert machine.handle(TaskDone(Incarnation(1), run.task)) == []
-    assert machine.counts.outdated == 1
-
-
 def test_a_new_incarnation_starts_from_its_anchor() -> None:
     machine = graph_server(setup())
     grant(machine, 0)
     again = Incarnation(1)
     machine.handle(Begin(again, Anchor(Epoch(5), Version(5)), True))
-    out = machine.handle(Proceed(again, Epoch(6), Anchor(Epoch(5), Version(5))))
+    out = machine.handle(Proceed(Epoch(6), Anchor(Epoch(5), Version(5))))
     assert [each.epoch for each in sent(out, WeightsAsked)] == [5, 5]
-
-
-def test_a_beginning_that_comes_again_is_dropped() -> None:
-    machine = graph_server(setup())
-    assert machine.handle(Begin(NOW, START, True)) == []
 
 
 def test_gradients_go_to_their_phases_homes() -> None:
@@ -218,11 +206,11 @@ def test_an_epoch_is_finished_when_all_intervals_are_and_their_measures_are_adde
         for interval in (0, 1):
             measures = (0.5, 1.0) if stage == 2 else ()
             task = Task("train", Epoch(0), schedule[stage], IntervalId(interval))
-            machine.handle(TaskDone(NOW, task, measures))
+            machine.handle(TaskDone(task, measures))
     out = [machine.handle(taken(interval, phase)) for interval in (0, 1) for phase in (1, 2)]
     assert [sent(each, EpochFinished) for each in out[:3]] == [[], [], []]
     (finished,) = sent(out[3], EpochFinished)
-    assert finished == EpochFinished(NOW, "train", ServerId(0), Epoch(0), (1.0, 2.0))
+    assert finished == EpochFinished("train", ServerId(0), Epoch(0), (1.0, 2.0))
 
 
 def test_sync_runs_one_stage_at_a_time_on_all_servers() -> None:
@@ -272,7 +260,7 @@ def test_an_asynchronous_gather_reads_what_is_there_and_counts_its_age() -> None
     assert ready == []
     (gather,) = tasks(finish(machine, tasks(grant(machine, 0, 1))[0]))
     assert (str(gather.task.stage), gather.task.interval) == ("G2", 0)
-    machine.handle(TaskStarted(NOW, gather.task))
+    machine.handle(TaskStarted(gather.task))
     assert machine.counts.row_ages == {0: 1, 1: 1}
 
 
@@ -285,7 +273,7 @@ def test_the_age_of_rows_is_that_at_which_they_are_read() -> None:
     machine.handle(advanced(1, epoch=1))
     (gather,) = tasks(finish(machine, tasks(grant(machine, 0, 1))[0]))
     machine.handle(rows(1, epoch=1, stage=0))
-    machine.handle(TaskStarted(NOW, gather.task))
+    machine.handle(TaskStarted(gather.task))
     assert machine.counts.row_ages == {0: 2}
 
 
@@ -294,7 +282,7 @@ def test_a_start_of_a_task_that_is_done_counts_nothing() -> None:
     finish(machine, tasks(grant(machine, 0))[0])
     (gather,) = tasks(machine.handle(rows(1, stage=0)))
     finish(machine, gather)
-    machine.handle(TaskStarted(NOW, gather.task))
+    machine.handle(TaskStarted(gather.task))
     assert machine.counts.row_ages == {}
 
 
@@ -313,7 +301,7 @@ def test_rows_that_are_newer_but_not_new_enough_do_not_end_the_wait() -> None:
     start = Anchor(Epoch(3), Version(3))
     machine = GraphServer(setup(intervals=(1, 1)), ServerId(0))
     machine.handle(Begin(NOW, start, True))
-    machine.handle(Proceed(NOW, Epoch(4), start))
+    machine.handle(Proceed(Epoch(4), start))
     finish(machine, tasks(grant(machine, 0, epoch=3, version=3))[0])
     assert names(machine.handle(rows(1, epoch=2))) == []
     assert names(machine.handle(rows(1, epoch=3))) == ["G2:0"]
@@ -331,7 +319,7 @@ def test_it_says_what_waits_for_the_barrier_and_what_runs() -> None:
 
 def test_an_evaluation_passes_all_intervals_with_one_version() -> None:
     machine = graph_server(setup())
-    started = EvaluationStarted(NOW, Epoch(0), Version(1), ServerId(0))
+    started = EvaluationStarted(Epoch(0), Version(1), ServerId(0))
     out = machine.handle(started)
     assert [(each.task.lane, each.version) for each in tasks(out)] == [("evaluate", 1)] * 2
     assert machine.handle(started) == []
@@ -342,9 +330,9 @@ def test_an_evaluation_passes_all_intervals_with_one_version() -> None:
 def test_an_evaluation_reads_its_own_rows_only() -> None:
     machine = graph_server(setup(intervals=(1, 1)))
     machine.handle(rows(1))
-    out = machine.handle(EvaluationStarted(NOW, Epoch(0), Version(1), ServerId(0)))
+    out = machine.handle(EvaluationStarted(Epoch(0), Version(1), ServerId(0)))
     assert names(finish(machine, tasks(out)[0])) == []
-    arrived = RowsArrived(NOW, "evaluate", Epoch(0), StageId(0), IntervalId(1))
+    arrived = RowsArrived("evaluate", Epoch(0), StageId(0), IntervalId(1))
     assert names(machine.handle(arrived)) == ["G2:0"]
 
 

@@ -30,7 +30,7 @@ from siafu.pipeline.events import (
     WeightsGranted,
     WeightsReleased,
 )
-from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, LaneName, ServerId, Version
+from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, LaneName, Life, ServerId, Version
 from siafu.pipeline.instructions import (
     CloseEpochs,
     Instruction,
@@ -83,22 +83,21 @@ class Driver:
         self.out += instructions
         for each in instructions:
             if isinstance(each, SaveCheckpoint):
-                self.handle(CheckpointSaved(self.run.incarnation, each.epochs))
+                self.handle(CheckpointSaved(each.epochs))
             elif isinstance(each, Send):
                 self.answer(each.to, each.message)
 
     def answer(self, to: Address, message: Event) -> None:
-        now = self.run.incarnation
         if isinstance(message, Begin):
             self.entered = message.start.epoch
-            self.handle(Ready(now, to))
+            self.handle(Ready(to))
         elif isinstance(message, Settle):
-            self.handle(Settled(now, to.index, message))
+            self.handle(Settled(to.index, message))
         elif isinstance(message, WeightsAsked):
             version = Version(message.version if message.version is not None else message.epoch + 1)
-            self.handle(WeightsGranted(now, to.index, None, message.epoch, version, 1))
+            self.handle(WeightsGranted(to.index, None, message.epoch, version, 1))
         elif isinstance(message, WeightsReleased) and message.best:
-            self.handle(BestKept(now, message.epoch))
+            self.handle(BestKept(message.epoch))
         elif isinstance(message, EvaluationStarted):
             self.finish("evaluate", message.epoch, (self.loss, self.accuracies[message.epoch]))
         elif isinstance(message, Proceed):
@@ -109,7 +108,7 @@ class Driver:
     def finish(self, lane: LaneName, epoch: Epoch, measures: Measures) -> None:
         if lane == "train" and self.run.setup.exact:
             self.handle(made(self.run))
-        self.handle(EpochFinished(self.run.incarnation, lane, ServerId(0), epoch, measures))
+        self.handle(EpochFinished(lane, ServerId(0), epoch, measures))
 
     @property
     def stop(self) -> Stop:
@@ -124,7 +123,7 @@ def made(run: RunMachine) -> StateMade:
     """The open epoch's version, from the one weight server."""
     closing = run._closing
     assert closing is not None
-    return StateMade(run.incarnation, ServerId(0), Version(closing.anchor.version + 1), 2, 1)
+    return StateMade(ServerId(0), Version(closing.anchor.version + 1), 2, 1)
 
 
 def drive(options: RunOptions, accuracies: list[float], **more: object) -> Driver:
@@ -173,8 +172,8 @@ def test_a_loss_that_is_not_a_number_ends_the_run(loss: float) -> None:
 def test_a_server_that_is_lost_before_the_last_version_was_fetched_takes_the_end_back() -> None:
     driver = drive(RunOptions(1), [0.5])
     lost = Address("weight", ServerId(0))
-    out = driver.run.handle(ServerGone(NOW, lost))
-    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=False), Replace(lost)]
+    out = driver.run.handle(ServerGone(lost, Life(1)))
+    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=False), Replace(lost, Life(2))]
     assert not driver.run.ended
     driver.out.clear()
     driver.take(out)
@@ -183,12 +182,12 @@ def test_a_server_that_is_lost_before_the_last_version_was_fetched_takes_the_end
 
 def test_nothing_happens_after_a_run_has_diverged() -> None:
     driver = drive(RunOptions(1), [0.5], loss=math.nan)
-    assert driver.run.handle(ServerGone(NOW, Address("graph", ServerId(0)))) == []
+    assert driver.run.handle(ServerGone(Address("graph", ServerId(0)), Life(1))) == []
 
 
 def test_nothing_but_a_loss_happens_after_the_end() -> None:
     driver = drive(RunOptions(1), [0.5])
-    assert driver.run.handle(StopAsked(NOW)) == []
+    assert driver.run.handle(StopAsked()) == []
 
 
 def test_checkpoints_come_after_every_so_many_epochs() -> None:
@@ -211,7 +210,7 @@ def quiet(options: RunOptions, **changes: object) -> RunMachine:
     run = RunMachine(given, options, score)
     for each in run.begin():
         if isinstance(each, Send):
-            run.handle(Ready(NOW, each.to))
+            run.handle(Ready(each.to))
     return run
 
 
@@ -219,7 +218,7 @@ def finished(
     run: RunMachine, epoch: int, lane: LaneName = "train", measures: Measures = (1.0,)
 ) -> list[Instruction]:
     out = run.handle(made(run)) if lane == "train" and run.setup.exact else []
-    return out + run.handle(EpochFinished(run.incarnation, lane, ServerId(0), Epoch(epoch), measures))
+    return out + run.handle(EpochFinished(lane, ServerId(0), Epoch(epoch), measures))
 
 
 def until(instructions: list[Instruction]) -> list[int]:
@@ -229,7 +228,7 @@ def until(instructions: list[Instruction]) -> list[int]:
 def test_no_one_proceeds_before_all_servers_have_begun() -> None:
     run = RunMachine(setup(intervals=(1, 1)), RunOptions(3), score)
     begun = [each.to for each in run.begin() if isinstance(each, Send)]
-    found = [until(run.handle(Ready(NOW, to))) for to in begun]
+    found = [until(run.handle(Ready(to))) for to in begun]
     assert found == [[], [], [1, 1]]
 
 
@@ -237,7 +236,7 @@ def test_exact_training_waits_until_an_evaluation_has_its_version() -> None:
     run = quiet(RunOptions(5))
     out = finished(run, 0)
     assert (until(out), [each.version for each in sent(out, WeightsAsked)]) == ([], [1])
-    granted = WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1)
+    granted = WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1)
     assert until(run.handle(granted)) == [2]
     assert run.handle(granted) == []
 
@@ -245,7 +244,7 @@ def test_exact_training_waits_until_an_evaluation_has_its_version() -> None:
 def test_training_waits_for_an_evaluation_that_uses_its_tables() -> None:
     run = quiet(RunOptions(5), alternate=True)
     finished(run, 0)
-    granted = WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1)
+    granted = WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1)
     assert until(run.handle(granted)) == []
     assert until(finished(run, 0, "evaluate", (1.0, 0.5))) == [2]
 
@@ -258,7 +257,7 @@ def test_asynchronous_intervals_never_wait_for_one() -> None:
 def test_one_evaluation_at_a_time() -> None:
     run = quiet(RunOptions(5))
     finished(run, 0)
-    run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1))
+    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
     assert sent(finished(run, 1), WeightsAsked) == []
     assert len(sent(finished(run, 0, "evaluate", (1.0, 0.5)), WeightsAsked)) == 1
 
@@ -269,10 +268,10 @@ def test_an_asynchronous_evaluation_is_of_weights_that_have_the_epochs_gradients
 ) -> None:
     run = quiet(RunOptions(9), mode="async", update_every=update_every)
     (first,) = sent(finished(run, 0), WeightsAsked)
-    run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(versions[0]), 1))
+    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(versions[0]), 1))
     finished(run, 1)
     finished(run, 0, "evaluate", (1.0, 0.5))
-    (second,) = sent(run.handle(BestKept(NOW, Epoch(0))), WeightsAsked)
+    (second,) = sent(run.handle(BestKept(Epoch(0))), WeightsAsked)
     assert [(each.version, each.oldest) for each in (first, second)] == [(None, each) for each in versions]
 
 
@@ -284,43 +283,43 @@ def test_asynchronous_training_goes_on_while_an_evaluation_waits() -> None:
 def test_reports_that_come_again_are_dropped() -> None:
     run = quiet(RunOptions(5))
     finished(run, 0)
-    assert run.handle(EpochFinished(NOW, "train", ServerId(0), Epoch(0), (1.0,))) == []
-    assert run.handle(StateMade(NOW, ServerId(0), Version(1), 2, 1)) == []
+    assert run.handle(EpochFinished("train", ServerId(0), Epoch(0), (1.0,))) == []
+    assert run.handle(StateMade(ServerId(0), Version(1), 2, 1)) == []
     assert run.duplicates == 2
 
 
 def test_a_checkpoint_that_is_asked_for_comes_when_all_stand_still() -> None:
     run = quiet(RunOptions(50, evaluate_every=50))
-    run.handle(CheckpointAsked(NOW))
+    run.handle(CheckpointAsked())
     (settle,) = sent(finished(run, 0), Settle)
-    assert settle == Settle(NOW, Anchor(Epoch(1), Version(1)), True)
-    assert run.handle(Settled(NOW, ServerId(0), settle)) == [SaveCheckpoint(Epoch(1), Version(1))]
-    assert until(run.handle(CheckpointSaved(NOW, Epoch(1)))) == [2]
-    assert run.handle(CheckpointSaved(NOW, Epoch(1))) == []
+    assert settle == Settle(Anchor(Epoch(1), Version(1)), True)
+    assert run.handle(Settled(ServerId(0), settle)) == [SaveCheckpoint(Epoch(1), Version(1))]
+    assert until(run.handle(CheckpointSaved(Epoch(1)))) == [2]
+    assert run.handle(CheckpointSaved(Epoch(1))) == []
 
 
 def test_a_run_that_is_asked_to_stop_saves_and_stops() -> None:
     run = quiet(RunOptions(50, evaluate_every=50))
-    run.handle(StopAsked(NOW))
+    run.handle(StopAsked())
     (settle,) = sent(finished(run, 0), Settle)
-    run.handle(Settled(NOW, ServerId(0), settle))
-    assert run.handle(CheckpointSaved(NOW, Epoch(1))) == [Stop("asked", Epoch(1), Version(1), None)]
+    run.handle(Settled(ServerId(0), settle))
+    assert run.handle(CheckpointSaved(Epoch(1))) == [Stop("asked", Epoch(1), Version(1), None)]
 
 
 def test_an_asynchronous_run_does_not_end_before_its_best_model_is_kept() -> None:
     run = quiet(RunOptions(1), mode="async")
     (settle,) = sent(finished(run, 0), Settle)
-    run.handle(Settled(NOW, ServerId(0), settle))
-    run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1))
+    run.handle(Settled(ServerId(0), settle))
+    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
     assert not any(isinstance(each, Stop) for each in finished(run, 0, "evaluate", (1.0, 0.5)))
-    assert run.handle(BestKept(NOW, Epoch(0))) == [Stop("finished", Epoch(1), Version(1), Epoch(0))]
+    assert run.handle(BestKept(Epoch(0))) == [Stop("finished", Epoch(1), Version(1), Epoch(0))]
 
 
 def test_an_epoch_is_closed_when_all_have_finished_it_and_what_it_made_is_here() -> None:
     run = quiet(RunOptions(50, evaluate_every=50), weight_servers=2)
     done = [
-        EpochFinished(NOW, "train", ServerId(0), Epoch(0), (1.0,)),
-        *(StateMade(NOW, ServerId(each), Version(1), 2, 1) for each in range(2)),
+        EpochFinished("train", ServerId(0), Epoch(0), (1.0,)),
+        *(StateMade(ServerId(each), Version(1), 2, 1) for each in range(2)),
     ]
     for last in range(3):
         run = quiet(RunOptions(50, evaluate_every=50), weight_servers=2)
@@ -336,16 +335,17 @@ def test_an_epoch_is_closed_when_all_have_finished_it_and_what_it_made_is_here()
 def test_a_loss_costs_the_open_epoch_and_an_evaluation_is_run_again() -> None:
     run = quiet(RunOptions(50))
     finished(run, 0)
-    run.handle(WeightsGranted(NOW, ServerId(0), None, Epoch(0), Version(1), 1))
+    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
     finished(run, 1)
     lost = Address("graph", ServerId(0))
-    out = run.handle(ServerGone(NOW, lost))
-    assert out[:2] == [Rewind(Epoch(0), to_checkpoint=False), Replace(lost)]
+    out = run.handle(ServerGone(lost, Life(1)))
+    assert out[:2] == [Rewind(Epoch(0), to_checkpoint=False), Replace(lost, Life(2))]
     later = Incarnation(1)
-    again = EvaluationStarted(later, Epoch(0), Version(1), ServerId(0))
-    assert sent(out, Begin) == [Begin(later, Anchor(Epoch(2), Version(2)), True, again)] * 2
-    assert run.handle(EpochFinished(NOW, "evaluate", ServerId(0), Epoch(0), (1.0, 0.5))) == []
-    out = [each for to in run._servers for each in run.handle(Ready(later, to))]
+    again = EvaluationStarted(Epoch(0), Version(1), ServerId(0))
+    assert (
+        sent(out, Begin) == [Begin(later, Anchor(Epoch(2), Version(2)), True, again, ((lost, Life(2)),))] * 2
+    )
+    out = [each for to in run._servers for each in run.handle(Ready(to))]
     assert sent(out, EvaluationStarted) == [again]
     records = finished(run, 0, "evaluate", (1.0, 0.5))
     assert RecordEpoch(Epoch(0), (1.0,), (1.0, 0.5), Version(1)) in records
@@ -359,10 +359,10 @@ def test_what_the_owner_said_of_a_record_holds_after_a_loss(stop: bool, late: bo
     seen = EpochClosed(NOW, Epoch(0), stop)
     if not late:
         run.handle(seen)
-    run.handle(ServerGone(NOW, Address("graph", ServerId(0))))
+    run.handle(ServerGone(Address("graph", ServerId(0)), Life(1)))
     if late:
         run.handle(seen)
-    out = [each for to in run._servers for each in run.handle(Ready(Incarnation(1), to))]
+    out = [each for to in run._servers for each in run.handle(Ready(to))]
     stops = [each for each in out if isinstance(each, Stop)]
     assert (stops, until(out)) == (([Stop("told", Epoch(1), Version(1), None)], []) if stop else ([], [2]))
 
@@ -370,19 +370,20 @@ def test_what_the_owner_said_of_a_record_holds_after_a_loss(stop: bool, late: bo
 def test_in_an_asynchronous_run_a_loss_starts_everything_again_from_the_checkpoint() -> None:
     run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1), mode="async")
     (settle,) = sent(finished(run, 0), Settle)
-    run.handle(Settled(NOW, ServerId(0), settle))
-    run.handle(CheckpointSaved(NOW, Epoch(1)))
+    run.handle(Settled(ServerId(0), settle))
+    run.handle(CheckpointSaved(Epoch(1)))
     lost = Address("weight", ServerId(0))
-    out = run.handle(ServerGone(NOW, lost))
-    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=True), Replace(lost)]
-    assert sent(out, Begin) == [Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), False)] * 2
-    assert run.handle(EpochFinished(NOW, "train", ServerId(0), Epoch(1), (1.0,))) == []
-    assert run.outdated == 1
+    out = run.handle(ServerGone(lost, Life(1)))
+    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=True), Replace(lost, Life(2))]
+    assert (
+        sent(out, Begin)
+        == [Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), False, None, ((lost, Life(2)),))] * 2
+    )
 
 
 def test_without_a_checkpoint_it_starts_from_the_beginning() -> None:
     run = quiet(RunOptions(5))
-    out = run.handle(ServerGone(NOW, Address("graph", ServerId(0))))
+    out = run.handle(ServerGone(Address("graph", ServerId(0)), Life(1)))
     assert out[0] == Rewind(Epoch(0), to_checkpoint=False)
 
 
@@ -440,8 +441,8 @@ def test_a_stop_that_the_owner_has_told_outlives_a_loss() -> None:
         finished(run, 0)
         run.handle(EpochClosed(NOW, Epoch(0), stop=told))
         lost = Address("graph", ServerId(0))
-        run.handle(ServerGone(NOW, lost))
-        out = [each for to in run._servers for each in run.handle(Ready(Incarnation(1), to))]
+        run.handle(ServerGone(lost, Life(1)))
+        out = [each for to in run._servers for each in run.handle(Ready(to))]
         assert until(out) == ([] if told else [2])
         stops = [each.reason for each in out if isinstance(each, Stop)]
         assert stops == (["told"] if told else [])

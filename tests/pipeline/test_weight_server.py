@@ -25,7 +25,6 @@ from siafu.pipeline.ids import (
     Address,
     Anchor,
     Epoch,
-    Incarnation,
     IntervalId,
     PhaseId,
     ServerId,
@@ -60,7 +59,6 @@ def ask(
 ) -> list[Instruction]:
     return machine.handle(
         WeightsAsked(
-            NOW,
             RUN if interval is None else Address("graph", ServerId(0)),
             None if interval is None else IntervalId(interval),
             Epoch(epoch),
@@ -74,16 +72,16 @@ def release(
     machine: WeightServer, interval: int | None, epoch: int = 0, best: bool = False
 ) -> list[Instruction]:
     return machine.handle(
-        WeightsReleased(NOW, None if interval is None else IntervalId(interval), Epoch(epoch), best)
+        WeightsReleased(None if interval is None else IntervalId(interval), Epoch(epoch), best)
     )
 
 
 def gradient(machine: WeightServer, interval: int, phase: int = 1, epoch: int = 0) -> list[Instruction]:
-    return machine.handle(GradientArrived(NOW, Epoch(epoch), PhaseId(phase), IntervalId(interval)))
+    return machine.handle(GradientArrived(Epoch(epoch), PhaseId(phase), IntervalId(interval)))
 
 
 def updated(machine: WeightServer, version: int) -> list[Instruction]:
-    return machine.handle(UpdateDone(NOW, Version(version)))
+    return machine.handle(UpdateDone(Version(version)))
 
 
 def updates(instructions: list[Instruction]) -> list[Version]:
@@ -105,16 +103,6 @@ def test_it_begins_with_the_version_it_is_told() -> None:
     assert out[0] == Restore(Epoch(4), Version(6))
     assert len(sent(out, Ready)) == 1
     assert granted(ask(machine, 0, epoch=4, version=6)) == [6]
-
-
-def test_a_beginning_that_comes_again_is_dropped() -> None:
-    assert server(setup()).handle(Begin(NOW, START, True)) == []
-
-
-def test_events_of_another_incarnation_are_void() -> None:
-    machine = server(setup())
-    assert machine.handle(UpdateDone(Incarnation(3), Version(1))) == []
-    assert machine.counts.outdated == 1
 
 
 def test_a_version_that_is_not_there_yet_is_granted_when_it_is() -> None:
@@ -186,7 +174,7 @@ def test_the_best_model_is_copied_before_its_version_is_freed() -> None:
     updated(machine, 1)
     out = release(machine, None, best=True)
     assert [out[0], out[-1]] == [KeepBest(Epoch(0), Version(0)), FreeWeights(Version(0))]
-    assert sent(out, BestKept) == [BestKept(NOW, Epoch(0))]
+    assert sent(out, BestKept) == [BestKept(Epoch(0))]
 
 
 def test_a_release_that_comes_again_is_dropped() -> None:
@@ -227,14 +215,14 @@ def test_a_version_is_complete_when_all_parts_are_there() -> None:
     ask(machine, 0, epoch=1, version=1)
     train_epoch(machine)
     assert granted(updated(machine, 1)) == []
-    out = machine.handle(WeightsMade(NOW, ServerId(1), Version(1)))
+    out = machine.handle(WeightsMade(ServerId(1), Version(1)))
     assert out[0] == KeepWeights(ServerId(1), Version(1))
     assert granted(out) == [1]
 
 
 def test_a_part_that_comes_again_or_too_late_is_not_kept() -> None:
     machine = server(setup(layers=1, weight_servers=2), 1)
-    made = [WeightsMade(NOW, ServerId(0), Version(version)) for version in (1, 2)]
+    made = [WeightsMade(ServerId(0), Version(version)) for version in (1, 2)]
     assert machine.handle(made[1]) == [KeepWeights(ServerId(0), Version(2)), FreeWeights(Version(0))]
     assert machine.handle(made[1]) == []
     assert machine.handle(made[0]) == []
@@ -257,9 +245,9 @@ def test_what_is_left_is_applied_when_the_weights_settle() -> None:
     machine = server(setup(intervals=(3,), layers=1, mode="async", update_every=2))
     train_epoch(machine, intervals=3)
     assert updates(updated(machine, 1)) == []
-    settle = Settle(NOW, Anchor(Epoch(1), Version(2)), False)
+    settle = Settle(Anchor(Epoch(1), Version(2)), False)
     assert updates(machine.handle(settle)) == [2]
-    assert sent(updated(machine, 2), Settled) == [Settled(NOW, ServerId(0), settle)]
+    assert sent(updated(machine, 2), Settled) == [Settled(ServerId(0), settle)]
     assert machine.handle(settle) == []
 
 
@@ -268,7 +256,7 @@ def test_after_a_switch_every_epoch_makes_one_version() -> None:
     train_epoch(machine, intervals=3)
     for version in (1, 2, 3):
         updated(machine, version)
-    machine.handle(Settle(NOW, Anchor(Epoch(1), Version(3)), True))
+    machine.handle(Settle(Anchor(Epoch(1), Version(3)), True))
     assert updates(train_epoch(machine, epoch=1, intervals=3)) == [4]
 
 
@@ -299,15 +287,15 @@ def test_flush_asks_the_other_servers_for_room_and_waits_for_them() -> None:
     machine = server(setup(intervals=(1,), layers=1, policy="flush", weight_servers=2))
     out = gradient(machine, 0)
     assert (receivers(out, UpdateDue), updates(out)) == (["weight server 1"], [])
-    assert updates(machine.handle(RoomMade(NOW, ServerId(1), Version(1)))) == [1]
+    assert updates(machine.handle(RoomMade(ServerId(1), Version(1)))) == [1]
 
 
 def test_a_server_without_holders_makes_room_when_it_is_asked() -> None:
     machine = server(setup(intervals=(1,), layers=1, policy="flush", weight_servers=2), 1)
     ask(machine, 0)
-    due = UpdateDue(NOW, Version(1))
+    due = UpdateDue(Version(1))
     assert sent(machine.handle(due), RoomMade) == []
-    assert sent(release(machine, 0), RoomMade) == [RoomMade(NOW, ServerId(1), Version(1))]
+    assert sent(release(machine, 0), RoomMade) == [RoomMade(ServerId(1), Version(1))]
     assert machine.handle(due) == []
 
 

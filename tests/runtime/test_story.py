@@ -21,7 +21,7 @@ GRAPH, WEIGHT = Address("graph", ServerId(0)), Address("weight", ServerId(0))
 
 
 def gradient(interval: int, epoch: int = 0) -> happens.GradientArrived:
-    return happens.GradientArrived(NOW, Epoch(epoch), PhaseId(1), IntervalId(interval))
+    return happens.GradientArrived(Epoch(epoch), PhaseId(1), IntervalId(interval))
 
 
 def task(interval: int, epoch: int) -> Task:
@@ -55,7 +55,7 @@ def test_an_intervals_story_is_told_in_order_with_epochs_from_1() -> None:
     run = does.RunTask(task(3, 4), Version(4), ServerId(0))
     story.note(GRAPH, run)
     story.note(GRAPH, does.RunTask(task(2, 4), Version(4), ServerId(0)))
-    story.note(GRAPH, happens.TaskDone(NOW, run.task))
+    story.note(GRAPH, happens.TaskDone(run.task))
     story.note(GRAPH, does.Send(WEIGHT, gradient(3, epoch=4)))
     story.note(WEIGHT, gradient(3, epoch=4))
     assert [(each.at, each.text) for each in story.of(interval=3)] == [
@@ -70,7 +70,7 @@ def test_entries_are_found_by_epoch_stage_and_server() -> None:
     story = Story()
     story.note(GRAPH, does.RunTask(task(3, 4), Version(4), ServerId(0)))
     story.note(WEIGHT, gradient(3, epoch=6))
-    story.note(RUN, does.Send(GRAPH, happens.Proceed(NOW, Epoch(9), None)))
+    story.note(RUN, does.Send(GRAPH, happens.Proceed(Epoch(9), None)))
     assert [each.what for each in story.of(epoch=5)] == ["RunTask"]
     assert [each.what for each in story.of(stage=1)] == ["RunTask"]
     assert [each.what for each in story.of(server="weight server 0")] == ["GradientArrived"]

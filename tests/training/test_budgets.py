@@ -17,8 +17,9 @@ from siafu.server.memory import disk_choice, lane_rows, listing
 from siafu.server.memory.fitting import fit
 from siafu.server.memory.measures import choose
 from siafu.tables import ScratchDirectory
+from siafu.training.checkpoint import Checkpoint
 from siafu.training.placement import choose_partition
-from siafu.training.trainer import Checkpoint, Trainer
+from siafu.training.trainer import Trainer
 from tests.training_runs import options, tangled_graph
 
 GRAPH = tangled_graph(2000)

@@ -90,6 +90,19 @@ def test_overlap_is_the_share_of_common_neighbours_beyond_chance() -> None:
     assert overlap(graph) == pytest.approx(1 - chance)
 
 
+def test_squares_belong_together_as_triangles_do() -> None:
+    places = np.arange(2500)
+    side = 50
+    across, down = places[places % side < side - 1], places[places < side * (side - 1)]
+    grid = Graph.from_edges(
+        np.concatenate([across, down]),
+        np.concatenate([across + 1, down + side]),
+        num_vertices=2500,
+        undirected=True,
+    )
+    assert overlap(grid) > 0.1
+
+
 def test_auto_leaves_a_small_graph_alone_and_compiles_nothing_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order_choice, "compile_programs", None)
     graph = toy_graph()

@@ -21,9 +21,10 @@ from siafu.server.memory import listing
 from siafu.server.rows import constants_on_disk
 from siafu.server.savings import Savings
 from siafu.tables import row_stream
+from siafu.training.checkpoint import Checkpoint
 from siafu.training.placement import choose_partition
 from siafu.training.run import Run
-from siafu.training.trainer import Checkpoint, Trainer
+from siafu.training.trainer import Trainer
 from tests.training_runs import options, tangled_graph
 
 GRAPH = tangled_graph(3000)

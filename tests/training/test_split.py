@@ -49,3 +49,14 @@ def test_a_drawn_split_leaves_no_vertex_in_two_parts() -> None:
     graph = toy_graph().split_as("random:60/20/20", 1)
     parts = np.concatenate([graph.train, graph.val, graph.test])
     assert len(np.unique(parts)) == len(parts)
+
+
+def test_python_takes_the_command_lines_text() -> None:
+    graph = toy_graph()
+    asked, meant = (
+        graph.split("stratified:50/25/25", seed=3),
+        graph.split(0.5, 0.25, 0.25, seed=3, stratified=True),
+    )
+    assert np.array_equal(asked.train, meant.train) and np.array_equal(asked.test, meant.test)
+    with pytest.raises(BadInput, match="random:60/20/20"):
+        graph.split("60/20/20")

@@ -34,6 +34,7 @@ class Explain(Recipe):
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
     memory: str | None = same_option(Session, "memory")
     scratch: str | Path | None = same_option(Session, "scratch")
+    advisor: str = same_option(Session, "advisor")
     ops: bool = option(False, "Print each tensor program, operation by operation.")
     json: bool = option(False, "Print one JSON object.")
 
@@ -55,7 +56,7 @@ def explain(asked: Explain) -> None:
     graph = siafu.load(asked.dataset)
     built = asked.build(graph, seed=0)
     scratch = None if asked.scratch is None else Path(asked.scratch)
-    found = explain_training(graph, built, asked.memory, scratch)
+    found = explain_training(graph, built, asked.memory, scratch, asked.advisor)
     parameters = sum(each.numel() for each in built.parameters())
     if asked.json:
         said = {

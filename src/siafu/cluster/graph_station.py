@@ -15,7 +15,7 @@ from siafu.graph import Graph
 from siafu.graph.partition.reads import Reads, all_read, intervals_of_vertices, server_reads
 from siafu.pipeline.events import Begin
 from siafu.pipeline.graph_server import GraphServer
-from siafu.pipeline.ids import Address
+from siafu.pipeline.ids import Address, Life
 from siafu.pipeline.setup import Setup
 from siafu.runtime.executor import SOON, ThreadExecutor
 from siafu.runtime.graph_host import GraphHost
@@ -162,7 +162,7 @@ class GraphStation(Station):
         return server_reads(self._edges.local, bounds, intervals_of_vertices(vertices, bounds))
 
     def join(self, setup: Setup, members: list[Member]) -> None:
-        machine = GraphServer(setup, self.address.index)
+        machine = GraphServer(setup, self.address.index, Life(self.post.member.life))
         executor = self.executor_kind(setup, self.address.index, self._worker, self._pool, self._lambdas)
         disk = self._worker.disk
         traffic = None if disk is None else disk.scratch.traffic

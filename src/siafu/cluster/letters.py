@@ -17,19 +17,20 @@ from siafu.cluster import requests as membership
 from siafu.pipeline import events
 from siafu.pipeline.events import Event
 from siafu.pipeline.ids import Address
+from siafu.pipeline.stamp import Stamp
 from siafu.runtime import requests
 from siafu.runtime.letter import Letter
 from siafu.wire.refusal import Refusal
 from siafu.wire.tensors import MOST_TENSORS, Array, Buffer, Tensors, pack, unpack
 
-PROTOCOL = 2
+PROTOCOL = 3
 _MAGIC = b"siafu-letter" + bytes([PROTOCOL])
 _LONGEST_HEADER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
-    """Who sent a letter.
+class Postmark:
+    """Who sent a letter, as the post knows it.
 
     life:   which of those that were `sender`, one after the other
     number: of the letter, among those from this life to the receiver
@@ -40,12 +41,13 @@ class Stamp:
     number: int
 
 
-def encode(stamp: Stamp, letter: Letter) -> list[Buffer]:
+def encode(mark: Postmark, letter: Letter) -> list[Buffer]:
     """The frames. The tensors are not copied: they must stay as they are until they are acknowledged."""
     described, buffers = pack({name: _array(each) for name, each in letter.tensors.items()})
     form = {
         "is": type(letter.event).__name__,
-        "stamp": dataclasses.asdict(stamp),
+        "mark": dataclasses.asdict(mark),
+        "stamp": None if letter.stamp is None else dataclasses.asdict(letter.stamp),
         "event": dataclasses.asdict(letter.event),
         "places": letter.places,
         "tensors": described,
@@ -57,12 +59,12 @@ def _array(tensor: Any) -> Array:
     return tensor.detach().contiguous().numpy() if isinstance(tensor, Tensor) else tensor
 
 
-def decode(frames: Sequence[Buffer]) -> tuple[Stamp, Letter]:
+def decode(frames: Sequence[Buffer]) -> tuple[Postmark, Letter]:
     """Read what `encode` made; tensors are read-only views of the frames. Anything else is a Refusal."""
     if not 1 <= len(frames) <= MOST_TENSORS + 1:
         raise Refusal("frames", f"a letter of {len(frames)} frames")
     form = _parse(frames[0])
-    if set(form) != {"is", "stamp", "event", "places", "tensors"}:
+    if set(form) != {"is", "mark", "stamp", "event", "places", "tensors"}:
         raise Refusal("header", "a letter with other fields than it has")
     kind = _KINDS.get(form["is"]) if isinstance(form["is"], str) else None
     if kind is None:
@@ -70,7 +72,11 @@ def decode(frames: Sequence[Buffer]) -> tuple[Stamp, Letter]:
     event: Event = _read(kind, form["event"])
     places: tuple[int, ...] = _read(tuple[int, ...], form["places"])
     tensors: Tensors = unpack(form["tensors"], frames[1:])
-    return _read(Stamp, form["stamp"]), Letter(event, tensors, places, borrowed=True)
+    mark: Postmark = _read(Postmark, form["mark"])
+    stamp: Stamp | None = _read(Stamp | None, form["stamp"])
+    if stamp is not None and (stamp.sender, stamp.life) != (mark.sender, mark.life):
+        raise Refusal("field", f"a letter of {mark.sender} that is stamped as another's")
+    return mark, Letter(event, tensors, places, borrowed=True, stamp=stamp)
 
 
 def _parse(header: Buffer) -> dict[str, Any]:

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from siafu.pipeline.ids import Address, Epoch
+from siafu.pipeline.ids import FIRST_LIFE, Address, Epoch
 from siafu.runtime.happenings import Rewound
 
 MOST_LOSSES = 5
 """The most losses of one server without an epoch in between."""
-
-_FIRST_LIFE = 1
 
 
 @dataclass(slots=True)
@@ -46,7 +44,7 @@ class Losses:
 
     def employ(self, servers: Iterable[Address]) -> dict[Address, int]:
         """Begin with these servers, each in its first life."""
-        self._lives = dict.fromkeys(servers, _FIRST_LIFE)
+        self._lives = dict.fromkeys(servers, FIRST_LIFE)
         return dict(self._lives)
 
     def life(self, server: Address) -> int:

@@ -22,10 +22,10 @@ from typing import Any
 
 import zmq
 
-from siafu.cluster.letters import Stamp, decode, encode
+from siafu.cluster.letters import Postmark, decode, encode
 from siafu.cluster.member import Member
 from siafu.cluster.requests import Alive
-from siafu.pipeline.ids import Address, Incarnation
+from siafu.pipeline.ids import Address
 from siafu.runtime.letter import Letter
 from siafu.wire.authenticator import Authenticator
 from siafu.wire.keys import Keys, make_keys
@@ -45,7 +45,7 @@ _BUSY_MS = 60_000  # that a server may be busy with one letter before its connec
 _ANSWER = struct.Struct(
     "<QQq"
 )  # my life, how many of your letters I have, the number of the one that I answer
-_QUESTION = Letter(Alive(Incarnation(-1)))
+_QUESTION = Letter(Alive())
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class WirePost:
         self._close()
 
     def meet(self, members: Iterable[Member]) -> None:
-        """Add members, or replace those of an earlier life. Letters to an earlier life go to the new one."""
+        """Add members, or replace those of an earlier life. Letters to an earlier life are dropped."""
         with self._lock:
             for member in members:
                 known = self._roster.get(member.address)
@@ -166,12 +166,13 @@ class WirePost:
                 self._roster[member.address] = member
                 self._heard[member.address] = time.monotonic()
                 line = self._lines.setdefault(member.address, _Line())
-                line.letters = deque((number, letter) for number, (_, letter) in enumerate(line.letters))
+                left = [letter for _, letter in line.letters if not _is_late(letter, member)]
+                line.letters = deque(enumerate(left))
                 line.next, line.sent, line.until, line.member = len(line.letters), 0, 0, member
         self._wake()
 
     def part(self, server: Address) -> None:
-        """A server is lost: hear it no more, and keep letters to it for its replacement.
+        """A server is lost: hear it no more, and keep letters for its replacement.
 
         It may live on for a while. A letter that it acknowledged would never come to the replacement.
         """
@@ -180,7 +181,7 @@ class WirePost:
                 line.member = None
 
     def send(self, to: Address, letter: Letter) -> None:
-        """Send a letter; it is kept until the receiver, or its replacement, has it."""
+        """Send a letter; it is kept until the receiver has it, or is replaced."""
         with self._lock:
             line = self._lines.setdefault(to, _Line())
             if not line.letters:
@@ -251,26 +252,26 @@ class WirePost:
                 self.refusals.add(refusal.reason, str(refusal))
 
     def _take(self, listener: Any, identity: Any, frames: list[Any]) -> None:
-        stamp, letter = decode([frame.buffer for frame in frames])
+        mark, letter = decode([frame.buffer for frame in frames])
         with self._lock:
-            known = self._lines[stamp.sender].member if stamp.sender in self._lines else None
-            if known is None or stamp.life != known.life:
-                raise Refusal("unexpected", f"a letter of {stamp.sender} in life {stamp.life}")
+            known = self._lines[mark.sender].member if mark.sender in self._lines else None
+            if known is None or mark.life != known.life:
+                raise Refusal("unexpected", f"a letter of {mark.sender} in life {mark.life}")
             if identity.get("User-Id") != known.key:
-                raise Refusal("key", f"a letter of {stamp.sender} under another's key")
-            self._heard[stamp.sender] = time.monotonic()
-            life, expected = self._expected.get(stamp.sender, (stamp.life, 0))
-            if life != stamp.life:
+                raise Refusal("key", f"a letter of {mark.sender} under another's key")
+            self._heard[mark.sender] = time.monotonic()
+            life, expected = self._expected.get(mark.sender, (mark.life, 0))
+            if life != mark.life:
                 expected = 0
-            if stamp.number > expected:
+            if mark.number > expected:
                 return  # one before it was lost, and will come again
-            new = stamp.number == expected
-            self._expected[stamp.sender] = stamp.life, expected + new
+            new = mark.number == expected
+            self._expected[mark.sender] = mark.life, expected + new
         if new:
-            self._hear(stamp.sender, letter)
+            self._hear(mark.sender, letter)
         with suppress(zmq.ZMQError):
             listener.send_multipart(
-                [bytes(identity.buffer), _ANSWER.pack(self._life, expected + new, stamp.number)], zmq.NOBLOCK
+                [bytes(identity.buffer), _ANSWER.pack(self._life, expected + new, mark.number)], zmq.NOBLOCK
             )
 
     def _attend(self, address: Address, line: _Line, ready: dict[Any, int]) -> None:
@@ -306,7 +307,7 @@ class WirePost:
             line.sent += 1
 
     def _push(self, line: _Line, number: int, letter: Letter) -> None:
-        frames = encode(Stamp(self._me, self._life, number), letter)
+        frames = encode(Postmark(self._me, self._life, number), letter)
         line.socket.zmq.send_multipart(frames, zmq.NOBLOCK, copy=False)
         self.bytes_out += sum(map(len, frames))
 
@@ -406,6 +407,11 @@ class _Socket:
     member: Member
     since: float
     answered: bool = False
+
+
+def _is_late(letter: Letter, member: Member) -> bool:
+    """Whether a letter is for an earlier life of a member, who would not hear it. Those to a process are for any."""
+    return letter.stamp is not None and letter.stamp.to_life < member.life
 
 
 def _endure(socket: Any) -> None:

@@ -30,7 +30,7 @@ from siafu.cluster.requests import (
 from siafu.cluster.standstill import Standstill
 from siafu.graph.partition.reads import Reads
 from siafu.pipeline.events import CheckpointAsked, ServerGone
-from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, ServerId
+from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, Epoch, Life, ServerId
 from siafu.pipeline.run import RunMachine
 from siafu.pipeline.setup import Setup
 from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
@@ -49,7 +49,6 @@ LOOK_SECONDS = 5.0
 
 _PULSE_SECONDS = 1.0
 _WATCH_SECONDS = 0.2
-_NO_LIFE = 0
 T = TypeVar("T")
 
 
@@ -91,7 +90,7 @@ class ClusterRuntime:
         self._look_after, self._standstill = look_after, Standstill()
         self._leaving: dict[Address, str] = {}
         self._run: RunHost | None = None
-        self._post = WirePost(RUN, _NO_LIFE, crew.machine, self._hear, self._happened.put)
+        self._post = WirePost(RUN, FIRST_LIFE, crew.machine, self._hear, self._happened.put)
 
     def prepare(self) -> list[str]:
         """Start the servers and lay out the work; returns each graph server's part and memory, in words."""
@@ -155,8 +154,8 @@ class ClusterRuntime:
         watch = threading.Thread(target=self._watch, name="siafu-watch", daemon=True)
         try:
             self._post.start()
-            watch.start()
             self._run.begin()
+            watch.start()
             while True:
                 try:
                     happened = self._happened.get(timeout=self._look_after)
@@ -182,7 +181,7 @@ class ClusterRuntime:
                 self._standstill.forget()
                 return
             waiting = self._standstill.ask(self.servers.keys(), self._run.events)
-            wanted = Letter(StateWanted(self._incarnation, self._standstill.number))
+            wanted = Letter(StateWanted(self._standstill.number))
         if waiting is not None:
             raise SiafuError(stuck(STANDS_STILL, self.story, [*self.waiting(), *waiting]))
         for server in self.servers:
@@ -295,7 +294,7 @@ class ClusterRuntime:
             present = {
                 each: self._losses.life(each) for each in self.servers if not self._losses.is_gone(each)
             }
-            alive = Letter(Alive(self._incarnation))
+            alive = Letter(Alive())
         for address, life in present.items():
             self._post.send(address, alive)
             silence = self._post.silence(address)
@@ -326,7 +325,7 @@ class ClusterRuntime:
             self._leaving.pop(server, None)
             assert self._run is not None
             self._run.forget_reports()
-            self._run.deliver(ServerGone(self._incarnation, server))
+            self._run.deliver(ServerGone(server, Life(life)))
 
     def _hopeless(self, server: Address, why: str) -> SiafuError:
         return SiafuError(
@@ -342,7 +341,7 @@ class ClusterRuntime:
             self._leaving[server] = why
             self._logs.write(server, why)
             assert self._run is not None
-            self._run.deliver(CheckpointAsked(self._incarnation))
+            self._run.deliver(CheckpointAsked())
 
     def _replace(self, server: Address) -> None:
         """Start a replacement; the rest of the run waits for it. In a thread of its own."""
@@ -375,7 +374,7 @@ class ClusterRuntime:
     def _announce(self, member: Member) -> None:
         """Tell all others. A server that is being replaced gets the letter when it begins."""
         self._post.meet([member])
-        replaced = Letter(Replaced(Incarnation(-1), member))
+        replaced = Letter(Replaced(member))
         for address in self.servers:
             if address != member.address:
                 self._post.send(address, replaced)
@@ -383,10 +382,6 @@ class ClusterRuntime:
     def _members(self) -> list[Member]:
         with self._lock:
             return [self._post.member, *(each.member for each in self.servers.values())]
-
-    @property
-    def _incarnation(self) -> Incarnation:
-        return Incarnation(-1) if self._run is None else self._run.incarnation
 
     @property
     def _is_over(self) -> bool:

@@ -45,5 +45,5 @@ class Standstill:
 
 
 def _is_still(before: StateTold, now: StateTold) -> bool:
-    same = (before.incarnation, before.handled) == (now.incarnation, now.handled)
+    same = before.handled == now.handled
     return same and not before.busy and not now.busy

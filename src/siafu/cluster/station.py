@@ -18,7 +18,7 @@ from siafu.cluster.requests import (
 )
 from siafu.cluster.spot import SpotNotice, SpotWatch
 from siafu.pipeline.events import Begin, Event
-from siafu.pipeline.ids import RUN, Address, Incarnation
+from siafu.pipeline.ids import RUN, Address, Life
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.host import Host
@@ -51,10 +51,6 @@ class Station:
         self._failing = False
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._spot = SpotWatch(self._leave)
-
-    @property
-    def _incarnation(self) -> Incarnation:
-        return Incarnation(-1) if self._host is None else self._host.incarnation
 
     def start(self, host: Host, members: Iterable[Member]) -> None:
         """Begin to receive letters."""
@@ -95,12 +91,12 @@ class Station:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:2000]
         if not given:
             self._tell_story()
-        self._tell(ServerFailed(self._incarnation, self.address, str(error) if given else why, given))
+        self._tell(ServerFailed(self.address, str(error) if given else why, given))
         self._ended.put(error)
 
     def say(self, text: str) -> None:
         """Write a line to the run's directory."""
-        self._tell(LogLine(self._incarnation, self.address, text))
+        self._tell(LogLine(self.address, text))
 
     def _tell_story(self) -> None:
         """Write the last events and what waits to the run's directory."""
@@ -113,7 +109,7 @@ class Station:
         busy = self.is_busy  # first: what it leads to would be counted below
         handled, waiting = (0, []) if self._host is None else (self._host.events, self._host.waiting())
         told = tuple(fit(each) for each in waiting[:_MOST_WAITING])
-        return StateTold(self._incarnation, self.address, number, handled, busy, told)
+        return StateTold(self.address, number, handled, busy, told)
 
     @property
     def is_busy(self) -> bool:
@@ -153,13 +149,11 @@ class Station:
 
     def _leave(self, notice: SpotNotice) -> None:
         why = f"AWS will {notice.action} its machine at {notice.time}"
-        self._tell(Leaving(self._incarnation, self.address, why))
+        self._tell(Leaving(self.address, why))
 
     def _stuck(self, member: Member, seconds: float) -> None:
         if member.address != RUN:
-            self._tell(
-                ServerUnreachable(self._incarnation, self.address, member.address, member.life, seconds)
-            )
+            self._tell(ServerUnreachable(self.address, member.address, member.life, seconds))
 
 
 class WeightStation(Station):
@@ -183,5 +177,5 @@ class WeightStation(Station):
 
     def join(self, setup: Setup, members: list[Member]) -> None:
         store = self._make_store(setup, self.address.index)
-        machine = WeightServer(setup, self.address.index)
+        machine = WeightServer(setup, self.address.index, Life(self.post.member.life))
         self.start(self.host_kind(machine, self.post, store, watch=self._story.note), members)

@@ -255,13 +255,22 @@ class Graph:
         return reorder(self, order, memory=memory)
 
     def split(
-        self, train: float, val: float = 0.0, test: float = 0.0, *, seed: int = 0, stratified: bool = False
+        self,
+        train: float | str,
+        val: float = 0.0,
+        test: float = 0.0,
+        *,
+        seed: int = 0,
+        stratified: bool = False,
     ) -> "Graph":
         """The same graph with a split that is drawn among its labelled vertices.
 
-        train, val, test: shares of them, from 0 to 1
+        train, val, test: shares of them, from 0 to 1; or one text in place of the three, as on the command line:
+                          "random:60/20/20" or "stratified:60/20/20"
         stratified:       the same shares in every class
         """
+        if isinstance(train, str):
+            return self.split_as(train, seed)
         if self.y is None:
             raise BadInput(f"graph {self.name!r} has no labels to draw a split of: give it y")
         codes = RandomSplit((train, val, test), stratified).checked().draw(self.y, seed)

@@ -2,6 +2,7 @@
 
     STORE/graph.json    format version, counts, and for each array its file, type, shape and checksums
     STORE/indptr.npy …  the arrays of `Graph`, one file each
+    STORE/advice/       what trainings measured on it, by machine: `siafu.kernels.findings`
     STORE/layout/       the same in another order of the vertices, if `siafu reorder` made one: `graph.reorder.layout`
 
 A store is written under another name and renamed, so that it is whole or absent.
@@ -39,13 +40,15 @@ LAYOUT = "layout"
 ORDER = "order"  # the array that only a layout has
 
 _FORMAT = "siafu graph"
+_ADVICE_FILE = re.compile(r"advice/[0-9a-f]+\.json")
 _PARTITION_FILE = re.compile(r"partitions/[^/]+/(partition\.json|owner\.npy)")
 
 
 def _owns(name: str) -> bool:
     arrays = (f"{array}.npy" for array in (*REQUIRED, *OPTIONAL, ORDER))
     inner = name.removeprefix(f"{LAYOUT}/")
-    return inner == MANIFEST or inner in arrays or _PARTITION_FILE.fullmatch(name) is not None
+    beside = _PARTITION_FILE.fullmatch(name) or _ADVICE_FILE.fullmatch(name)
+    return inner == MANIFEST or inner in arrays or beside is not None
 
 
 STORE = DirectoryKind("store", MANIFEST, _FORMAT, VERSION, _owns)

@@ -20,7 +20,7 @@ from siafu.kernels.attention_buckets import (
     finish_attention,
 )
 from siafu.kernels.attention_rows import attention_gradient_range
-from siafu.kernels.blocking import Blocks, block_edges, block_size, near_cache_bytes
+from siafu.kernels.blocking import Blocks, block_edges, block_size, far_block_size, near_cache_bytes
 from siafu.kernels.bucket_edges import count_buckets, fill_buckets
 from siafu.kernels.buckets import (
     HubSum,
@@ -76,7 +76,14 @@ from siafu.kernels.rows import (
     window,
     zero_table,
 )
-from siafu.kernels.sums import gather_sum, sum_blocks_range, sum_dtype, sum_hub, sum_range
+from siafu.kernels.sums import (
+    gather_sum,
+    sum_blocks_range,
+    sum_dtype,
+    sum_far_blocks_range,
+    sum_hub,
+    sum_range,
+)
 
 __all__ = [
     "LANES",
@@ -108,6 +115,7 @@ __all__ = [
     "edge_ends",
     "empty_table",
     "equal_chunks",
+    "far_block_size",
     "fill_buckets",
     "finish_attention",
     "finish_sums",
@@ -147,6 +155,7 @@ __all__ = [
     "start_sums",
     "sum_blocks_range",
     "sum_dtype",
+    "sum_far_blocks_range",
     "sum_hub",
     "sum_range",
     "table_row_bytes",

@@ -1,4 +1,7 @@
-"""Advisor: facts about edges and about this machine that choices between ways to gather rest on."""
+"""Advisor: how gathers walk their edges, by facts about the edges and this machine, and by timing what facts do not tell.
+
+Whatever it chooses, a gather has the same bits.
+"""
 
 import time
 from functools import cache
@@ -8,14 +11,110 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.caches import cache_bytes
+from siafu.base.threads import thread_count
+from siafu.kernels.blocking import far_block_size
+from siafu.kernels.findings import Finding, Findings
 from siafu.kernels.hubs import HUB_EDGES, hub_rows
 from siafu.kernels.rows import empty_table, zero_table
 from siafu.kernels.sums import sum_range
+from siafu.kernels.timed_choice import TimedChoice
 
 _SHARE_OF_CACHE = 0.25  # rows that are certain to stay in a core's cache
 _EDGES = 1 << 16  # that are timed: a few milliseconds
 _DEGREE = 32  # edges of a row that is timed
 _REPEATS = 3
+_PIECES = 4  # of a thread: the calls that a gather is cut into, as a rule
+ONE_WALK = 0
+"""The way to gather without blocks. Other ways are named by the number of sources in a block."""
+
+
+class WalkShape(NamedTuple):
+    """The edges of a gather on one server.
+
+    rows, edges: of the walk, whether they are gathered for or not
+    sources:     rows that edges may come from
+    row_bytes:   of a row that is read
+    share:       percent of the edges that are gathered along
+    weighted:    whether edges have weights
+    """
+
+    rows: int
+    edges: int
+    sources: int
+    row_bytes: int
+    share: int = 100
+    weighted: bool = False
+
+    def __str__(self) -> str:
+        some = "" if self.share == 100 else f"{self.share} % of "
+        weights = ", weighted" if self.weighted else ""
+        return f"{some}{self.edges} edges into {self.rows} rows, from {self.sources} of {self.row_bytes} bytes{weights}"
+
+    @property
+    def far_block_size(self) -> int | None:
+        """Number of sources in a block for the cache that cores share; None: the rules say that such blocks do not pay."""
+        taken, pieces = self.edges * self.share // 100, _PIECES * thread_count()
+        return far_block_size(self.rows, taken, self.row_bytes, sources=self.sources, pieces=pieces)
+
+
+class Advisor:
+    """Chooses among ways to walk a gather's edges; what it times while gathers run is kept in findings.
+
+    findings: of this graph on this machine
+    order:    of the vertices, as findings name it; "": as they are numbered
+    """
+
+    def __init__(self, findings: Findings, order: str = "") -> None:
+        self._findings, self._order = findings, order
+        self._choices: dict[WalkShape, TimedChoice] = {}
+
+    def walking(self, shape: WalkShape) -> TimedChoice:
+        """How to gather along edges that are in no blocks for a core's own cache."""
+        if shape not in self._choices:
+            known, size = self._known(shape), shape.far_block_size
+            ways = (ONE_WALK,) if size is None else (ONE_WALK, size)
+            self._choices[shape] = TimedChoice(ways, None if known is None else known.way)
+        return self._choices[shape]
+
+    def keep(self) -> None:
+        """Keep what was found since."""
+        new = {
+            self._order + str(shape): Finding(choice.chosen, choice.seconds)
+            for shape, choice in self._choices.items()
+            if choice.chosen is not None and choice.seconds
+        }
+        if new:
+            self._findings.found |= new
+            self._findings.keep()
+
+    def reasons(self) -> list[str]:
+        """How gathers are walked that there was a choice for, and why: a sentence each."""
+        return [self._said(shape, choice) for shape, choice in self._choices.items() if len(choice.ways) > 1]
+
+    def _said(self, shape: WalkShape, choice: TimedChoice) -> str:
+        size, shared = shape.sources * shape.row_bytes, cache_bytes(3)
+        found = (
+            f"gathers along {shape.edges * shape.share // 100:,} edges read rows of {shape.row_bytes} bytes from {size / 1e6:,.0f} MB, and "
+            f"cores share a cache of {shared / 1e6:,.0f} MB"
+        )
+        known, block = self._known(shape), choice.ways[-1] * shape.row_bytes
+        if choice.chosen is None:
+            return f"{found}: one walk and blocks of {block / 1e6:,.0f} MB are timed in the first epochs, and the faster stays"
+        told = (
+            f"one walk, not blocks of {block / 1e6:,.0f} MB"
+            if choice.chosen == ONE_WALK
+            else f"blocks of {block / 1e6:,.0f} MB"
+        )
+        if known is None:
+            return f"{found}: {told}"
+        seconds = ", ".join(
+            f"{'one walk' if way == ONE_WALK else 'blocks'} {value:.2g}"
+            for way, value in sorted(known.seconds.items())
+        )
+        return f"{found}: {told}, as measured before (CPU seconds: {seconds})"
+
+    def _known(self, shape: WalkShape) -> Finding | None:
+        return self._findings.found.get(self._order + str(shape))
 
 
 class Degrees(NamedTuple):

@@ -19,6 +19,15 @@ from siafu.base.jit import kernel
 from siafu.kernels.blocks import match_rows, soften, weigh, weigh_back
 from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import LANES, MAX_TILE
+from siafu.kernels.head_vectors import (
+    HEAD_STEP,
+    SOURCE_STEP,
+    attend_adjoint_row,
+    attend_row,
+    drop_threshold,
+    edge_key,
+    working_space,
+)
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.sums import sum_dtype
 from siafu.kernels.tiles import accumulate, ask_for
@@ -164,15 +173,33 @@ def attend_range(
     highest = np.empty(heads, out.dtype)
     total = np.empty(heads, out.dtype)
     per_head = head_columns // LANES
+    space, keys = working_space(EDGE_BLOCK, out), np.empty(EDGE_BLOCK, np.uint64)
+    threshold, scale = drop_threshold(dropout), kind(kept_factor(dropout))
     for p in range(first, last):
         i = row_at(picked, p)
+        at, count = next_edges(indices, indptr[i], indptr[i + 1], i, self_loops, near, self_loops)
+        if heads == LANES and count > 0 and at == indptr[i + 1]:
+            # fmt: off
+            if dropout > 0:
+                for k in range(count):
+                    keys[k] = edge_key(seed, row_at(ids, i), row_at(ids, near[k]))
+                attend_row(
+                    rows, source, target, kind(slope), keys, threshold, scale, per_head,
+                    out, log_sum, positive, positive_share, i, near, count, space,
+                )
+            else:
+                attend_row(
+                    rows, source, target, kind(slope), None, threshold, scale, per_head,
+                    out, log_sum, positive, positive_share, i, near, count, space,
+                )
+            # fmt: on
+            continue
         out[i, :] = 0
         highest[:] = -np.inf
         total[:] = 0
         if positive is not None:
             positive[i, :] = 0
             positive_share[i, :] = 0
-        at, count = next_edges(indices, indptr[i], indptr[i + 1], i, self_loops, near, self_loops)
         while count > 0:
             for k in range(count):
                 ask_for(rows, near[k], heads * head_columns)
@@ -247,10 +274,28 @@ def attend_adjoint_range(
     matches = np.empty(heads * EDGE_BLOCK, out.dtype)
     keeps = np.empty(heads * EDGE_BLOCK, out.dtype)
     per_head = head_columns // LANES
+    space, keys = working_space(EDGE_BLOCK, out), np.empty(EDGE_BLOCK, np.uint64)
+    threshold, scale = drop_threshold(dropout), kind(kept_factor(dropout))
     for j in range(first, last):
+        at, count = next_edges(indices, indptr[j], indptr[j + 1], j, self_loops, near, self_loops)
+        if heads == LANES and count > 0 and at == indptr[j + 1]:
+            # fmt: off
+            if dropout > 0:
+                for k in range(count):
+                    keys[k] = edge_key(seed, row_at(ids, near[k]), row_at(ids, j))
+                attend_adjoint_row(
+                    rows, source, targets, gradient, kind(slope), keys, threshold, scale, per_head,
+                    out, of_source, j, near, count, space,
+                )
+            else:
+                attend_adjoint_row(
+                    rows, source, targets, gradient, kind(slope), None, threshold, scale, per_head,
+                    out, of_source, j, near, count, space,
+                )
+            # fmt: on
+            continue
         out[j, :] = 0
         of_source[j, :] = 0
-        at, count = next_edges(indices, indptr[j], indptr[j + 1], j, self_loops, near, self_loops)
         while count > 0:
             for k in range(count):
                 ask_for(gradient, near[k], heads * head_columns)
@@ -317,7 +362,13 @@ def next_edges(
 @kernel
 def keep_factor(seed: Any, i: int, j: int, head: int, dropout: float) -> float:
     """0 with probability `dropout`, else what makes the mean 1: a hash, so any pass finds the same."""
-    edge = np.uint64(i) * GOLDEN + np.uint64(j) * np.uint64(0xD1B54A32D192ED03)
-    if uniform(mix(seed + edge + np.uint64(head) * np.uint64(0x8CB92BA72F3D8DD7))) < dropout:
+    edge = np.uint64(i) * GOLDEN + np.uint64(j) * SOURCE_STEP
+    if uniform(mix(seed + edge + np.uint64(head) * HEAD_STEP)) < dropout:
         return 0.0
-    return 1.0 / (1.0 - dropout)
+    return kept_factor(dropout)
+
+
+@kernel
+def kept_factor(dropout: float) -> float:
+    """Factor of weights that are not dropped."""
+    return 1.0 / (1.0 - dropout) if dropout < 1 else 0.0

@@ -3,6 +3,9 @@
 Edges are put in order of the blocks of their sources, then of their rows, so that a pass over a block streams through
 memory; a source is named by its place in the block, in two bytes. Each row is visited once a block, which pays
 where a visit finds several edges: in dense graphs, not in sparse ones.
+
+Where sources exceed the cache that cores share, larger blocks, which fit that one, pay in sparse graphs too: rows are asked for
+early there, across visits.
 """
 
 from collections.abc import Callable
@@ -21,6 +24,10 @@ _SHARE_OF_CACHE = 0.8
 _MOST_SOURCES = 1 << 16  # that two bytes tell apart
 _EDGES_PER_VISIT = 4  # fewer, and going through the rows again costs more than the cache saves
 _GOOD_VISIT = 8  # edges that make a visit's cost small
+_FAR_VISIT = 1.25  # edges of a visit in blocks for the shared cache: with fewer, larger blocks are better
+_FAR_SHARES = (0.25, 0.5, 1.0)  # of the shared cache that such a block may take
+_EXCEEDS = 1.5  # times the shared cache: sources that exceed it
+_READ_AGAIN = 1.0  # edges of a call for each source: with fewer, what a block brings into the cache is hardly read again
 
 
 class Blocks(NamedTuple):
@@ -64,6 +71,21 @@ def block_size(
     if size >= count or _edges_per_visit(vertices, edges, count, size) < _EDGES_PER_VISIT:
         return None
     return size
+
+
+def far_block_size(rows: int, edges: int, row_bytes: int, *, sources: int, pieces: int) -> int | None:
+    """Number of sources in a block for the cache that cores share; None: such blocks do not pay.
+
+    rows, edges: that are gathered for, and into them; pieces: calls that a gather is cut into, of which each reads all sources
+    """
+    shared = cache_bytes(3)
+    if sources * row_bytes < _EXCEEDS * shared or edges < _READ_AGAIN * sources * pieces:
+        return None
+    sizes = [
+        min(_power_below(max(1, int(share * shared) // row_bytes)), _MOST_SOURCES) for share in _FAR_SHARES
+    ]
+    good = (size for size in sizes if _edges_per_visit(rows, edges, sources, size) >= _FAR_VISIT)
+    return next(good, sizes[-1])
 
 
 def _edges_per_visit(vertices: int, edges: int, sources: int, size: int) -> float:

@@ -35,7 +35,7 @@ def soften(typing_context, logits, start, count, added, slope):  # type: ignore[
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         table = TableCode(context, builder, signature.args[0], args[0])
         added, slope = (splat(builder, value, table.vector) for value in args[3:5])
-        zero, lowest = _constant(table, 0.0), _constant(table, float("-inf"))
+        zero, lowest = constant_of(table, 0.0), constant_of(table, float("-inf"))
 
         def body(vector, state):  # type: ignore[no-untyped-def]
             at = _vector_at(builder, table, args[1], vector)
@@ -61,14 +61,14 @@ def weigh(typing_context, logits, weights, above, start, count, shift):  # type:
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         z_code, w_code, a_code = (TableCode(context, builder, signature.args[k], args[k]) for k in range(3))
         shift = splat(builder, args[5], z_code.vector)
-        zero = _constant(z_code, 0.0)
+        zero = constant_of(z_code, 0.0)
 
         def body(vector, state):  # type: ignore[no-untyped-def]
             z_at, w_at, a_at = (
                 _vector_at(builder, code, args[3], vector) for code in (z_code, w_code, a_code)
             )
             z = z_code.load(builder, z_at, 0)
-            weight = _exp(builder, z_code, builder.fsub(z, shift))
+            weight = exp_of(builder, z_code, builder.fsub(z, shift))
             positive = builder.select(builder.fcmp_ordered(">", z, zero), weight, zero)
             w_code.store(builder, weight, w_at, 0)
             a_code.store(builder, positive, a_at, 0)
@@ -136,7 +136,7 @@ def _weigh_back(logits: Any, log_sums: Any, means: Any, matches: Any, keeps: Any
             for kind, value in zip(signature.args[: 5 if dropping else 4], args, strict=False)
         ]
         added, slope = (splat(builder, value, codes[0].vector) for value in args[7:9])
-        zero, one, lowest = (_constant(codes[0], value) for value in (0.0, 1.0, float("-inf")))
+        zero, one, lowest = (constant_of(codes[0], value) for value in (0.0, 1.0, float("-inf")))
 
         def body(vector, state):  # type: ignore[no-untyped-def]
             places = [_vector_at(builder, code, args[5], vector) for code in codes]
@@ -146,7 +146,7 @@ def _weigh_back(logits: Any, log_sums: Any, means: Any, matches: Any, keeps: Any
             z = builder.fadd(z, added)
             steep = builder.select(builder.fcmp_ordered(">", z, zero), one, slope)
             bent = builder.select(builder.fcmp_ordered("==", z, lowest), lowest, builder.fmul(z, steep))
-            weight = _exp(builder, codes[0], builder.fsub(bent, log_sum))
+            weight = exp_of(builder, codes[0], builder.fsub(bent, log_sum))
             if keep:
                 match = builder.fmul(match, keep[0])
             pull = builder.fmul(builder.fmul(weight, builder.fsub(match, mean)), steep)
@@ -179,7 +179,7 @@ def match_rows(typing_context, matches, start, count, table, ids, own, row, colu
         name = list_entry(context, builder, kinds[4], args[4])
         mine = TableCode(context, builder, kinds[5], args[5])
         mine_at = mine.address(builder, args[6], args[7])
-        zero = _constant(out, 0.0)
+        zero = constant_of(out, 0.0)
 
         def group(vector, state):  # type: ignore[no-untyped-def]
             first = builder.mul(vector, I64(LANES))
@@ -196,7 +196,7 @@ def match_rows(typing_context, matches, start, count, table, ids, own, row, colu
                 ]
 
             sums = edge_loop(builder, (I64(0), NONE, NONE, args[8]), [zero] * LANES, body)
-            out.store(builder, _sum_each(builder, list(sums)), _vector_at(builder, out, args[1], vector), 0)
+            out.store(builder, sum_each(builder, list(sums)), _vector_at(builder, out, args[1], vector), 0)
             return []
 
         edge_loop(builder, (I64(0), NONE, NONE, args[2]), [], group)
@@ -205,7 +205,7 @@ def match_rows(typing_context, matches, start, count, table, ids, own, row, colu
     return signature, generate
 
 
-def _sum_each(builder: IRBuilder, vectors: list[Value]) -> Value:
+def sum_each(builder: IRBuilder, vectors: list[Value]) -> Value:
     """Lane k of the result is the sum of vectors[k]: neighbours are folded into each other, three times."""
     pairs = ir.VectorType(I32, LANES)
     span = 1
@@ -230,7 +230,7 @@ def _vector_at(builder: IRBuilder, code: TableCode, start: Value, vector: Value)
     return code.address(builder, I64(0), column)
 
 
-def _constant(code: TableCode, value: float) -> Any:
+def constant_of(code: TableCode, value: float) -> Any:
     return ir.Constant(code.vector, [value] * LANES)
 
 
@@ -257,7 +257,7 @@ def _unary(builder: IRBuilder, code: TableCode, name: str, value: Value) -> Valu
 _LOWEST = -87.0  # exp of less is taken for 0: it is below what float32 holds in full
 
 
-def _exp(builder: IRBuilder, code: TableCode, x: Value) -> Value:
+def exp_of(builder: IRBuilder, code: TableCode, x: Value) -> Value:
     """exp of a vector of values ≤ 0: the library's in float64; in float32 2**n · p(r), right to 2 units in the last place.
 
     n is the nearest whole number to x / ln 2, r the rest, at most ln 2 / 2 in size, and p the polynomial of degree 7
@@ -265,19 +265,19 @@ def _exp(builder: IRBuilder, code: TableCode, x: Value) -> Value:
     """
     if code.number == ir.DoubleType():
         return _unary(builder, code, "exp", x)
-    lowest = _constant(code, _LOWEST)
+    lowest = constant_of(code, _LOWEST)
     # Not a number is not below either: it goes through, so that a divergence is seen.
     too_low = builder.fcmp_ordered("<=", x, lowest)
     x = builder.select(too_low, lowest, x)
-    scaled = fma(builder, x, _constant(code, 1.44269504088896341), _constant(code, 0.5))
+    scaled = fma(builder, x, constant_of(code, 1.44269504088896341), constant_of(code, 0.5))
     n = _unary(builder, code, "floor", scaled)
-    r = fma(builder, n, _constant(code, -0.693359375), x)
-    r = fma(builder, n, _constant(code, 2.12194440e-4), r)
-    p = _constant(code, 1.9875691500e-4)
+    r = fma(builder, n, constant_of(code, -0.693359375), x)
+    r = fma(builder, n, constant_of(code, 2.12194440e-4), r)
+    p = constant_of(code, 1.9875691500e-4)
     for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
-        p = fma(builder, p, r, _constant(code, coefficient))
-    p = fma(builder, builder.fmul(p, r), r, builder.fadd(r, _constant(code, 1.0)))
+        p = fma(builder, p, r, constant_of(code, coefficient))
+    p = fma(builder, builder.fmul(p, r), r, builder.fadd(r, constant_of(code, 1.0)))
     whole = ir.VectorType(I32, LANES)
     exponent = builder.add(builder.fptosi(n, whole), ir.Constant(whole, [127] * LANES))
     power = builder.bitcast(builder.shl(exponent, ir.Constant(whole, [23] * LANES)), code.vector)
-    return builder.select(too_low, _constant(code, 0.0), builder.fmul(p, power))
+    return builder.select(too_low, constant_of(code, 0.0), builder.fmul(p, power))

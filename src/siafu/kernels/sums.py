@@ -11,7 +11,7 @@ from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import MAX_TILE
 from siafu.kernels.hubs import Hub, HubEdges, add_groups, cut_hubs, hub_rows, over_groups, without_hubs
 from siafu.kernels.rows import Table, empty_table
-from siafu.kernels.tiles import accumulate, accumulate_near, ask_for, value_of
+from siafu.kernels.tiles import accumulate, accumulate_listed, accumulate_near, ask_for, value_of
 
 _ONE_HEAD = 1 << 30  # vectors: more than any row has, so that each has the edge's one weight
 _SOON = 8  # rows: how early a visit's sums are asked for
@@ -149,6 +149,41 @@ def sum_blocks_range(
                 accumulate_near(
                     out, row_at(picked, k), near, sources, lo, -1, -1, hi, c, tile, weights, 0, _ONE_HEAD
                 )
+    for k in range(first, last):
+        finish_sum(scale, out, row_at(picked, k))
+
+
+@kernel
+def sum_far_blocks_range(
+    size: int,
+    base: Any,
+    starts: Any,
+    sources: Any,
+    weights: Any,
+    rows: Any,
+    self_weight: Any,
+    scale: Any,
+    out: Any,
+    picked: Any,
+    first: int,
+    last: int,
+) -> None:
+    """`sum_blocks_range` for blocks that fit the cache that cores share: rows of the visits to come are asked for early."""
+    columns = out.shape[1]
+    for k in range(first, last):
+        start_sum(rows, self_weight, out, row_at(picked, k))
+    for b in range(len(base)):
+        near, begin = rows[b * size : (b + 1) * size], starts[b]
+        end = base[b] + begin[last]
+        for k in range(first, last):
+            lo, hi = base[b] + begin[k], base[b] + begin[k + 1]
+            if k + _SOON < last:
+                ask_for(out, row_at(picked, k + _SOON), columns)
+            if lo == hi:
+                continue
+            for c in range(0, columns, MAX_TILE):
+                tile = min(columns - c, MAX_TILE)
+                accumulate_listed(out, row_at(picked, k), near, sources, lo, hi, end, c, tile, weights)
     for k in range(first, last):
         finish_sum(scale, out, row_at(picked, k))
 

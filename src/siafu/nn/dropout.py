@@ -182,17 +182,27 @@ def dropout(
 
 
 def drop_rows(
-    rows: NDArray[Any], vertices: NDArray[np.int64], seed: int, epoch: int, p: float, site: int
+    rows: NDArray[Any],
+    vertices: NDArray[np.int64],
+    seed: int,
+    epoch: int,
+    p: float,
+    site: int,
+    bias: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """The mask on [rows, columns] whose columns are next to each other; runs on the calling thread."""
+    """The mask on [rows, columns] whose columns are next to each other; runs on the calling thread.
+
+    bias: [columns], added before, and what is negative then is put to zero; None: neither
+    """
     count, columns = rows.shape
     out = np.empty((count, columns), rows.dtype)
     if out.size:
         # One flat view tells the compiler that columns are adjacent, though rows may be padded.
         step = rows.strides[0] // rows.itemsize
         flat = np.lib.stride_tricks.as_strided(rows, ((count - 1) * step + columns,), (rows.itemsize,))
-        scale = rows.dtype.type(_scale(p))
-        _drop_range(flat, step, vertices, site_key(seed, epoch, site), _threshold(p), scale, 0, count, out)
+        scale = rows.dtype.type(kept_scale(p))
+        key = site_key(seed, epoch, site)
+        _drop_range(flat, step, bias, vertices, key, _threshold(p), scale, 0, count, out)
     return out
 
 
@@ -205,7 +215,8 @@ def _threshold(p: float) -> np.uint32:
     return np.uint32(min(round(p * 2**32), 2**32 - 1))
 
 
-def _scale(p: float) -> float:
+def kept_scale(p: float) -> float:
+    """Factor of what is not dropped."""
     return 1.0 / (1.0 - p) if p < 1 else 0.0
 
 
@@ -218,6 +229,7 @@ def _site_key(seed: Any, epoch: Any, site: Any) -> Any:
 def _drop_range(
     flat: Any,
     step: int,
+    bias: Any,
     vertices: Any,
     site: Any,
     threshold: Any,
@@ -228,7 +240,7 @@ def _drop_range(
 ) -> None:
     """Rows first to last of `out`: those of `flat`, `step` apart, under their masks."""
     columns = out.shape[1]
-    zero = scale * 0
+    zero = scale - scale  # of its type: a literal would make it float64
     for i in range(first, last):
         key = mix(site + np.uint64(vertices[i]) * GOLDEN)
         low, high = np.uint32(key), np.uint32(key >> np.uint64(32))
@@ -240,7 +252,11 @@ def _drop_range(
             z = np.uint32(z ^ high)
             z = np.uint32(np.uint32(z ^ (z >> np.uint32(15))) * _SECOND_FACTOR)
             z = np.uint32(z ^ (z >> np.uint32(15)))
-            target[c] = source[c] * scale if z >= threshold else zero
+            value = source[c]
+            if bias is not None:
+                value += bias[c]
+                value = zero if value <= zero else value
+            target[c] = value * scale if z >= threshold else zero
 
 
 def _check(rows: torch.Tensor, vertices: torch.Tensor, key: torch.Tensor) -> None:

@@ -1,7 +1,7 @@
 """What happens to the machines. A message between two machines is an event of the one that gets it.
 
-No event holds rows or weights: it names them, and the runtime carries them beside it. Every event bears the
-incarnation it belongs to; a machine ignores those of another. A message may come late, twice and out of order, but
+No event holds rows or weights: it names them, and the runtime carries them beside it, and a `Stamp`: events of another
+incarnation, or from or for an earlier life, do not reach the machine. A message may come late, twice and out of order, but
 it comes: the transport sends again until it is acknowledged.
 """
 
@@ -14,6 +14,7 @@ from siafu.pipeline.ids import (
     Incarnation,
     IntervalId,
     LaneName,
+    Life,
     PhaseId,
     ServerId,
     StageId,
@@ -27,7 +28,7 @@ Measures = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    incarnation: Incarnation
+    pass
 
 
 # From the run to the servers
@@ -39,11 +40,14 @@ class Begin(Event):
 
     exact:      every epoch makes one version from here on; else only the first epoch is exact
     evaluation: one that was under way, and will be run again: its weight server holds its version from the start
+    lives:      of the servers that are not in their first
     """
 
+    incarnation: Incarnation
     start: Anchor
     exact: bool
     evaluation: "EvaluationStarted | None" = None
+    lives: tuple[tuple[Address, Life], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +291,11 @@ class BestKept(Event):
 class EpochClosed(Event):
     """The run's owner has seen the record of `epoch`, and the rates of the next are decided.
 
-    stop: the run ends here
+    incarnation: in which the record was made
+    stop:        the run ends here
     """
 
+    incarnation: Incarnation
     epoch: Epoch
     stop: bool = False
 
@@ -313,6 +319,7 @@ class StopAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServerGone(Event):
-    """A server is lost, with all it held."""
+    """A server is lost, in that life, with all it held."""
 
     server: Address
+    life: Life

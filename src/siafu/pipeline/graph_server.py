@@ -24,13 +24,14 @@ from siafu.pipeline.events import (
     WeightsReleased,
 )
 from siafu.pipeline.ids import (
+    FIRST_LIFE,
     RUN,
     Address,
     Anchor,
     Epoch,
-    Incarnation,
     IntervalId,
     LaneName,
+    Life,
     PhaseId,
     ServerId,
     StageId,
@@ -38,6 +39,7 @@ from siafu.pipeline.ids import (
 )
 from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, Send
 from siafu.pipeline.setup import Setup
+from siafu.pipeline.stamp import Fences
 from siafu.pipeline.track import Position, Track
 
 
@@ -48,13 +50,11 @@ class GraphServerCounts:
     staleness:  how often an interval entered an epoch with this lead over the slowest
     row_ages:   how often a gather read rows that were so many epochs older than itself (negative: newer)
     duplicates: events that had come before, or came too late to matter
-    outdated:   events of another incarnation
     """
 
     staleness: Counter[int] = field(default_factory=Counter)
     row_ages: Counter[int] = field(default_factory=Counter)
     duplicates: int = 0
-    outdated: int = 0
 
 
 @dataclass(slots=True)
@@ -76,12 +76,12 @@ class GraphServer:
     finished the one before. A gather that begins early changes none of this: it is at its stage. Asynchronous gathers may find newer rows, or older ones, down to `_oldest_read`.
     """
 
-    def __init__(self, setup: Setup, server: ServerId) -> None:
+    def __init__(self, setup: Setup, server: ServerId, life: Life = FIRST_LIFE) -> None:
         self.setup = setup
         self.server = server
         self.address = Address("graph", server)
         self.counts = GraphServerCounts()
-        self.incarnation = Incarnation(-1)
+        self.fences = Fences(self.address, life)
         self.intervals = setup.layout.owned(server)
         self._others = [ServerId(other) for other in range(setup.layout.num_servers) if other != server]
         self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
@@ -100,8 +100,6 @@ class GraphServer:
         out: list[Instruction] = []
         if isinstance(event, Begin):
             self._begin(event, out)
-        elif event.incarnation != self.incarnation:
-            self.counts.outdated += 1
         else:
             self._handlers[type(event)](event, out)
         return out
@@ -170,15 +168,12 @@ class GraphServer:
     # What comes from the run
 
     def _begin(self, event: Begin, out: list[Instruction]) -> None:
-        if event.incarnation <= self.incarnation:
-            self.counts.duplicates += 1
-            return
-        self.incarnation = event.incarnation
+        self.fences.begin(event.incarnation, event.lives)
         again = event.evaluation
         last = Epoch(max(0, event.start.epoch - 1))
         self._reset(event.start, event.exact, last if again is None else again.epoch)
         out.append(Abandon())
-        out.append(Send(RUN, Ready(self.incarnation, self.address)))
+        out.append(Send(RUN, Ready(self.address)))
 
     def _reset(self, start: Anchor, exact: bool, evaluation: Epoch) -> None:
         """evaluation: the earliest that may come"""
@@ -276,7 +271,7 @@ class GraphServer:
         exact = self._exact is not None and epoch >= self._exact.epoch
         version = self._exact.version_of(epoch) if self._exact is not None and exact else None
         oldest = self._oldest_weights(epoch) if version is None else None
-        message = WeightsAsked(self.incarnation, self.address, interval, epoch, version, oldest)
+        message = WeightsAsked(self.address, interval, epoch, version, oldest)
         out.append(Send(Address("weight", ServerId(least)), message))
 
     def _oldest_weights(self, epoch: Epoch) -> Version:
@@ -327,7 +322,7 @@ class GraphServer:
         if task.stage.sends:
             self._send_rows(task.lane, task.epoch, task.stage.id, task.interval, out)
         for phase in task.stage.gradients:
-            gradient = GradientArrived(self.incarnation, task.epoch, phase, task.interval)
+            gradient = GradientArrived(task.epoch, phase, task.interval)
             out.append(Send(Address("weight", self.setup.homes[phase]), gradient))
         last = track.finish(task, out)
         if task.lane == "train" and (last or self.setup.mode == "sync"):
@@ -340,7 +335,7 @@ class GraphServer:
         self, lane: LaneName, epoch: Epoch, stage: StageId, interval: IntervalId, out: list[Instruction]
     ) -> None:
         schedule = self.setup.training if lane == "train" else self.setup.evaluation
-        message = RowsArrived(self.incarnation, lane, epoch, stage, interval)
+        message = RowsArrived(lane, epoch, stage, interval)
         made = schedule[stage]
         receivers = self.setup.layout.readers(made.direction, interval, sums=made.sums)
         out.extend(Send(Address("graph", server), message) for server in receivers)
@@ -363,7 +358,7 @@ class GraphServer:
             return
         self._told = slowest
         if self.setup.mode == "sync" or self._exact is None:
-            message = ServerAdvanced(self.incarnation, self.server, Epoch(slowest[0]), StageId(slowest[1]))
+            message = ServerAdvanced(self.server, Epoch(slowest[0]), StageId(slowest[1]))
             out.extend(Send(Address("graph", other), message) for other in self._others)
         self._slowest_moved(out)
 
@@ -393,7 +388,7 @@ class GraphServer:
             return
         del self._pins[key]
         self._load[pin.weights] = max(0, self._load[pin.weights] - 1)
-        released = WeightsReleased(self.incarnation, event.interval, event.epoch)
+        released = WeightsReleased(event.interval, event.epoch)
         out.append(Send(Address("weight", pin.weights), released))
         self._count_finished("train", event.epoch, out)
 
@@ -405,4 +400,4 @@ class GraphServer:
         found = self._measures.pop((lane, epoch), {})
         # In the order of intervals, so that the sum has the same bits whatever the order of events.
         total = tuple(map(sum, zip(*(found[interval] for interval in sorted(found)), strict=True)))
-        out.append(Send(RUN, EpochFinished(self.incarnation, lane, self.server, epoch, total)))
+        out.append(Send(RUN, EpochFinished(lane, self.server, epoch, total)))

@@ -18,6 +18,11 @@ PhaseId = NewType("PhaseId", int)
 Incarnation = NewType("Incarnation", int)
 """How often the run was started again after a server was lost. What an earlier one sent is void."""
 
+Life = NewType("Life", int)
+"""Of those that were at an address one after the other, which. What an earlier one sent is void."""
+
+FIRST_LIFE = Life(1)
+
 LaneName = Literal["train", "evaluate"]
 Direction = Literal["forward", "backward"]
 Mode = Literal["sync", "pipe", "async"]

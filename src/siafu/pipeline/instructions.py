@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from siafu.pipeline.events import Event, Measures
-from siafu.pipeline.ids import Address, Epoch, IntervalId, LaneName, PhaseId, ServerId, StageId, Version
+from siafu.pipeline.ids import Address, Epoch, IntervalId, LaneName, Life, PhaseId, ServerId, StageId, Version
 from siafu.pipeline.task import Task
 
 StopReason = Literal["finished", "patience", "diverged", "asked", "told"]
@@ -213,9 +213,10 @@ class Rewind(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Replace(Instruction):
-    """Start another server in place of a lost one."""
+    """Start another server in place of a lost one, in that life."""
 
     server: Address
+    life: Life
 
 
 @dataclass(frozen=True, slots=True)

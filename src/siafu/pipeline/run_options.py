@@ -26,3 +26,9 @@ class RunOptions:
 
     def is_evaluated(self, epoch: Epoch) -> bool:
         return (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs
+
+    def next_evaluated(self, epoch: Epoch) -> Epoch:
+        """The first epoch from `epoch` on that is evaluated."""
+        while not self.is_evaluated(epoch):
+            epoch = Epoch(epoch + 1)
+        return epoch

@@ -27,7 +27,7 @@ from siafu.pipeline.events import (
     WeightsReleased,
 )
 from siafu.pipeline.gradients import Gradients
-from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, Incarnation, IntervalId, ServerId, Version
+from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, Anchor, Epoch, IntervalId, Life, ServerId, Version
 from siafu.pipeline.instructions import (
     FreeWeights,
     Instruction,
@@ -39,6 +39,7 @@ from siafu.pipeline.instructions import (
     Update,
 )
 from siafu.pipeline.setup import Setup
+from siafu.pipeline.stamp import Fences
 
 _Holder = tuple[IntervalId | None, Epoch]
 
@@ -54,13 +55,11 @@ class WeightServerCounts:
     gradients:     how many were taken
     versions_peak: the most complete versions that were held at once
     duplicates:    events that had come before, or came too late to matter
-    outdated:      events of another incarnation
     """
 
     gradients: int = 0
     versions_peak: int = 0
     duplicates: int = 0
-    outdated: int = 0
 
 
 class WeightServer:
@@ -76,12 +75,12 @@ class WeightServer:
     room when no one holds a version and no one will be given one: homes ask for that by `UpdateDue`.
     """
 
-    def __init__(self, setup: Setup, server: ServerId) -> None:
+    def __init__(self, setup: Setup, server: ServerId, life: Life = FIRST_LIFE) -> None:
         self.setup = setup
         self.server = server
         self.address = Address("weight", server)
         self.counts = WeightServerCounts()
-        self.incarnation = Incarnation(-1)
+        self.fences = Fences(self.address, life)
         self._others = [ServerId(other) for other in range(setup.weight_servers) if other != server]
         self._phases = tuple(phase for phase, home in setup.homes.items() if home == server)
         self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
@@ -102,8 +101,6 @@ class WeightServer:
         out: list[Instruction] = []
         if isinstance(event, Begin):
             self._begin(event, out)
-        elif event.incarnation != self.incarnation:
-            self.counts.outdated += 1
         else:
             self._handlers[type(event)](event, out)
         return out
@@ -146,14 +143,11 @@ class WeightServer:
         assert settling is None or self._latest < settling.anchor.version, f"{settling} has settled"
 
     def _begin(self, event: Begin, out: list[Instruction]) -> None:
-        if event.incarnation <= self.incarnation:
-            self.counts.duplicates += 1
-            return
-        self.incarnation = event.incarnation
+        self.fences.begin(event.incarnation, event.lives)
         self._reset(event.start, event.exact)
         held = None if event.evaluation is None else self._hold_for(event.evaluation)
         out.append(Restore(event.start.epoch, event.start.version, held))
-        out.append(Send(RUN, Ready(self.incarnation, self.address)))
+        out.append(Send(RUN, Ready(self.address)))
 
     def _reset(self, start: Anchor, exact: bool) -> None:
         setup = self.setup
@@ -216,9 +210,7 @@ class WeightServer:
             return False
         self._pins[asked.interval, asked.epoch] = version
         self._uses[version] += 1
-        granted = WeightsGranted(
-            self.incarnation, self.server, asked.interval, asked.epoch, version, len(self._pins)
-        )
+        granted = WeightsGranted(self.server, asked.interval, asked.epoch, version, len(self._pins))
         out.append(Send(asked.sender, granted))
         return True
 
@@ -245,7 +237,7 @@ class WeightServer:
             return
         if event.best:
             out.append(KeepBest(event.epoch, version))
-            out.append(Send(RUN, BestKept(self.incarnation, event.epoch)))
+            out.append(Send(RUN, BestKept(event.epoch)))
         self._uses[version] -= 1
         if not self._uses[version]:
             del self._uses[version]
@@ -262,7 +254,7 @@ class WeightServer:
         self.counts.gradients += 1
         out.extend(accumulated)
         owner = Address("graph", self.setup.layout.owner[event.interval])
-        out.append(Send(owner, GradientTaken(self.incarnation, event.epoch, event.phase, event.interval)))
+        out.append(Send(owner, GradientTaken(event.epoch, event.phase, event.interval)))
         self._try_update(out)
 
     def _try_update(self, out: list[Instruction]) -> None:
@@ -306,9 +298,7 @@ class WeightServer:
     def _ask_for_room(self, version: Version, out: list[Instruction]) -> None:
         if self.setup.policy.may_enter(True) or version <= self._due:
             return
-        out.extend(
-            Send(Address("weight", other), UpdateDue(self.incarnation, version)) for other in self._others
-        )
+        out.extend(Send(Address("weight", other), UpdateDue(version)) for other in self._others)
         self._due = version
         self._look_for_room(out)
 
@@ -329,9 +319,7 @@ class WeightServer:
         room = Version(self._latest + 1)
         self._room[self.server] = room
         homes = sorted(self.setup.parts - {self.server})
-        out.extend(
-            Send(Address("weight", home), RoomMade(self.incarnation, self.server, room)) for home in homes
-        )
+        out.extend(Send(Address("weight", home), RoomMade(self.server, room)) for home in homes)
         self._try_update(out)
 
     def _room_made(self, event: RoomMade, out: list[Instruction]) -> None:
@@ -348,13 +336,11 @@ class WeightServer:
         self._updating = False
         self._made = event.version
         self._gradients.forget(event.version)
-        made = WeightsMade(self.incarnation, self.server, event.version)
+        made = WeightsMade(self.server, event.version)
         out.extend(Send(Address("weight", other), made) for other in self._others)
         if self.setup.exact:
             counts = self.counts
-            state = StateMade(
-                self.incarnation, self.server, event.version, counts.gradients, counts.versions_peak
-            )
+            state = StateMade(self.server, event.version, counts.gradients, counts.versions_peak)
             out.append(Send(RUN, state))
         self._hold(self.server, event.version, out)
         self._try_update(out)
@@ -400,5 +386,5 @@ class WeightServer:
 
     def _try_settled(self, out: list[Instruction]) -> None:
         if self._settling is not None and self._latest >= self._settling.anchor.version:
-            out.append(Send(RUN, Settled(self.incarnation, self.server, self._settling)))
+            out.append(Send(RUN, Settled(self.server, self._settling)))
             self._settling = None

@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -17,8 +18,9 @@ from siafu.pipeline.events import (
     WeightsGranted,
 )
 from siafu.pipeline.graph_server import GraphServer, GraphServerCounts
-from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, IntervalId, PhaseId, Version
+from siafu.pipeline.ids import RUN, Address, Epoch, IntervalId, PhaseId, Version
 from siafu.pipeline.instructions import Abandon, BeginTask, Instruction, KeepResult, KeepRows, RunTask, Send
+from siafu.pipeline.stamp import Stamp
 from siafu.runtime.executor import Executor
 from siafu.runtime.host import Host, Watch, unwatched
 from siafu.runtime.letter import Letter
@@ -59,7 +61,11 @@ class GraphHost(Host):
         # Exact epochs that are closed are not done again: what they counted must not be lost with their server.
         self._may_be_lost = machine.setup.exact and not activity.shares_threads
 
-    def hear(self, sender: Address, letter: Letter) -> None:
+    def _take(self, letter: Letter) -> None:
+        if isinstance(letter.event, WeightsSent | WeightsGranted):
+            self._take_weights(letter.event.version, letter)
+
+    def _pass_on(self, letter: Letter) -> None:
         match letter.event:
             case ReportWanted() as wanted:
                 self._answer(wanted)
@@ -67,33 +73,26 @@ class GraphHost(Host):
                 self._activity.keep_spans()
             case Begin() as begin:
                 self._begin(begin, letter)
-            case WeightsSent() as sent:
-                self._take_weights(sent, sent.version, letter)
-            case WeightsGranted() as granted:
-                self._take_weights(granted, granted.version, letter)
-                self.deliver(granted, letter)
+            case WeightsSent():
+                pass
             case event:
                 self.deliver(event, letter)
 
     def _begin(self, begin: Begin, letter: Letter) -> None:
         """Begin an incarnation. From now on nothing of an earlier one may be written to the tables."""
-        if begin.incarnation > self.incarnation:
-            self._executor.halt()
-            self._server.counts = GraphServerCounts()
+        self._executor.halt()
+        self._server.counts = GraphServerCounts()
         self.deliver(begin, letter)
         self._executor.resume()
 
-    def _take_weights(self, event: WeightsSent | WeightsGranted, version: Version, letter: Letter) -> None:
+    def _take_weights(self, version: Version, letter: Letter) -> None:
         if not letter.tensors:
             return
-        with self.lock:
-            if event.incarnation != self.incarnation:
-                return
-            for old in [each for each in self._weights if each < version - 1 and not self._users[each]]:
-                del self._weights[old]
-            self._weights[version] = letter.owned()
-            for what in self._held_up.pop(version, []):
-                self._run(what)
+        for old in [each for each in self._weights if each < version - 1 and not self._users[each]]:
+            del self._weights[old]
+        self._weights[version] = letter.owned()
+        for what in self._held_up.pop(version, []):
+            self._run(what)
 
     # What the machine says
 
@@ -127,7 +126,10 @@ class GraphHost(Host):
         to, message = send.to, send.message
         match message:
             case RowsArrived():
-                self._executor.pack_rows(to, message, lambda letter, size: self._send_rows(to, letter, size))
+                stamp = self._server.fences.stamp(to)
+                self._executor.pack_rows(
+                    to, message, lambda letter, size: self._send_rows(to, replace(letter, stamp=stamp), size)
+                )
             case GradientArrived():
                 gradients = self._gradients.pop((message.epoch, message.phase, message.interval))
                 self.send(to, message, gradients)
@@ -142,7 +144,7 @@ class GraphHost(Host):
                     self._bytes_scattered,
                     self._counters() if message.lane == "train" and self._may_be_lost else None,
                 )
-                self.send(RUN, ActivityReported(self.incarnation, self.address, told), tensors)
+                self.send(RUN, ActivityReported(self.address, told), tensors)
                 self.send(to, message)
             case _:
                 self.send(to, message)
@@ -164,29 +166,29 @@ class GraphHost(Host):
             self._run(what)
             return
         if what.version not in self._held_up:
-            wanted = WeightsWanted(self.incarnation, self.address, what.version)
+            wanted = WeightsWanted(self.address, what.version)
             self.send(Address("weight", what.weights), wanted)
         self._held_up[what.version].append(what)
 
     def _run(self, what: RunTask) -> None:
-        incarnation = self.incarnation
+        stamp = self._server.fences.stamp(self.address)
         self._executor.run(
             what,
             self._weights[what.version],
-            lambda: self.deliver(TaskStarted(incarnation, what.task)),
-            lambda done: self._done(incarnation, what, done),
+            lambda: self.deliver(TaskStarted(what.task), stamp=stamp),
+            lambda done: self._done(stamp, what, done),
         )
 
-    def _done(self, incarnation: Incarnation, what: RunTask, done: TaskResult) -> None:
+    def _done(self, stamp: Stamp, what: RunTask, done: TaskResult) -> None:
         task = what.task
         with self.lock:
-            if incarnation == self.incarnation:
+            if stamp.incarnation == self.incarnation:
                 self._users[what.version] -= 1
                 if not self._users[what.version]:
                     del self._users[what.version]
                 for phase, gradients in done.gradients.items():
                     self._gradients[task.epoch, phase, task.interval] = gradients
-        self.deliver(TaskDone(incarnation, task, done.measures))
+        self.deliver(TaskDone(task, done.measures), stamp=stamp)
 
     def _own_waiting(self) -> list[str]:
         held_up = [

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 from siafu.pipeline.events import Event
 from siafu.pipeline.ids import RUN, Address, Incarnation
 from siafu.pipeline.instructions import Instruction
+from siafu.pipeline.stamp import Fences, Stamp
 from siafu.runtime.letter import Letter
 from siafu.runtime.post import Post
 from siafu.runtime.requests import Report, ReportWanted
 
-_NOTHING = Letter(Event(Incarnation(-1)))
+_NOTHING = Letter(Event())
 _BUSY_SECONDS = 1.0  # to wait for a host that is at an event when somebody asks what it waits for
 
 
@@ -28,7 +29,8 @@ def unwatched(address: Address, what: Event | Instruction) -> None:
 class StateMachine(Protocol):
     """A state machine of the pipeline: events in, instructions out."""
 
-    incarnation: Incarnation
+    @property
+    def fences(self) -> Fences: ...
 
     def handle(self, event: Event) -> list[Instruction]: ...
     def waiting(self) -> list[str]: ...
@@ -46,17 +48,37 @@ class Host(ABC):
         self.address, self.post, self._watch = address, post, watch
         self.lock = threading.RLock()
         self._machine = machine
-        self._waiting: deque[tuple[Event, Letter]] = deque()
+        self._waiting: deque[tuple[Event, Letter, Stamp | None]] = deque()
         self._working = False
         self.events = 0
 
     @property
     def incarnation(self) -> Incarnation:
-        return self._machine.incarnation
+        return self._machine.fences.incarnation
+
+    def hear(self, sender: Address, letter: Letter) -> None:
+        """Take a letter, unless it is void."""
+        with self.lock:
+            if self._is_void(letter.event, letter.stamp):
+                return
+            self._take(letter)
+        self._pass_on(letter)
+
+    def _is_void(self, event: Event, stamp: Stamp | None) -> bool:
+        """Whether an event is of another incarnation, or from or for an earlier life. The lock is held."""
+        fences = self._machine.fences
+        if stamp is None or not fences.is_void(stamp, event):
+            return False
+        fences.voided += 1
+        return True
 
     @abstractmethod
-    def hear(self, sender: Address, letter: Letter) -> None:
-        """Take a letter."""
+    def _take(self, letter: Letter) -> None:
+        """Keep what came beside an event. The lock is held."""
+
+    @abstractmethod
+    def _pass_on(self, letter: Letter) -> None:
+        """Answer a letter, or give its event to the machine."""
 
     def send(
         self,
@@ -66,18 +88,24 @@ class Host(ABC):
         places: tuple[int, ...] = (),
     ) -> None:
         """Hand a letter to the post."""
-        self.post.send(to, Letter(event, tensors or {}, places))
+        stamp = self._machine.fences.stamp(to)
+        self.post.send(to, Letter(event, tensors or {}, places, stamp=stamp))
 
-    def deliver(self, event: Event, letter: Letter = _NOTHING) -> None:
-        """Give an event to the machine, and obey its instructions; events that follow come after it."""
+    def deliver(self, event: Event, letter: Letter = _NOTHING, stamp: Stamp | None = None) -> None:
+        """Give an event to the machine, and obey its instructions; events that follow come after it.
+
+        stamp: of an event that no letter brought; None: it is never void
+        """
         with self.lock:
-            self._waiting.append((event, letter))
+            self._waiting.append((event, letter, stamp or letter.stamp))
             if self._working:
                 return
             self._working = True
             try:
                 while self._waiting:
-                    first, came = self._waiting.popleft()
+                    first, came, stamped = self._waiting.popleft()
+                    if self._is_void(first, stamped):
+                        continue
                     self.events += 1
                     self._watch(self.address, first)
                     for instruction in self._machine.handle(first):
@@ -104,7 +132,7 @@ class Host(ABC):
         """Send the counters to the run."""
         with self.lock:
             counters, tensors = self._report(wanted)
-        said = Report(self.incarnation, wanted.number, self.address, json.dumps(counters))
+        said = Report(wanted.number, self.address, json.dumps(counters))
         self.send(RUN, said, tensors)
         self.post.flush()
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from siafu.pipeline.events import Event
+from siafu.pipeline.stamp import Stamp
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,6 +18,7 @@ class Letter:
 
     tensors:  PyTorch's, or NumPy's as they came over a wire
     places:   numbers that say where the tensors belong, as sender and receiver agree
+    stamp:    from whom and for whom it is; None: it is for a process, not for a machine
     borrowed: the tensors' memory is the post's: a receiver that keeps them copies them
     """
 
@@ -24,6 +26,7 @@ class Letter:
     tensors: Mapping[str, Any] = field(default_factory=dict)
     places: tuple[int, ...] = ()
     borrowed: bool = False
+    stamp: Stamp | None = None
 
     def owned(self, prefix: str = "") -> dict[str, Any]:
         """Tensors whose names begin with `prefix`. The receiver may keep them, and must not change them."""

@@ -19,7 +19,7 @@ from siafu.pipeline.events import (
     StateMade,
     StopAsked,
 )
-from siafu.pipeline.ids import RUN, Address, Epoch, Incarnation, Version
+from siafu.pipeline.ids import RUN, Address, Epoch, Life, Version
 from siafu.pipeline.instructions import (
     CloseEpochs,
     Instruction,
@@ -141,9 +141,10 @@ class RunHost(Host):
         """Set the run going."""
         self._marked = working_clock()
         with self.lock:
-            for instruction in self._run.begin():
+            lives = [(each, Life(self._recovery.life(each))) for each in self._servers]
+            for instruction in self._run.begin(lives):
                 self._watch(RUN, instruction)
-                self._obey(instruction, Letter(CheckpointAsked(Incarnation(-1))))
+                self._obey(instruction, Letter(CheckpointAsked()))
         self.post.flush()
 
     def counters(self) -> dict[str, Any]:
@@ -158,7 +159,7 @@ class RunHost(Host):
         """Stop if `stop_at_epoch` was called, unless an epoch that ended since has done it."""
         if self._stop_wanted:
             self._stop_wanted = False
-            self.deliver(StopAsked(self.incarnation))
+            self.deliver(StopAsked())
 
     def close_epoch(self, record: EpochRecord, stop: bool) -> None:
         """The owner has seen the record of an epoch; the next may begin, or the run ends."""
@@ -169,22 +170,22 @@ class RunHost(Host):
         with self.lock:
             self._collection = None
 
-    def hear(self, sender: Address, letter: Letter) -> None:
+    def _take(self, letter: Letter) -> None:
+        match letter.event:
+            case ActivityReported() as did:
+                counted = self._activity.hear(did.sender, did.told, letter.tensors)
+                if counted is not None:
+                    epochs, counters = counted
+                    self._epoch_counters.tell(Epoch(epochs), did.sender, counters)
+            case BestKept():
+                self._best = letter.owned()
+
+    def _pass_on(self, letter: Letter) -> None:
         match letter.event:
             case Report() as report:
                 self._take_report(report, letter)
-            case ActivityReported() as did:
-                with self.lock:
-                    if did.incarnation == self.incarnation:
-                        counted = self._activity.hear(did.sender, did.told, letter.tensors)
-                        if counted is not None:
-                            epochs, counters = counted
-                            self._epoch_counters.tell(Epoch(epochs), did.sender, counters)
-            case BestKept() as kept:
-                with self.lock:
-                    if kept.incarnation == self.incarnation:
-                        self._best = letter.owned()
-                    self.deliver(kept)
+            case ActivityReported():
+                pass
             case event:
                 self.deliver(event, letter)
 
@@ -223,8 +224,6 @@ class RunHost(Host):
         to, message, beside = send.to, send.message, {}
         if isinstance(message, Proceed | EvaluationStarted):
             self._recovery.proceeding()
-        if isinstance(message, Begin) and to.role == "graph" and self._traced:
-            self.send(to, TraceWanted(Incarnation(-1)))
         if isinstance(message, Begin) and to.role == "weight":
             version, again = message.start.version, message.evaluation
             beside = named(WEIGHT, self._states.weights(version)) | named(
@@ -233,6 +232,8 @@ class RunHost(Host):
             if again is not None and again.weights == to.index and again.version != version:
                 beside |= named(HELD, self._states.weights(again.version))
         self.send(to, message, beside)
+        if isinstance(message, Begin) and to.role == "graph" and self._traced:
+            self.send(to, TraceWanted())
 
     def _keep_state(self, what: KeepState, came: Letter) -> None:
         made = came.event
@@ -269,7 +270,7 @@ class RunHost(Host):
         if self._stop_wanted:
             self.stop_if_wanted()
         elif self._checkpoint_due():
-            self.deliver(CheckpointAsked(self.incarnation))
+            self.deliver(CheckpointAsked())
 
     def _rewind(self, what: Rewind) -> None:
         self._recovery.rewound(self.recorded, what.epochs)
@@ -300,7 +301,7 @@ class RunHost(Host):
         self._recovery.proceeding()
         self._numbers += 1
         self._collection = Collection(self._numbers, version, then)
-        wanted = ReportWanted(self.incarnation, self._numbers, version, last)
+        wanted = ReportWanted(self._numbers, version, last)
         for address in self._servers:
             self.send(address, wanted)
 
@@ -328,7 +329,7 @@ class RunHost(Host):
         if not self._run.setup.exact:
             self._states = States(saved)
         self._happened(saved)
-        self.deliver(CheckpointSaved(self.incarnation, epochs))
+        self.deliver(CheckpointSaved(epochs))
         self._recovery.saved()
 
     def _end(self, stop: Stop, found: Collection) -> None:

@@ -69,28 +69,26 @@ class WeightHost(Host):
         self._given: set[tuple[Address, Version]] = set()
         self._best: dict[str, Tensor] = {}
 
-    def hear(self, sender: Address, letter: Letter) -> None:
+    def _take(self, letter: Letter) -> None:
+        if isinstance(gradient := letter.event, GradientArrived):
+            self._arrived[gradient.epoch, gradient.phase, gradient.interval] = letter.owned()
+
+    def _pass_on(self, letter: Letter) -> None:
         match letter.event:
             case ReportWanted() as wanted:
                 self.answer(wanted)
             case WeightsWanted() as wanted:
                 self._give(wanted)
-            case GradientArrived() as gradient:
-                with self.lock:
-                    if gradient.incarnation == self.incarnation:
-                        key = gradient.epoch, gradient.phase, gradient.interval
-                        self._arrived[key] = letter.owned()
-                self.deliver(gradient, letter)
             case event:
                 self.deliver(event, letter)
 
     def _give(self, wanted: WeightsWanted) -> None:
         with self.lock:
             # One that comes late is answered already: its version may have been let go of since.
-            if wanted.incarnation != self.incarnation or wanted.version not in self._store.versions:
+            if wanted.version not in self._store.versions:
                 return
             self._given.add((wanted.sender, wanted.version))
-            sent = WeightsSent(self.incarnation, wanted.version)
+            sent = WeightsSent(wanted.version)
             self.send(wanted.sender, sent, self._store.weights(wanted.version))
         self.post.flush()
 
@@ -118,17 +116,17 @@ class WeightHost(Host):
                 raise NotImplementedError(f"a weight server cannot {what}")
 
     def _tell_norms(self, version: Version) -> None:
-        told = NormsTold(self.incarnation, self._server.server, version, self._store.norms(version))
+        told = NormsTold(self._server.server, version, self._store.norms(version))
         for home in sorted(self._server.setup.parts - {self._server.server}):
             self.send(Address("weight", home), told)
         self.deliver(told)
 
     def _update(self, what: Update) -> None:
-        done = UpdateDone(self.incarnation, what.version)
+        done, stamp = UpdateDone(what.version), self._server.fences.stamp(self.address)
         self._updates(
             what.version,
             lambda: self._store.update(what.version, what.rates, what.norms),
-            lambda: self.deliver(done),
+            lambda: self.deliver(done, stamp=stamp),
         )
 
     def _restore(self, what: Restore, came: Letter) -> None:

@@ -13,6 +13,7 @@ from siafu.graph import Graph
 from siafu.graph.partition import LocalGraph, Partition, intervals
 from siafu.graph.partition.reads import Reads, all_read, interval_reads
 from siafu.kernels import Table
+from siafu.kernels.advisor import Advisor
 from siafu.objective.objective import Objective, as_target, target_of
 from siafu.pipeline.ids import IntervalId, LaneName, ServerId
 from siafu.pipeline.layout import Layout
@@ -65,6 +66,7 @@ class Blueprint:
     objective:       what is learnt
     multiplies:      tensor tasks run here: constant rows of mostly zeros are held without them
     savings:         how memory is spared
+    advisor:         chooses how edges are walked; None: the rules do
     """
 
     graph: Graph
@@ -79,11 +81,13 @@ class Blueprint:
     objective: Objective
     multiplies: bool = True
     savings: Savings = Savings()
+    advisor: Advisor | None = None
 
     def edges(self, server: int) -> ServerEdges:
         """A server's part of the graph."""
         disk = self.savings.disk
-        return ServerEdges.of(self.graph, self.partition, server, None if disk is None else disk.directory)
+        scratch = None if disk is None else disk.directory
+        return ServerEdges.of(self.graph, self.partition, server, scratch, self.advisor)
 
     def bounds(self, edges: ServerEdges) -> list[tuple[int, int]]:
         """Its intervals."""

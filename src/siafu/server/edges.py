@@ -15,6 +15,7 @@ from siafu.graph import Graph
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, edge_numbers, local_graph
 from siafu.kernels import Blocks, HubEdges, block_edges, block_size, cut_hubs, hub_rows
+from siafu.kernels.advisor import Advisor, WalkShape
 from siafu.server.gathers.edge_buckets import EdgeBuckets, Ranges
 from siafu.server.gathers.gather_tables import GatherTables
 from siafu.server.restrict import edges_to, rows_read, rows_read_by
@@ -86,6 +87,20 @@ class Walk:
         """From each server, where its rows go in the table."""
         return [self.exchange.receive[server] for server in range(len(self.exchange.receive.starts) - 1)]
 
+    def shape(self, row_bytes: int, *, weighted: bool) -> WalkShape:
+        """The edges in figures, for rows so long."""
+        weights = weighted and self.whole.weights is not None
+        rows, edges = len(self.whole.indptr) - 1, len(self.whole.indices)
+        return WalkShape(rows, edges, self.columns, row_bytes, self._percent, weights)
+
+    @cached_property
+    def _percent(self) -> int:
+        """Of the edges that are gathered along."""
+        indptr, edges = self.whole.indptr, max(1, len(self.whole.indices))
+        if self.picked is not None:
+            return round(100 * int((indptr[self.picked + 1] - indptr[self.picked]).sum()) / edges)
+        return round(100 * len(self.edges.indices) / edges)
+
     def blocks(self, row_bytes: int, weights: DTypeLike | None, *, self_loops: bool) -> Blocks | None:
         """The edges in the blocks that suit rows this long; None: blocks do not pay.
 
@@ -93,8 +108,10 @@ class Walk:
         """
         rows, edges = len(self.whole.indptr) - 1, len(self.whole.indices)
         size = block_size(rows, edges, row_bytes, sources=self.columns)
-        if size is None:
-            return None
+        return None if size is None else self.in_blocks(size, weights, self_loops=self_loops)
+
+    def in_blocks(self, size: int, weights: DTypeLike | None, *, self_loops: bool) -> Blocks:
+        """The edges in blocks of so many sources."""
         counted = None if weights is None else self.whole.weights
         key = size, None if counted is None else np.dtype(weights), self_loops
         if key not in self._blocks:
@@ -222,11 +239,18 @@ class ServerEdges:
     local:  the part that is the server's
     tables: where the rows of a gather live that is made of it; None: in tables of its own
     scratch: a directory for copies of edges; None: they are in memory
+    advisor: chooses how its edges are walked; None: the rules do, and blocks are for a core's own cache alone
     """
 
     def __init__(
-        self, graph: Graph, partition: Partition, local: LocalGraph, scratch: Path | None = None
+        self,
+        graph: Graph,
+        partition: Partition,
+        local: LocalGraph,
+        scratch: Path | None = None,
+        advisor: Advisor | None = None,
     ) -> None:
+        self.advisor = advisor
         self.graph, self.local, self._partition, self._scratch = graph, local, partition, scratch
         self._restricted: list[tuple[Mask, Walks]] = []
         self.tables: GatherTables | None = None
@@ -234,16 +258,22 @@ class ServerEdges:
 
     @classmethod
     def of(
-        cls, graph: Graph, partition: Partition, server: int, scratch: Path | None = None
+        cls,
+        graph: Graph,
+        partition: Partition,
+        server: int,
+        scratch: Path | None = None,
+        advisor: Advisor | None = None,
     ) -> "ServerEdges":
         if scratch is None:
-            return cls(graph, partition, local_graph(graph, partition, server))
+            return cls(graph, partition, local_graph(graph, partition, server), None, advisor)
         graph = graph.with_mapped_out_edges(scratch)
         return cls(
             graph,
             partition,
             local_graph(graph, partition, server, partial(mapped_array, scratch)),
             scratch,
+            advisor,
         )
 
     @property

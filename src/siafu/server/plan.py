@@ -15,6 +15,7 @@ from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition, auto_interval_count, gather_parts
+from siafu.kernels.advisor import Advisor
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.outputs_only import OutputsOnly
 from siafu.objective.registry import objective_asked, objective_for
@@ -54,6 +55,7 @@ class ServerPlan:
     savings:         how it spares memory
     rate_groups:     groups of parameters, as the options ask for
     paced:           whether the run decides the rates of every update
+    advisor:         chooses how this process's servers walk their edges; None: the rules do
     """
 
     graph: Graph
@@ -70,6 +72,7 @@ class ServerPlan:
     savings: Savings = Savings()
     rate_groups: tuple[ParameterGroup, ...] = ()
     paced: bool = False
+    advisor: Advisor | None = None
 
     @classmethod
     def of(
@@ -212,6 +215,7 @@ class ServerPlan:
             self.objective,
             multiplies=not on_lambdas,
             savings=self.savings,
+            advisor=self.advisor,
         )
 
     @property

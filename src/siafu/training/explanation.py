@@ -21,7 +21,7 @@ from siafu.program.record.record import state_of
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
 from siafu.server.costs.stage_cost import StageCost
-from siafu.server.memory.fitting import fit
+from siafu.server.memory.fitting import fit, without_far_blocks
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice, choose
 from siafu.server.memory.memory_list import MemoryList
@@ -29,6 +29,7 @@ from siafu.server.plan import ServerPlan, compile_programs, rows_of
 from siafu.server.schedules import schedule_evaluation, schedule_training
 from siafu.server.stages.registry import stages_of
 from siafu.tables import ScratchDirectory
+from siafu.training.run_advisor import advisor_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +69,34 @@ class Explanation:
 
 
 def explain_training(
-    graph: Graph, model: nn.Module, memory: str | None = None, scratch: Path | None = None
+    graph: Graph,
+    model: nn.Module,
+    memory: str | None = None,
+    scratch: Path | None = None,
+    advisor: str = "on",
 ) -> Explanation:
     """The same, with the memory that a training with the usual options takes in one process.
 
     memory:  a size that it may take, such as "8GB"; None: what is free, less a reserve
     scratch: a directory for tables on disk, if it does not fit without
+    advisor: on; off: edges are walked by the rules
     """
     if "train" not in rows_of(graph):
         return replace(explain(graph, model), budget=budget_bytes(memory))
     walked = graph.layout or graph
     plan = ServerPlan.of(walked, model, Options(), make_partition(walked, 1))
-    listing = RunListing.of(plan)
+    listing = RunListing.of(replace(plan, advisor=advisor_of(walked.replace(source=graph.source), advisor)))
     budget = budget_bytes(memory, listing.taken)
+    listing = without_far_blocks(listing, budget)
+    advised = listing.plan.advisor
     choice = choose(listing, budget)
     on_disk: tuple[str, ...] = ()
     if scratch is not None and budget is not None and choice.listed.peak > budget:
         fitted = fit(listing, budget, ScratchDirectory(scratch))
         choice, on_disk = fitted.choice, (*fitted.disk_told(),)
     found = explain(graph, model, plan.programs)
-    choices = *found.choices, str(degrees(graph.indptr)), recommend(graph)
+    walks = [] if advised is None else advised.reasons()
+    choices = *found.choices, str(degrees(graph.indptr)), *walks, recommend(graph)
     return replace(found, memory=choice.listed, choice=choice, budget=budget, choices=choices, disk=on_disk)
 
 

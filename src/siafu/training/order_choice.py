@@ -24,6 +24,7 @@ _ORDERING = 6e-8  # CPU seconds of Rabbit order for an edge and direction,
 _ORDERING_VERTEX = 5e-7  # and for a vertex; see docs/reordering.md
 _COPYING = 1e-9  # seconds of a byte that is put in another order
 _TRIAL = 0.25  # of the most that an order could save, the trial of one may take so much: it may be in vain
+_TRIAL_OF_RUN = 0.025  # of what the epochs' gathers take now: a trial in vain is not noticed
 _TOGETHER = (
     0.01  # overlap of neighbours below which there are no communities that an order could bring together
 )
@@ -105,7 +106,7 @@ def look_for_order(graph: Graph, lengths: list[int], epochs: int, memory: str | 
     ordering = ways * _ORDERING * graph.num_edges + _ORDERING_VERTEX * graph.num_vertices
     now, least = gather_seconds(graph, lengths), graph.num_edges * sum(map(seconds_an_edge, lengths))
     most = epochs * (now - BEST.cost * least)
-    if ordering + copied > _TRIAL * most:
+    if ordering + copied > min(_TRIAL * most, _TRIAL_OF_RUN * epochs * now):
         return Advice(
             None,
             f"no other order: to look for one takes {ordering + copied:.1f} CPU seconds, and it could save {max(0.0, most):.1f} "

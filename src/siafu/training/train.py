@@ -34,13 +34,16 @@ from siafu.report.progress import Progress
 from siafu.report.run_cost import RunCost
 from siafu.report.signals import StopRequest
 from siafu.runtime.happenings import Rewound
+from siafu.training.checkpoint import Checkpoint
 from siafu.training.facts import facts_of
 from siafu.training.failure import story_of_failure
 from siafu.training.keywords import Keywords, keywords_of
+from siafu.training.lambda_choice import lambdas_on
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.run import NO_LAMBDAS, Run
+from siafu.training.run_advisor import advisor_of
 from siafu.training.start import start_from
-from siafu.training.trainer import Checkpoint, Trainer, lambdas_on
+from siafu.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from siafu.serverless.platforms.platform import Platform
@@ -89,6 +92,7 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         memory=asked.memory,
         scratch=None if asked.scratch is None else Path(asked.scratch),
         callbacks=asked.callbacks,
+        advisor=None if asked.cluster is not None else advisor_of(walked, asked.advisor),
     )
     if not asked.resume:
         trainer.refuse_more_than_budget()  # before a run that is there is overwritten

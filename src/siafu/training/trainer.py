@@ -1,9 +1,8 @@
 """Trainer: one training as a run of the pipeline, made of a graph, a model and options."""
 
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,15 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from siafu.base.activity import together
 from siafu.base.errors import BadInput, Diverged
 from siafu.base.memory import budget_bytes
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
-from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition
+from siafu.kernels.advisor import Advisor
 from siafu.objective.objective import Objective
-from siafu.objective.tally import decode
 from siafu.options import Options
 from siafu.pipeline.ids import Anchor, Epoch, LaneName, Version
 from siafu.pipeline.records import Best
@@ -30,7 +27,6 @@ from siafu.program.headline import headline, unused_edge_data
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
 from siafu.report.files.metrics import EpochMetrics, best_epoch
-from siafu.report.lambda_metrics import lambda_metrics
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Rewound, Snapshot
 from siafu.runtime.local import LocalRuntime
@@ -45,7 +41,10 @@ from siafu.server.memory.memory_list import MemoryList
 from siafu.server.memory.server_part import parts_of
 from siafu.server.plan import ServerPlan
 from siafu.tables import DiskTraffic, ScratchDirectory
+from siafu.training.checkpoint import Checkpoint, CheckpointDue
 from siafu.training.checkpoint_tensors import refuse_others, saved_rates, under
+from siafu.training.epoch_metrics import metrics_of
+from siafu.training.lambda_choice import lambdas_asked
 from siafu.training.pace import Callback, Pace
 from siafu.training.sampled import SampledTraining
 from siafu.weights.optimizer import check_state
@@ -53,16 +52,6 @@ from siafu.weights.optimizer import check_state
 if TYPE_CHECKING:
     from siafu.cluster.runtime import ClusterRuntime
     from siafu.runtime.lambdas import Lambdas
-    from siafu.serverless.platforms.platform import Platform
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """With its tensors, its counters and the history up to its epoch, training goes on as if it had never stopped."""
-
-    epoch: int
-    tensors: dict[str, Tensor]
-    counters: dict[str, Any]
 
 
 class Trainer:
@@ -87,6 +76,7 @@ class Trainer:
         memory: str | None = None,
         scratch: Path | None = None,
         callbacks: Sequence[Callback] = (),
+        advisor: Advisor | None = None,
     ) -> None:
         """Ready to be prepared.
 
@@ -97,12 +87,15 @@ class Trainer:
         memory:   a size that this process may take; None: what is free
         scratch:  a directory for tables that do not fit, on a cluster one of each server's machine; None: all are in memory
         callbacks: called after every epoch
+        advisor:  chooses how this process's servers walk their edges; None: the rules do
         """
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self.busy_seconds: Mapping[str, float] = {}
         self.activity = EpochActivity()
-        self.plan = ServerPlan.of(graph, model, options, partition, programs=programs)
+        self.plan = replace(
+            ServerPlan.of(graph, model, options, partition, programs=programs), advisor=advisor
+        )
         self._sampled = SampledTraining(self.plan, model) if options.mode == "sampled" else None
         self.stopped = self.callback_failed = False
         self._pace = self._paced(callbacks)
@@ -111,7 +104,7 @@ class Trainer:
         self._earlier: dict[str, Any] = {}
         self._runtime: LocalRuntime | ClusterRuntime | SampledRuntime | None = None
         self._cluster, self._traced, self._memory = cluster, traced, memory
-        self._lambdas = lambdas or _lambdas(options)
+        self._lambdas = lambdas or lambdas_asked(options)
         self._moved: Mapping[str, float] = DiskTraffic().counts()
         self._scratch = scratch
         if scratch is not None and cluster is None:
@@ -188,7 +181,7 @@ class Trainer:
 
     def _metrics(self, record: EpochRecord) -> EpochMetrics:
         moved: dict[str, Any] = dict(record.activity.disk)
-        found = replace(_metrics(record, self.objective), **moved)
+        found = replace(metrics_of(record, self.objective), **moved)
         return found if self._pace is None else replace(found, lr=self._pace.lr(record.epoch))
 
     def _close_epoch(
@@ -218,7 +211,9 @@ class Trainer:
         return self._earlier
 
     def finish(self) -> None:
-        """Give the model the weights of its best epoch."""
+        """Give the model the weights of its best epoch, and keep what the advisor found."""
+        if self.plan.advisor is not None:
+            self.plan.advisor.keep()
         with torch.no_grad():
             for name, tensor in state_of(self.model).items():
                 tensor.copy_(self._best_weights[name])
@@ -255,14 +250,15 @@ class Trainer:
         if self.done:
             return [], []
         program = self.programs["train"]
-        due = _Due(checkpoint_every)
+        due = CheckpointDue(checkpoint_every)
         placed = self._prepare_here(due) if self._cluster is None else self._prepare_cluster(due, log)
         if self._sampled is not None:  # batches run the model as it is: nothing was chosen for them
             return placed, []
         unused = unused_edge_data(program, self.plan.graph)
-        return [headline(program), *unused, *placed], list(program.choices)
+        advice = [] if self.plan.advisor is None else self.plan.advisor.reasons()
+        return [headline(program), *unused, *placed], [*program.choices, *advice]
 
-    def _prepare_cluster(self, due: "_Due", log: Path | None) -> list[str]:
+    def _prepare_cluster(self, due: CheckpointDue, log: Path | None) -> list[str]:
         from siafu.cluster.ray_crew import RayCrew
         from siafu.cluster.runtime import ClusterRuntime
 
@@ -329,7 +325,7 @@ class Trainer:
             memory=self._memory,
         )
 
-    def _prepare_here(self, due: "_Due") -> list[str]:
+    def _prepare_here(self, due: CheckpointDue) -> list[str]:
         self.refuse_more_than_budget()
         if self._sampled is not None:
             return self._prepare_sampled(self._sampled, due)
@@ -352,7 +348,7 @@ class Trainer:
         lines = [_placed(self.memory_list, plan.partition, plan.interval_counts), *self.fit.told()]
         return lines if self._lambdas is None else [*lines, str(self._lambdas)]
 
-    def _prepare_sampled(self, sampled: SampledTraining, due: "_Due") -> list[str]:
+    def _prepare_sampled(self, sampled: SampledTraining, due: CheckpointDue) -> list[str]:
         self._runtime = sampled.runtime(
             self.fit.plan,
             self._start,
@@ -418,64 +414,10 @@ class Trainer:
             )
 
 
-def _lambdas(options: Options) -> "Lambdas | None":
-    if options.lambdas == "off":
-        return None
-
-    from siafu.serverless.platforms.platform import LocalPlatform
-
-    return lambdas_on(LocalPlatform(), options.lambda_count)
-
-
-def lambdas_on(platform: "Platform", count: int | str | None) -> "Lambdas":
-    """As many as wanted: a number, "auto", or None, what is usual there: where they cost nothing, one a core."""
-    from siafu.runtime.lambdas import Lambdas
-
-    one_a_core = count is None and not platform.paid
-    if count is None:
-        count = "auto" if platform.paid else thread_count()
-    return Lambdas(None if isinstance(count, str) else count, platform, one_a_core)
-
-
-class _Due:
-    """Whether a checkpoint is due: when called, and the last time it was is long enough ago."""
-
-    def __init__(self, every: float | None) -> None:
-        self._every, self._last = every, time.monotonic()
-
-    def __call__(self) -> bool:
-        now = time.monotonic()
-        if self._every is None or now - self._last < self._every:
-            return False
-        self._last = now
-        return True
-
-
 def _placed(listed: MemoryList, partition: Partition, counts: Sequence[int]) -> str:
     servers = "1 graph server" if len(counts) == 1 else f"{len(counts)} graph servers ({partition.method})"
     intervals = "1 interval" if counts[0] == 1 else f"{counts[0]} intervals"
     each = " each" if len(counts) > 1 else ""
     return (
         f"{servers} with {intervals}{each}, {listed.peak / 1e6:,.0f} MB of memory; {thread_count()} threads"
-    )
-
-
-def _metrics(record: EpochRecord, objective: Objective) -> EpochMetrics:
-    tallies = {} if record.evaluation is None else decode(record.evaluation)
-    accuracies: dict[str, Any] = {
-        f"{split}_accuracy": objective.measured(tallies[split]) if split in tallies else None
-        for split in SPLITS
-    }
-    return EpochMetrics(
-        epoch=record.epoch + 1,
-        train_loss=record.training[0],
-        val_loss=tallies["val"].loss if "val" in tallies else None,
-        **accuracies,
-        seconds=record.seconds,
-        evaluate_seconds=record.evaluate_seconds if tallies else None,
-        time=time.time(),
-        busy_seconds=together(record.activity.threads),
-        staleness=dict(record.activity.staleness),
-        bytes_scattered=record.activity.bytes_scattered,
-        lambdas=lambda_metrics(record.activity),
     )

@@ -8,6 +8,9 @@ import pytest
 import torch
 
 from siafu.kernels import hub_rows, hubs
+from siafu.kernels.advisor import ONE_WALK, Advisor, WalkShape
+from siafu.kernels.findings import Findings
+from siafu.kernels.timed_choice import TimedChoice
 from siafu.nn import GcnSum, Sum
 from siafu.server import LocalGather, ServerEdges, edges
 from siafu.server.disk_share import DiskCut, DiskShare
@@ -58,6 +61,22 @@ class BegunSum(LocalGather):
         return self._local.backward(first, last)
 
 
+def in_far_blocks(
+    make: Callable[[ServerEdges], LocalGather], size: int
+) -> Callable[[ServerEdges], LocalGather]:
+    """A gather that is walked in blocks of so many sources, as for the cache that cores share."""
+
+    class Told(Advisor):
+        def walking(self, shape: WalkShape) -> TimedChoice:
+            return TimedChoice((ONE_WALK, size), known=size)
+
+    def made(server: ServerEdges) -> LocalGather:
+        server.advisor = Told(Findings())
+        return make(server)
+
+    return made
+
+
 @pytest.mark.parametrize("servers", [1, 2])
 @pytest.mark.parametrize("share", [None, 0.5, 0.97])
 @pytest.mark.parametrize("gather", [Sum(), GcnSum(), Sum(weighted=True, precision="bf16")], ids=str)
@@ -82,6 +101,7 @@ def test_every_way_to_sum_a_hub_has_the_same_bits(
 
     expected = ran(plain, 1)
     others = [ran(plain, 4), ran(lambda server: BegunSum(plain(server)), 3)]
+    others += [ran(in_far_blocks(plain, size), 3) for size in (8, 16)]
     if servers == 1:
         others.append(ran(on_disk, 2))
     monkeypatch.setattr(edges, "block_size", lambda *given, **named: 16)

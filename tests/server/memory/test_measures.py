@@ -18,8 +18,9 @@ from siafu.server.memory.measures import Choice, choose, choose_if_needed
 from siafu.server.memory.server_part import ServerPart, parts_of
 from siafu.server.plan import ServerPlan
 from siafu.server.savings import Savings
+from siafu.training.checkpoint import Checkpoint
 from siafu.training.placement import choose_partition
-from siafu.training.trainer import Checkpoint, Trainer
+from siafu.training.trainer import Trainer
 from tests.training_runs import Gated, compiled, options, tangled_graph
 
 GRAPH = tangled_graph(3000)

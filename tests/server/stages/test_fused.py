@@ -17,9 +17,10 @@ from siafu.server.assembly import assemble
 from siafu.server.plan import ServerPlan, model_input
 from siafu.server.savings import Savings
 from siafu.server.stages.registry import stages_of
+from siafu.training.checkpoint import Checkpoint
 from siafu.training.explanation import explain
 from siafu.training.placement import choose_partition
-from siafu.training.trainer import Checkpoint, Trainer
+from siafu.training.trainer import Trainer
 from tests.training_runs import Gated, GatedConv, compiled, options, tangled_graph
 
 GRAPH = tangled_graph(4400)

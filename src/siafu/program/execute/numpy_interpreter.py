@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.program.execute.numpy_operations import FUNCTIONS
-from siafu.program.execute.running import Frame
+from siafu.program.execute.running import Frame, dead_after, steps_of
 from siafu.program.tensor_program import Op, Ref, TensorProgram, sizes
 
 Array = NDArray[Any]
@@ -19,6 +19,7 @@ class NumpyInterpreter:
     def __init__(self, program: TensorProgram) -> None:
         self.program = program
         self._frame = Frame(program)
+        self._dead = dead_after(steps_of(program), program)
 
     def __call__(self, inputs: Mapping[str, Array], rows: int | None = None) -> list[Array]:
         """rows: how many there are, for a program that reads none and makes some"""
@@ -29,7 +30,7 @@ class NumpyInterpreter:
         values: list[Any] = list(given)
         # PyTorch does not warn of infinities either.
         with np.errstate(all="ignore"):
-            for op, dead in zip(self.program.ops, self._frame.dead, strict=True):
+            for op, dead in zip(self.program.ops, self._dead, strict=True):
                 values += _results(op, _compute(op, values, rows, precision), precision)
                 for number in dead:
                     values[number] = None

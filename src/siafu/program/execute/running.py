@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from siafu.base.errors import BadInput
-from siafu.program.tensor_program import RowCount, TensorProgram
+from siafu.program.tensor_program import Op, RowCount, TensorProgram
 
 T = TypeVar("T")
 
@@ -12,14 +12,12 @@ T = TypeVar("T")
 class Frame:
     """How a program's values come in and when they go.
 
-    dead:     for each operation, the values that nobody reads after it
     float_in: the position of an input whose precision is that of the whole run; None: there is no such input
     """
 
     def __init__(self, program: TensorProgram) -> None:
         self.names = program.input_names
         self.float_in = next((k for k, (_, spec) in enumerate(program.inputs) if spec.kind == "float"), None)
-        self.dead = _dead_after(program)
         self._counted = [
             (k, axis, size.times)
             for k, (_, spec) in enumerate(program.inputs)
@@ -44,17 +42,23 @@ class Frame:
         return 0 if rows is None else rows
 
 
-def _dead_after(program: TensorProgram) -> list[tuple[int, ...]]:
+def steps_of(program: TensorProgram) -> dict[int, Op]:
+    """Operations in order, by the number of the first value that each gives."""
+    found, number = {}, len(program.inputs)
+    for op in program.ops:
+        found[number] = op
+        number += len(op.results)
+    return found
+
+
+def dead_after(steps: Mapping[int, Op], program: TensorProgram) -> list[tuple[int, ...]]:
+    """For each step, the values that nobody reads after it."""
     last: dict[int, int] = {}
-    number = len(program.inputs)
-    for position, op in enumerate(program.ops):
-        last |= dict.fromkeys(op.refs(), position)
-        for _ in op.results:
-            last[number] = position
-            number += 1
+    for position, (first, op) in enumerate(steps.items()):
+        last |= dict.fromkeys((*op.refs(), *range(first, first + len(op.results))), position)
     for _, number in program.outputs:
         last.pop(number, None)
-    dead: list[list[int]] = [[] for _ in program.ops]
+    dead: list[list[int]] = [[] for _ in steps]
     for number, position in last.items():
         dead[position].append(number)
     return [tuple(each) for each in dead]

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from siafu.nn.dropout import drop_rows
 from siafu.nn.tensors import as_rows
-from siafu.program.execute.running import Frame
+from siafu.program.execute.fusing import FUSED, fused_steps
+from siafu.program.execute.running import Frame, dead_after
 from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.tensor_program import Op, Ref, RowCount, TensorProgram
 
@@ -34,10 +35,11 @@ class TorchExecutor:
         self._frame = Frame(program)
         self._outputs = [number for _, number in program.outputs]
         self._size = len(program.specs)
-        first, self._steps = len(program.inputs), []
-        for op, dead in zip(program.ops, self._frame.dead, strict=True):
-            self._steps.append(_step(op, first, dead))
-            first += len(op.results)
+        steps = fused_steps(program)
+        self._steps = [
+            _step(op, first, dead)
+            for (first, op), dead in zip(steps.items(), dead_after(steps, program), strict=True)
+        ]
 
     def __call__(self, inputs: Mapping[str, Tensor | SparseRows], rows: int | None = None) -> list[Tensor]:
         """rows: how many there are, for a program that reads none and makes some"""
@@ -88,7 +90,7 @@ def _bind(op: Op) -> Compute:
     """The operation with its arguments: values are looked up, everything else is fixed now."""
     if op.name in _SHAPED:
         return _SHAPED[op.name](*op.arguments)
-    function = _FUNCTIONS[op.name]
+    function = _FUNCTIONS.get(op.name) or FUSED[op.name]
     if op.name == "cat":
         parts, dim = op.arguments
         numbers = [each.number for each in parts]

@@ -17,8 +17,9 @@ from siafu.kernels import (
     pack_range,
     sum_blocks_range,
     sum_hub,
-    sum_range,
 )
+from siafu.kernels.advisor import ONE_WALK
+from siafu.kernels.timed_choice import TimedChoice
 from siafu.nn.gather import Sum
 from siafu.nn.tensors import storage
 from siafu.server.costs.held_array import HeldArray
@@ -38,14 +39,15 @@ from siafu.server.gathers.local_gather import (
     view,
 )
 from siafu.server.gathers.reduction import Reduction, RowIds, picked_rows
+from siafu.server.gathers.walked_sum import WalkedSum
 
 
 class _Slab(NamedTuple):
-    """Columns that are summed together, their rows, and the blocks that suit rows this wide; None: blocks do not pay."""
+    """Columns that are summed together, their rows, and how: in blocks for a core's own cache, or without."""
 
     columns: slice
     rows: Table
-    blocks: Blocks | None
+    way: Blocks | WalkedSum
 
 
 class _Direction(NamedTuple):
@@ -94,7 +96,9 @@ class SumGather(LocalGather):
             self.backward_tables = [tables.source("gradients", columns, width, stored, over=rows)]
             self._backward = self._direction(walks.backward, self.backward_tables[0])
             self.early_backward = self._early(self._backward, self._back, self._pre, None)
+            self._compile(self._backward, self._back, self._pre, None)
         self.early_forward = self._early(self._forward, self._out, self._post, self.needed)
+        self._compile(self._forward, self._out, self._post, self.needed)
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         (x,) = sent
@@ -135,15 +139,12 @@ class SumGather(LocalGather):
         first: int,
         last: int,
     ) -> None:
-        for columns, rows, blocks in way.slabs:
+        for columns, rows, how in way.slabs:
             out = sums[:, columns]
-            if blocks is not None:
-                sum_blocks_range(*blocks, rows, self._self_weight, scale, out, picked, first, last)
-                continue
-            indptr, indices, _ = way.walk.edges
-            weights = way.walk.weights(self._kind) if self._weighted else None
-            for low, high in way.hubs.between(first, last):
-                sum_range(indptr, indices, weights, rows, self._self_weight, scale, out, picked, low, high)
+            if isinstance(how, Blocks):
+                sum_blocks_range(*how, rows, self._self_weight, scale, out, picked, first, last)
+            else:
+                how.sum(scale, out, picked, first, last)
         for hub in way.hubs.within(first, last):
             sum_hub(hub, way.hubs.indices, way.hubs.weights, way.rows, self._self_weight, scale, sums)
 
@@ -155,7 +156,7 @@ class SumGather(LocalGather):
         needed: NDArray[np.int64] | None,
     ) -> EarlySum | None:
         """Where edges are dense, blocks of sources are faster than an early start."""
-        if not self._tables.results_stay or any(each.blocks is not None for each in way.slabs):
+        if not self._tables.results_stay or any(isinstance(each.way, Blocks) for each in way.slabs):
             return None
         weights = way.walk.weights(self._kind) if self._weighted else None
         factors = SumFactors(self._self_weight, scale)
@@ -164,20 +165,42 @@ class SumGather(LocalGather):
     def _direction(self, walk: Walk, table: Table) -> _Direction:
         weighed = self._kind if self._weighted else None
         self_loops = self._self_weight is None
-        slabs = []
-        for c in range(0, table.shape[1], MAX_TILE):
-            rows = table[:, c : c + MAX_TILE]
-            row_bytes = max(min(rows.shape[1] * rows.itemsize, table.strides[0]), 64)
-            blocks = walk.blocks(row_bytes, weighed, self_loops=self_loops)
-            if blocks is None and self._weighted:
-                walk.weights(self._kind)  # made now, by one thread
-            slabs.append(_Slab(slice(c, c + MAX_TILE), rows, blocks))
-        blocked = all(each.blocks is not None for each in slabs)
-        hubs = walk.hubs(weighed, self_loops=self_loops, blocked=blocked)
+        columns = [slice(c, c + MAX_TILE) for c in range(0, table.shape[1], MAX_TILE)]
+        lengths = [_row_bytes(table[:, each], table) for each in columns]
+        blocks = [walk.blocks(each, weighed, self_loops=self_loops) for each in lengths]
+        hubs = walk.hubs(weighed, self_loops=self_loops, blocked=None not in blocks)
+        slabs = [
+            _Slab(each, table[:, each], found or self._walked(walk, table[:, each], hubs, length))
+            for each, found, length in zip(columns, blocks, lengths, strict=True)
+        ]
         return _Direction(walk, table, slabs, hubs)
+
+    def _walked(self, walk: Walk, rows: Table, hubs: HubEdges, row_bytes: int) -> WalkedSum:
+        """Sums of edges that are in no blocks for a core's own cache."""
+        weighed, self_loops = self._kind if self._weighted else None, self._self_weight is None
+        weights = walk.weights(self._kind) if self._weighted else None
+        choice, blocks, advisor = TimedChoice((ONE_WALK,)), None, self.server.advisor
+        # Where rows are gathered a few at a time, hardly one of a block's is read again.
+        if advisor is not None and self._tables.results_stay:
+            choice = advisor.walking(walk.shape(row_bytes, weighted=self._weighted))
+        if choice.chosen != ONE_WALK:
+            blocks = walk.in_blocks(choice.ways[-1], weighed, self_loops=self_loops)
+        return WalkedSum(walk, rows, hubs, weights, self._self_weight, choice, blocks)
+
+    def _compile(
+        self, way: _Direction, out: ResultTable, scale: NDArray[Any] | None, needed: RowIds | None
+    ) -> None:
+        for columns, _, how in way.slabs:
+            if isinstance(how, WalkedSum) and self._tables.results_stay:
+                how.compile(scale, out.table()[:, columns], needed)
 
     def _results(self) -> list[ResultTable]:
         return [self._out, self._back]
+
+
+def _row_bytes(rows: Table, table: Table) -> int:
+    """Bytes of memory that reading a row of some columns of a table takes."""
+    return int(max(min(rows.shape[1] * rows.itemsize, table.strides[0]), 64))
 
 
 class SumOfMessages(Reduction):

@@ -11,6 +11,7 @@ from siafu.base.mapped import mapped_file
 from siafu.graph import Graph
 from siafu.graph.csr import id_dtype
 from siafu.kernels import MAX_TILE, block_size, padded
+from siafu.kernels.advisor import ONE_WALK, Advisor, WalkShape
 from siafu.nn.gather import Sum
 from siafu.nn.relation_sum import RelationSum
 from siafu.pipeline.ids import LaneName
@@ -101,6 +102,7 @@ class EdgeCopies:
 
     on_disk: gathers of a lane, by place, that read their rows from disk: they go by buckets, and walk edges as they are
     mapped:  the copies of some of the edges are in mapped scratch files
+    advisor: the servers'; None: the rules say how edges are walked
     partitions: of sources, where edges are copied in the order of buckets; 0: they are not
     """
 
@@ -109,6 +111,7 @@ class EdgeCopies:
     itemsize: int
     on_disk: Mapping[LaneName, frozenset[int]]
     mapped: bool = False
+    advisor: Advisor | None = None
     partitions: int = 0
 
     def of(
@@ -161,23 +164,37 @@ class EdgeCopies:
             width, stored = program.shapes[step.sent[0]][0], stored_size(gather, self.itemsize)
             for row_bytes in slab_bytes(width, stored):
                 size = block_size(walk.rows, walk.whole, row_bytes, sources=walk.columns)
+                purpose = "gathers walk dense graphs so"
                 if size is None:
                     plain = True
+                    size, purpose = (
+                        self._far(walk, row_bytes, weighted),
+                        "the cache that cores share holds one",
+                    )
+                if size is None:
                     continue
                 key = walk.key, size, weighted, getattr(gather, "self_loops", False)
                 if key not in known:
                     known.add(key)
                     weight = self.itemsize if weighted else 0
                     found = blocks_bytes(walk.picked, walk.columns, walk.edges, size, weight)
-                    yield Allocation(
-                        "edges in blocks", found, Lifetime.SERVERS, "gathers walk dense graphs so"
-                    )
+                    yield Allocation("edges in blocks", found, Lifetime.SERVERS, purpose)
         if plain and walk.copied and (walk.key, "plain") not in known:
             known.add((walk.key, "plain"))
             edge = self.graph.indices.itemsize + (0 if self.graph.edge_weight is None else 4)
             pointers, purpose = _POINTER * (walk.rows + 1), "the last gather's gradients go along them"
             yield Allocation(_RESTRICTED, edge * walk.edges, Lifetime.EPOCHS, purpose, mapped=self.mapped)
             yield Allocation(f"{_RESTRICTED}, by vertex", pointers, Lifetime.EPOCHS, purpose)
+
+    def _far(self, walk: _Walk, row_bytes: int, weighted: bool) -> int | None:
+        """Number of sources in a block for the cache that cores share; None: there are no such blocks."""
+        if self.advisor is None:
+            return None
+        share = round(100 * walk.edges / max(1, walk.whole))
+        choice = self.advisor.walking(
+            WalkShape(walk.rows, walk.whole, walk.columns, row_bytes, share, weighted)
+        )
+        return None if choice.chosen == ONE_WALK else choice.ways[-1]
 
     def _in_buckets(self, walk: _Walk, known: set[object], *, weight: int) -> Iterator[Allocation]:
         if (walk.key, "buckets", weight) not in known:

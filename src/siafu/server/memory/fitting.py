@@ -1,7 +1,7 @@
 """Fitting: a run made to fit its budget, by measures and by tables on disk, before any array is allocated."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from siafu.base.errors import BadInput
@@ -74,6 +74,7 @@ def fit(listing: RunListing, budget: int | None, scratch: ScratchDirectory | Non
 
     scratch: for tables on disk; None: all are in memory
     """
+    listing = without_far_blocks(listing, budget)
     choice = choose_if_needed(listing, budget)
     saved = listing.plan.saving(choice.savings)
     found = Fit(saved, choice, budget)
@@ -90,6 +91,13 @@ def fit(listing: RunListing, budget: int | None, scratch: ScratchDirectory | Non
     size = disk_bytes(plan, listing.parts)
     scratch.refuse_more_than_free(size)
     return Fit(plan, choose(listing.again(plan), budget), budget, size)
+
+
+def without_far_blocks(listing: RunListing, budget: int | None) -> RunListing:
+    """The listing of a run without the blocks of edges that its advisor asks for, where it does not fit with them."""
+    if listing.plan.advisor is None or budget is None or listing.listed.peak <= budget:
+        return listing
+    return listing.again(replace(listing.plan, advisor=None))
 
 
 def fit_apart(

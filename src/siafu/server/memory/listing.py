@@ -176,7 +176,7 @@ def _edges(
     cut = plan.savings.disk
     partitions = cut.partitions if cut is not None and cut.buckets and cut.tables else 0
     for part in parts:
-        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped, partitions)
+        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor, partitions)
         yield from copies.of(plan.programs, needs)
     if cut is not None and cut.buckets and cut.constants:
         edges, weight = sum(part.edges for part in parts), 0 if graph.edge_weight is None else itemsize

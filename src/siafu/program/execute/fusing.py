@@ -1,0 +1,216 @@
+"""Fusing: neighbouring operations of a tensor program as one pass over the rows, where PyTorch would make several.
+
+Only how PyTorch runs a program on a server is changed, not the program: results have the bits of its operations one by one (of sums
+over at most eight columns those of PyTorch's order, which is theirs).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from siafu.kernels import elementwise
+from siafu.nn.dropout import drop_rows, kept_scale
+from siafu.nn.tensors import as_rows
+from siafu.program.execute.running import steps_of
+from siafu.program.tensor_program import Op, Ref, RowCount, TensorProgram
+
+_NARROW = 8  # columns of a head that PyTorch adds one after the other
+
+
+def fused_steps(program: TensorProgram) -> dict[int, Op]:
+    """The program's steps, as `steps_of` has them; some are named in `FUSED`."""
+    steps = _Steps(program)
+    while any(steps.fuse(number) for number in list(steps.ops)):
+        pass  # from the start again: a value that has one reader now may be fused with it
+    return steps.ops
+
+
+class _Steps:
+    """Steps while they are fused."""
+
+    def __init__(self, program: TensorProgram) -> None:
+        self.ops, self._specs = steps_of(program), program.specs
+        self._outputs = [number for _, number in program.outputs]
+        self._count_uses()
+
+    def _count_uses(self) -> None:
+        self._uses = Counter([*self._outputs, *(number for op in self.ops.values() for number in op.refs())])
+
+    def fuse(self, number: int) -> bool:
+        """Fuse the step that gives this value with those before it; whether it could be."""
+        op = self.ops.get(number)
+        rule = None if op is None else _RULES.get(op.name)
+        made = None if op is None or rule is None else rule(self, op)
+        if op is None or made is None:
+            return False
+        self.ops[number] = Op(*made, op.results)
+        self.drop_unread()
+        return True
+
+    def drop_unread(self) -> None:
+        """Leave out what nobody reads any more."""
+        self._count_uses()
+        while unread := [
+            first
+            for first, op in self.ops.items()
+            if not any(self._uses[number] for number in range(first, first + len(op.results)))
+        ]:
+            for first in unread:
+                del self.ops[first]
+            self._count_uses()
+
+    def made_by(self, value: Any, name: str, *, alone: bool = True) -> tuple[Any, ...] | None:
+        """Arguments of the operation that made a value, if it is one of that name; alone: and if it is read once."""
+        if not isinstance(value, Ref) or (alone and self._uses[value.number] > 1):
+            return None
+        op = self.ops.get(value.number)
+        return op.arguments if op is not None and op.name == name else None
+
+    def shape(self, value: Any) -> tuple[Any, ...] | None:
+        spec = self._specs[value.number] if isinstance(value, Ref) else None
+        return None if spec is None or spec.kind != "float" else spec.shape
+
+    def is_heads(self, value: Any, *, rows: bool) -> bool:
+        """Whether a value has columns of several heads: for each row, or of one row that stands for all."""
+        shape = self.shape(value)
+        return shape is not None and len(shape) == 3 and shape[0] == (RowCount(1) if rows else 1)
+
+    def spread(self, value: Any) -> Ref | None:
+        """[rows, heads] numbers of which each was repeated for all columns of its head."""
+        for_all = self.made_by(value, "expand", alone=False)
+        one = None if for_all is None else self.made_by(for_all[0], "reshape", alone=False)
+        if one is None or not self.is_heads(value, rows=True):
+            return None
+        heads = self.shape(value)[:2]  # type: ignore[index]
+        return one[0] if self.shape(one[0]) == heads and self.shape(for_all[0]) == (*heads, 1) else None  # type: ignore[index]
+
+
+_Fused = tuple[str, tuple[Any, ...]]
+
+
+def _fuse_dropout(steps: _Steps, op: Op) -> _Fused | None:
+    """dropout(relu(rows + bias))"""
+    rectified = steps.made_by(op.arguments[0], "relu")
+    summed = None if rectified is None else steps.made_by(rectified[0], "add")
+    if summed is None or len(summed) != 2:
+        return None
+    rows, bias = summed
+    whole, part = steps.shape(rows), steps.shape(bias)
+    if whole is None or len(whole) != 2 or part != whole[1:]:
+        return None
+    return "drop_rectified", (rows, bias, *op.arguments[1:])
+
+
+def _fuse_undrop(steps: _Steps, op: Op) -> _Fused | None:
+    """threshold_backward(dropout(gradient), x, 0), where dropout(x) is there, too: it is positive where the gradient goes through"""
+    gradient, x, threshold = op.arguments
+    dropped = steps.made_by(gradient, "dropout")
+    if dropped is None or threshold != 0 or dropped[3] >= 1:
+        return None
+    for number, other in steps.ops.items():
+        if number >= gradient.number:
+            break
+        if other.name == "dropout" and other.arguments == (x, *dropped[1:]):
+            return "undrop", (dropped[0], Ref(number), dropped[3])
+    return None
+
+
+def _fuse_sum(steps: _Steps, op: Op) -> _Fused | None:
+    """(rows · weights of one row) summed over each head's columns"""
+    product, dims, keep = op.arguments
+    factors = steps.made_by(product, "mul")
+    if factors is None or dims != (2,) or keep or not steps.is_heads(factors[0], rows=True):
+        return None
+    if not steps.is_heads(factors[1], rows=False) or not 0 < steps.shape(factors[1])[2] <= _NARROW:  # type: ignore[index]
+        return None
+    return "head_sums", factors
+
+
+def _fuse_mul(steps: _Steps, op: Op) -> _Fused | None:
+    """rows · numbers of their heads"""
+    factors = steps.spread(op.arguments[0])
+    if factors is None or not steps.is_heads(op.arguments[1], rows=True):
+        return None
+    return "head_products", (factors, op.arguments[1])
+
+
+def _fuse_add(steps: _Steps, op: Op) -> _Fused | None:
+    """rows + (numbers of heads · weights of one row + others · others)"""
+    flat = steps.made_by(op.arguments[-1], "reshape") if len(op.arguments) == 2 else None
+    both = None if flat is None else steps.made_by(flat[0], "add")
+    if both is None or len(both) != 2 or steps.shape(op.arguments[0]) != steps.shape(op.arguments[1]):
+        return None
+    found: list[Any] = [op.arguments[0]]
+    for each in both:
+        product = steps.made_by(each, "mul")
+        factors = None if product is None else steps.spread(product[0])
+        if product is None or factors is None or not steps.is_heads(product[1], rows=False):
+            return None
+        found += [factors, product[1]]
+    return "add_head_products", tuple(found)
+
+
+_RULES: dict[str, Callable[[_Steps, Op], _Fused | None]] = {
+    "dropout": _fuse_dropout,
+    "threshold_backward": _fuse_undrop,
+    "sum": _fuse_sum,
+    "mul": _fuse_mul,
+    "add": _fuse_add,
+}
+
+
+def _drop_rectified(rows: Tensor, bias: Tensor, vertices: Tensor, key: Tensor, p: float, site: int) -> Tensor:
+    seed, epoch = key.tolist()
+    found = drop_rows(as_rows(rows), vertices.numpy(), seed, epoch, p, site, bias.detach().numpy())
+    return torch.from_numpy(found)
+
+
+def _undrop(gradient: Tensor, dropped: Tensor, p: float) -> Tensor:
+    given = _flat(gradient)
+    out = np.empty_like(given)
+    elementwise.undrop(
+        given.reshape(-1), _flat(dropped).reshape(-1), given.dtype.type(kept_scale(p)), out.reshape(-1)
+    )
+    return torch.from_numpy(out).reshape(gradient.shape)
+
+
+def _head_sums(rows: Tensor, weights: Tensor) -> Tensor:
+    given = _flat(rows)
+    out = np.empty(rows.shape[:2], given.dtype)
+    elementwise.head_sums(given, _flat(weights)[0], out)
+    return torch.from_numpy(out)
+
+
+def _head_products(factors: Tensor, rows: Tensor) -> Tensor:
+    given = _flat(rows)
+    out = np.empty_like(given)
+    elementwise.head_products(_flat(factors), given, out)
+    return torch.from_numpy(out).reshape(rows.shape)
+
+
+def _add_head_products(base: Tensor, *pairs: Tensor) -> Tensor:
+    given = _flat(base)
+    left, left_weights, right, right_weights = (_flat(each) for each in pairs)
+    out = np.empty_like(given)
+    elementwise.add_head_products(given, left, left_weights[0], right, right_weights[0], out)
+    return torch.from_numpy(out)
+
+
+def _flat(values: Tensor) -> NDArray[Any]:
+    """[rows, all other dimensions], next to each other."""
+    found: NDArray[Any] = values.detach().contiguous().flatten(1).numpy()
+    return found
+
+
+FUSED: dict[str, Callable[..., Any]] = {
+    "drop_rectified": _drop_rectified,
+    "undrop": _undrop,
+    "head_sums": _head_sums,
+    "head_products": _head_products,
+    "add_head_products": _add_head_products,
+}

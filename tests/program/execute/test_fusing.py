@@ -1,0 +1,99 @@
+"""Operations that are fused: the values of the operations one by one, to the bit."""
+
+import torch
+
+from siafu.nn.dropout import dropout
+from siafu.program.execute.fusing import fused_steps
+from siafu.program.execute.numpy_interpreter import NumpyInterpreter
+from siafu.program.execute.torch_executor import TorchExecutor
+from siafu.program.tensor_program import Op, Ref, RowCount, Spec, TensorProgram
+
+ROWS = RowCount(1)
+
+
+def _floats(*shape: object) -> Spec:
+    return Spec("float", shape)  # type: ignore[arg-type]
+
+
+def _rectified_and_back() -> TensorProgram:
+    """What a GCN's layer computes on its way back: rows dropped again, and the gradient through dropout and ReLU."""
+    rows, bias = _floats(ROWS, 5), _floats(5)
+    inputs = (
+        *(("rows/0", rows), ("weight/bias", bias), ("gradient/0", rows)),
+        *(("vertices", Spec("int64", (ROWS,))), ("key", Spec("int64", (2,)))),
+    )
+    ops = (
+        Op("add", (Ref(0), Ref(1)), (rows,)),
+        Op("relu", (Ref(5),), (rows,)),
+        Op("dropout", (Ref(6), Ref(3), Ref(4), 0.4, 2), (rows,)),
+        Op("dropout", (Ref(2), Ref(3), Ref(4), 0.4, 2), (rows,)),
+        Op("threshold_backward", (Ref(8), Ref(6), 0), (rows,)),
+    )
+    return TensorProgram(inputs, ops, (("output/0", 7), ("grad/rows/0", 9)))
+
+
+def _attention(columns: int) -> TensorProgram:
+    """Logits of an attention layer with two heads, and a gradient of the rows that they were made of."""
+    flat, heads, part = _floats(ROWS, 2 * columns), _floats(ROWS, 2, columns), _floats(ROWS, 2)
+    weight, one = _floats(1, 2, columns), _floats(ROWS, 2, 1)
+    inputs = (("rows/0", flat), ("weight/a", weight), ("gradient/0", flat), ("gradient/1", part))
+    ops = (
+        Op("reshape", (Ref(0), (ROWS, 2, columns)), (heads,)),  # 4
+        Op("mul", (Ref(4), Ref(1)), (heads,)),
+        Op("sum", (Ref(5), (2,), False), (part,)),  # 6
+        Op("reshape", (Ref(3), (ROWS, 2, 1)), (one,)),
+        Op("expand", (Ref(7), (ROWS, 2, columns)), (heads,)),
+        Op("mul", (Ref(8), Ref(4)), (heads,)),  # 9
+        Op("mul", (Ref(8), Ref(1)), (heads,)),
+        Op("reshape", (Ref(6), (ROWS, 2, 1)), (one,)),
+        Op("expand", (Ref(11), (ROWS, 2, columns)), (heads,)),
+        Op("mul", (Ref(12), Ref(1)), (heads,)),
+        Op("add", (Ref(10), Ref(13)), (heads,)),  # 14
+        Op("reshape", (Ref(14), (ROWS, 2 * columns)), (flat,)),
+        Op("add", (Ref(2), Ref(15)), (flat,)),  # 16
+    )
+    return TensorProgram(inputs, ops, (("output/0", 6), ("output/1", 9), ("grad/rows/0", 16)))
+
+
+def test_dropout_after_bias_and_relu_and_its_way_back_have_the_bits_of_one_operation_after_another() -> None:
+    program = _rectified_and_back()
+    assert [op.name for op in fused_steps(program).values()] == ["drop_rectified", "undrop"]
+    torch.manual_seed(0)
+    rows, bias, gradient = torch.randn(40, 5), torch.randn(5), torch.randn(40, 5)
+    rows[3, 2] = gradient[4, 1] = torch.nan  # a divergence must be seen
+    vertices, key = torch.arange(40) * 3, torch.tensor([7, 1])
+    given = {"rows/0": rows, "weight/bias": bias, "gradient/0": gradient, "vertices": vertices, "key": key}
+    rectified = torch.relu(rows + bias)
+    expected = dropout(rectified, vertices, key, 0.4, 2)
+    back = torch.where(rectified <= 0, 0.0, dropout(gradient, vertices, key, 0.4, 2))
+    for found, wanted in zip(TorchExecutor(program)(given), (expected, back), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_value_that_is_read_twice_is_not_fused_away() -> None:
+    program = _rectified_and_back()
+    shown = TensorProgram(program.inputs, program.ops, (*program.outputs, ("output/1", 6)))
+    assert [op.name for op in fused_steps(shown).values()] == ["add", "relu", "dropout", "undrop"]
+
+
+def test_logits_of_narrow_heads_and_their_way_back_have_the_bits_of_one_operation_after_another() -> None:
+    torch.manual_seed(0)
+    for columns in (3, 8):
+        program = _attention(columns)
+        names = [op.name for op in fused_steps(program).values()]
+        assert names == ["reshape", "head_sums", "head_products", "add_head_products"]
+        x, g, w = torch.randn(30, 2 * columns), torch.randn(30, 2 * columns), torch.randn(1, 2, columns)
+        given = {"rows/0": x, "weight/a": w, "gradient/0": g, "gradient/1": torch.randn(30, 2)}
+        found = TorchExecutor(program)(given)
+        heads, spread = x.view(30, 2, columns), given["gradient/1"][:, :, None]
+        sums = (heads * w).sum(2)
+        added = g + (spread * w + sums[:, :, None] * w).view(30, 2 * columns)
+        for made, wanted in zip(found, (sums, spread * heads, added), strict=True):
+            torch.testing.assert_close(made, wanted, rtol=0, atol=0)
+        plain = NumpyInterpreter(program)({name: each.numpy() for name, each in given.items()})
+        for made, wanted in zip(found, plain, strict=True):
+            torch.testing.assert_close(made, torch.from_numpy(wanted))
+
+
+def test_logits_of_wide_heads_are_left_to_pytorch() -> None:
+    assert "head_sums" not in [op.name for op in fused_steps(_attention(16)).values()]

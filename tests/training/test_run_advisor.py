@@ -1,0 +1,79 @@
+"""The advisor in trainings: no bit depends on it, and it learns once."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import siafu
+from siafu.kernels import blocking
+from siafu.kernels.findings import machine_name
+from siafu.report.progress import Progress
+from siafu.training.run_advisor import advisor_of
+from tests.toys import toy_graph
+
+
+class Reasons(Progress):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def prepared(self, lines: list[str], reasons: list[str]) -> None:
+        self.told += reasons
+
+
+@pytest.fixture(autouse=True)
+def _small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches so small that the rows of a small graph exceed them."""
+    monkeypatch.setattr(blocking, "cache_bytes", lambda level: {2: 256, 3: 1024}[level])
+    monkeypatch.setattr(blocking, "_READ_AGAIN", 0.01)
+    monkeypatch.setattr(blocking, "_EDGES_PER_VISIT", 1 << 20)
+
+
+def losses(graph: siafu.Graph, **how: object) -> list[float]:
+    torch.manual_seed(1)
+    model = siafu.nn.GraphSAGE(graph.num_features, 16, 3, graph.num_classes, dropout=0.5)
+    run = siafu.train(graph, model, epochs=4, intervals=3, mode="pipe", **how)  # type: ignore[arg-type]
+    return [each.train_loss for each in run.history]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> siafu.Graph:
+    toy_graph(60).save(tmp_path / "some.store")
+    return siafu.load(str(tmp_path / "some.store"))
+
+
+def test_no_bit_depends_on_the_advisor(store: siafu.Graph) -> None:
+    expected = losses(store, advisor="off")
+    assert not (Path(str(store.source)) / "advice").exists()
+    assert losses(store) == expected
+    assert losses(store) == expected
+    assert losses(store, servers=2) == losses(store, servers=2, advisor="off")
+
+
+def test_what_was_timed_is_kept_with_the_store_and_told_the_next_time(store: siafu.Graph) -> None:
+    first, second = Reasons(), Reasons()
+    losses(store, progress=first)
+    assert any("are timed in the first epochs" in each for each in first.told)
+    kept = json.loads((Path(str(store.source)) / "advice" / f"{machine_name()}.json").read_text())
+    assert kept["found"] and all(each["seconds"] for each in kept["found"].values())
+    losses(store, progress=second)
+    assert any("as measured before" in each for each in second.told)
+
+
+def test_findings_about_a_graph_in_memory_live_for_the_process() -> None:
+    graph = toy_graph(70)
+    losses(graph)
+    told = Reasons()
+    losses(graph, progress=told)
+    assert any("as measured before" in each for each in told.told)
+
+
+def test_a_store_with_findings_can_be_overwritten(store: siafu.Graph) -> None:
+    losses(store)
+    store.save(str(store.source), overwrite=True)
+    assert not (Path(str(store.source)) / "advice").exists()
+
+
+def test_off_is_no_advisor(store: siafu.Graph) -> None:
+    assert advisor_of(store, "off") is None
