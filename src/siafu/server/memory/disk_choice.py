@@ -40,8 +40,8 @@ def on_disk(
     fitting = [each for each, peak in tried if peak <= budget]
     if fitting:
         bucketed = [each for each in map(_in_buckets, fitting) if listed(each).peak <= budget]
-        dearer = sorted((*fitting, *bucketed), key=price)
-        return next(each for each in dearer if each not in bucketed or has_disk(each))
+        by_price = sorted((*fitting, *bucketed), key=price)
+        return next(each for each in by_price if each not in bucketed or has_disk(each))
     return min(tried, key=lambda each: each[1])[0] if tried else plan
 
 
