@@ -1,12 +1,13 @@
 """PyG's models, unchanged, under PyG and under Siafu: epochs side by side, in one run.
 
-    python bench/pyg_models.py [GRAPH.npz] [REPEATS] [MODEL …] [--cpu]
+    python bench/pyg_models.py [GRAPH.npz] [REPEATS] [MODEL …] [--cpu] [--accuracy EPOCHS]
 
 GRAPH.npz: `num_nodes, src, dst`, features as `x` or CSR (`x_indptr, x_indices[, x_data], x_dim`), `y`; by default flickr of
 ../shared/data or $SIAFU_SHARED/data. Each undirected edge stands once in it. More than 500 features are mapped to 500 by a seeded
 random matrix: PyG's GraphSAGE copies them for every edge, which for flickr's 12,047 would take 23 GB. An epoch is forward, loss, backward and the
 optimizer's step, without evaluation; each line is the best epoch of all repeats, which take turns. --cpu: CPU seconds of all threads instead
-of the clock's, for a machine that has other work.
+of the clock's, for a machine that has other work. --accuracy: instead of one epoch's time, test accuracy at the best validation after so many epochs of
+both, with other draws of dropout; with REPEATS seeds, of which the mean is shown.
 """
 
 import os
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
-from pyg_peer import pyg_epoch
+from pyg_peer import pyg_accuracy, pyg_epoch
 from torch import Tensor, nn
 
 import siafu
@@ -44,6 +45,40 @@ class Stack(nn.Module):
         return x
 
 
+class Deep(nn.Module):
+    """GCNII with 16 layers, as its example has it."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(features, WIDTH), nn.Linear(WIDTH, classes)
+        self.convs = nn.ModuleList(pyg.GCN2Conv(WIDTH, 0.1, 0.5, layer + 1) for layer in range(16))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = x_0 = F.dropout(x, 0.5, self.training).matmul(self.first.weight.t()).relu()
+        for conv in self.convs:
+            x = conv(F.dropout(x, 0.5, self.training), x_0, edge_index).relu()
+        return self.last(x)
+
+
+class Residual(nn.Module):
+    """Convolutions with batch norm, dropout and a way around each."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(features, WIDTH), nn.Linear(WIDTH, classes)
+        self.convs = nn.ModuleList(pyg.GCNConv(WIDTH, WIDTH) for _ in range(3))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(WIDTH) for _ in range(3))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.first(x).relu()
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = x + F.dropout(norm(conv(x, edge_index)).relu(), 0.5, self.training)
+        return self.last(x)
+
+
+DEGREES = torch.tensor([0, 10, 20, 30, 20, 10, 5, 3, 1, 1])
+"""How many vertices have each number of in-edges, for PNA's scalers: any will do, being a constant of both."""
+
 MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "gcn": lambda f, c: pyg.GCN(f, WIDTH, 2, c, dropout=0.5),
     "sage": lambda f, c: pyg.GraphSAGE(f, WIDTH, 2, c, dropout=0.5),
@@ -61,6 +96,16 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "edge conv 128": lambda f, c: Stack(
         nn.Linear(f, 128), pyg.EdgeConv(nn.Sequential(nn.Linear(256, 128), nn.ReLU())), nn.Linear(128, c)
     ),
+    "gcn bn 3x256": lambda f, c: pyg.GCN(f, 256, 3, c, dropout=0.5, norm="BatchNorm"),
+    "sage jk": lambda f, c: pyg.GraphSAGE(f, WIDTH, 3, c, dropout=0.5, norm="LayerNorm", jk="cat"),
+    "gcn residual": Residual,
+    "gcnii 16": Deep,
+    "gin bn": lambda f, c: pyg.GIN(f, WIDTH, 2, c, norm="BatchNorm"),
+    "pna": lambda f, c: pyg.PNA(
+        f, 16, 2, c, aggregators=["mean", "max", "std"], scalers=["identity", "amplification"], deg=DEGREES
+    ),
+    "edge cnn": lambda f, c: Stack(nn.Linear(f, 32), pyg.EdgeConv(pyg.MLP([64, 32, c]))),
+    "sgc": lambda f, c: Stack(pyg.SGConv(f, c, K=2)),
     "res gated": lambda f, c: Stack(pyg.ResGatedGraphConv(f, WIDTH), pyg.ResGatedGraphConv(WIDTH, c)),
 }
 
@@ -68,6 +113,11 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
 def main() -> None:
     words = [word for word in sys.argv[1:] if word != "--cpu"]
     cpu = "--cpu" in sys.argv
+    if "--accuracy" in words:
+        place = words.index("--accuracy")
+        epochs = int(words[place + 1])
+        accuracies(words[:place] + words[place + 2 :], epochs)
+        return
     repeats = int(words[1]) if len(words) > 1 else 2
     graph = read(Path(words[0]) if words else default_graph())
     print(graph)
@@ -79,6 +129,25 @@ def main() -> None:
             theirs.append(pyg_epoch(graph, model_of(graph, name), EPOCHS, clock))
             ours.append((cpu_epoch if cpu else siafu_epoch)(graph, model_of(graph, name)))
         print(f"{name:15} {min(theirs):8.3f} {min(ours):9.3f} {min(theirs) / min(ours):6.1f}", flush=True)
+
+
+def accuracies(words: list[str], epochs: int) -> None:
+    """Test accuracy of each model under both, and their difference."""
+    graph = read(Path(words[0]) if words else default_graph())
+    seeds = range(int(words[1]) if len(words) > 1 else 1)
+    print(graph)
+    print(f"{'model':15} {'PyG, %':>8} {'Siafu, %':>9} {'differ':>7}")
+    for name in words[2:] or MODELS:
+        theirs = [100 * pyg_accuracy(graph, model_of(graph, name, seed), epochs) for seed in seeds]
+        ours = [
+            100
+            * siafu.train(
+                graph, model_of(graph, name, seed), epochs=epochs, lr=0.01, weight_decay=5e-4, seed=seed
+            ).summary()["test_accuracy"]
+            for seed in seeds
+        ]
+        one, other = sum(theirs) / len(theirs), sum(ours) / len(ours)
+        print(f"{name:15} {one:8.2f} {other:9.2f} {other - one:+7.2f}", flush=True)
 
 
 def siafu_epoch(graph: siafu.Graph, model: nn.Module) -> float:
@@ -101,8 +170,8 @@ def cpu_epoch(graph: siafu.Graph, model: nn.Module) -> float:
     return float(np.diff(ended[1:-1]).min())
 
 
-def model_of(graph: siafu.Graph, name: str) -> nn.Module:
-    torch.manual_seed(0)
+def model_of(graph: siafu.Graph, name: str, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
     return MODELS[name](graph.num_features, graph.num_classes)
 
 
@@ -112,8 +181,8 @@ def default_graph() -> Path:
     return (Path(shared) if shared else beside) / "data" / "graphs" / "flickr.npz"
 
 
-def read(path: Path) -> siafu.Graph:
-    """The graph with a seeded split of 60, 20 and 20 per cent, no evaluation being timed."""
+def read(path: Path, most_features: int | None = MOST_FEATURES) -> siafu.Graph:
+    """The graph with a seeded split of 60, 20 and 20 per cent."""
     file = np.load(path, allow_pickle=False)
     count = int(file["num_nodes"])
     if "x" in file:
@@ -123,8 +192,8 @@ def read(path: Path) -> siafu.Graph:
         rows = np.repeat(np.arange(count), np.diff(file["x_indptr"]))
         x[rows, file["x_indices"]] = file.get("x_data", 1)
     rng = np.random.default_rng(0)
-    if x.shape[1] > MOST_FEATURES:
-        x = x @ rng.normal(0, x.shape[1] ** -0.5, (x.shape[1], MOST_FEATURES)).astype(np.float32)
+    if most_features is not None and x.shape[1] > most_features:
+        x = x @ rng.normal(0, x.shape[1] ** -0.5, (x.shape[1], most_features)).astype(np.float32)
     order = rng.permutation(count)
     ends = [0, int(0.6 * count), int(0.8 * count), count]
     splits = {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from siafu.graph import Graph as Graph
     from siafu.graph.datasets import load as load
     from siafu.graph.interactions import Interactions as Interactions
+    from siafu.graph.several_types import VertexTypes as VertexTypes
     from siafu.graph.triples import Triples as Triples
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
@@ -40,6 +41,7 @@ __all__ = [
     "Run",
     "SiafuError",
     "Triples",
+    "VertexTypes",
     "compile",
     "correct_and_smooth",
     "embed",
@@ -61,6 +63,7 @@ _HOMES = {
     "Run": "siafu.training.run",
     "SiafuError": "siafu.base.errors",
     "Triples": "siafu.graph.triples",
+    "VertexTypes": "siafu.graph.several_types",
     "compile": "siafu.training.step",
     "correct_and_smooth": "siafu.training.smoothing",
     "embed": "siafu.embedding.embed",

@@ -51,6 +51,15 @@ def fanouts_of(asked: "str | Sequence[int]") -> tuple[int, ...]:
     return tuple(found)
 
 
+def _check_layout(asked: str) -> None:
+    kind, colon, phases = asked.partition(":")
+    numbers = all(each.isdecimal() and int(each) > 0 for each in phases.split(","))
+    if asked not in ("vertices", "columns", "auto") and not (kind == "columns" and colon and numbers):
+        raise BadInput(
+            f"unknown layout {asked!r}: choose vertices, columns, auto, or columns of some gathers, such as columns:1,2"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """How to train. These decide a run's every number, but for `epochs`, its length; `config.json` keeps them."""
@@ -176,6 +185,13 @@ class Options:
         "Which vertices a server owns: auto (the one saved in the store, or the best method), metis, stream, contiguous or hash.",
         more="Or a `Partition`; see `siafu partition`.",
     )
+    layout: str = _layout(
+        "auto",
+        "What a server gathers: vertices (whole rows of its own), columns (some columns of all rows), or auto: the cheaper.",
+        more='"columns:2" is for G2 alone, as `siafu explain` names gathers. On a cluster "auto" chooses; in one process, where no '
+        "row travels, it is vertices. See docs/columns.md.",
+        metavar="vertices|columns[:N,…]|auto",
+    )
     reorder: str = _layout(
         "off",
         "Walk the vertices in another order: rabbit, rcm, degree, metis; auto: rabbit if it pays over the epochs; off: the store's.",
@@ -231,6 +247,12 @@ class Options:
             )
         self._check_rates()
         self._check_sampled()
+        _check_layout(self.layout)
+        if self.layout not in ("vertices", "auto") and self.mode in ("async", "sampled"):
+            raise BadInput(
+                f"layout is {self.layout}, and columns are for modes sync and pipe, where every server has the rows of one epoch: "
+                f"leave it out, or choose another mode than {self.mode}"
+            )
         for name, unset in (("staleness", 0), ("update_every", None), ("exact_above", None)):
             if self.mode != "async" and getattr(self, name) != unset:
                 raise BadInput(

@@ -7,8 +7,18 @@ shares no state with the machines. A rule that does not hold raises `Violation`.
 from collections.abc import Callable
 
 from siafu.objective.score import Score
-from siafu.pipeline.events import Begin, Event, Measures, Settle, WeightsGranted, WeightsReleased
-from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, ServerId, Version
+from siafu.pipeline.events import (
+    Begin,
+    Event,
+    Measures,
+    Noted,
+    Resume,
+    RowsArrived,
+    Settle,
+    WeightsGranted,
+    WeightsReleased,
+)
+from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, Life, ServerId, Version
 from siafu.pipeline.instructions import (
     Accumulate,
     BeginTask,
@@ -20,6 +30,7 @@ from siafu.pipeline.instructions import (
 )
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
+from siafu.pipeline.stamp import Stamp
 from siafu.pipeline.task import Task
 from tests.checker.record_checks import RecordChecks
 from tests.checker.row_checks import RowChecks
@@ -50,6 +61,7 @@ class Checker:
         self._shelves = shelves
         self.weight_server: Callable[[ServerId], Incarnation | None] = lambda server: None
         self._truths: dict[Incarnation, Truth] = {}
+        self._noted: dict[tuple[Address, Address], Life] = {}
         self._exact_at_start = setup.exact
         self._latest = Incarnation(-1)
         self._best: Epoch | None = None
@@ -69,11 +81,16 @@ class Checker:
         return self._rows.early_reads(what)
 
     def sent(self, incarnation: Incarnation, sender: Address, to: Address, message: Event) -> None:
+        if isinstance(message, Resume):
+            self._resumed(to, message)
+            return
         if isinstance(message, Begin):
             self._begun(message)
             return
+        if isinstance(message, Noted):
+            self._noted[message.sender, message.server] = message.life
         truth = self._truths[incarnation]
-        if isinstance(message, WeightsGranted):
+        if isinstance(message, WeightsGranted) and not self._setup.exact:
             truth.pins[message.server, message.interval, message.epoch] = message.version
         elif isinstance(message, WeightsReleased):
             key = to.index, message.interval, message.epoch
@@ -89,22 +106,46 @@ class Checker:
             return
         before = self._truths.get(self._latest)
         self._latest = message.incarnation
+        if before is not None and self._setup.keeps_states and before.exact is not None:
+            self._exact_at_start = message.start.epoch >= before.exact.epoch
         exact = message.start if self._exact_at_start else None
         truth = Truth(self._setup, message.incarnation, message.start, exact, message.start)
         self._truths[message.incarnation] = truth
-        if before is not None and self._setup.exact:
+        if before is not None and self._setup.keeps_states:
             wanted = Anchor(before.closed, before.start.version_of(before.closed))
-            require(message.start == wanted, "a loss costs the open epoch", message, wanted)
+            require(message.start == wanted, "a loss costs no epoch that is closed", message, wanted)
         again = message.evaluation
         if again is not None:
             found = None if before is None else before.evaluated.get(again.epoch, again.version)
             require(found == again.version, "an evaluation is run again with its version", again, found)
             truth.evaluated[again.epoch] = again.version
-            truth.pins[again.weights, None, again.epoch] = again.version
+            if not self._setup.exact:
+                truth.pins[again.weights, None, again.epoch] = again.version
+
+    def _resumed(self, server: Address, resume: Resume) -> None:
+        """A server takes a lost one's place."""
+        truth = self.truth
+        wanted = Anchor(truth.closed, truth.start.version_of(truth.closed))
+        require(resume.start == wanted, "a lost server's place is taken in the open epoch", resume, wanted)
+        truth.lose(server, resume.start)
+
+    def is_void(self, at: Address, life: Life, stamp: Stamp) -> bool:
+        """Whether a letter must not change a machine: it is for another life, or from one that the machine knows to be gone."""
+        return stamp.to_life != life or stamp.life < self._noted.get((at, stamp.sender), 0)
+
+    def packed(self, rows: Rows, named: RowsArrived) -> None:
+        self._rows.packed(rows, named)
+
+    def came_to(self, task: Task) -> None:
+        """A server that was given up has done a task."""
+        schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
+        last = task.stage.id + 1 == len(schedule)
+        position = (task.epoch + 1, 0) if last else (task.epoch, task.stage.id + 1)
+        self.truth.reach(task.lane, task.interval, position)
 
     def heard(self, event: Event) -> None:
         """The run hears an event."""
-        if self._setup.exact:
+        if self._setup.keeps_states:
             self.truth.heard(event)
 
     # Graph servers
@@ -182,8 +223,9 @@ class Checker:
         self._best_saved = self._best
 
     def rewound(self, epochs: Epoch) -> None:
-        if self._setup.exact:
-            require(epochs == self._records.recorded, "no record of an exact run is taken back", epochs)
+        if self._setup.keeps_states:
+            require(epochs == self._records.recorded, "no record is taken back", epochs)
+            self._best = self._records.best
             return
         self._records.rewind(epochs)
         self._best = self._best_saved
@@ -216,3 +258,32 @@ class Checker:
                 parts.keys() == self._setup.parts, "at a limit all hold the settled version", server, version
             )
             require(max(shelf.parts) == version, "at a limit no later version is made", server, version)
+
+
+class GivenUp(Checker):
+    """Looks away from a server that was given up while it lives: what it does is void, and others do it again.
+
+    checker: the run's own
+    """
+
+    def __init__(self, checker: Checker) -> None:
+        self._run = checker
+
+    def reads(self, task: Task) -> list[RowsKey]:
+        return self._run.reads(task)
+
+    def early_reads(self, what: BeginTask) -> list[RowsKey]:
+        return self._run.early_reads(what)
+
+    def kept(self, incarnation: Incarnation, result: Result | None) -> None:
+        """It did come that far, and others may have heard of it."""
+        if result is not None:
+            self._run.came_to(result.task)
+
+    def may_begin(self, incarnation: Incarnation, what: BeginTask) -> None: ...
+    def stored(self, key: RowsKey, new: Rows, old: Rows | None) -> None: ...
+    def begins(self, incarnation: Incarnation, run: RunTask) -> None: ...
+    def packed(self, rows: Rows, named: RowsArrived) -> None: ...
+    def accumulated(self, incarnation: Incarnation, added: Accumulate, gradient: Gradient | None) -> None: ...
+    def made(self, incarnation: Incarnation, part: Part) -> None: ...
+    def restored(self, version: Version, parts: list[Part]) -> None: ...

@@ -18,6 +18,8 @@ class Faults:
     dead:       that a Lambda never answers
     relaunch:   after how long a Lambda that has not answered is launched again
     deaths:     when which server dies
+    undead:     that one that is given up lives on until another stands in its place
+    with_sender: that a letter is lost with the server that sent it
     resend, detection, replacement: seconds until a message is sent again, a death is noticed, a server stands again
     """
 
@@ -29,6 +31,8 @@ class Faults:
     dead: float = 0.0
     relaunch: float = 3.0
     deaths: tuple[tuple[float, Address], ...] = ()
+    undead: float = 0.0
+    with_sender: float = 0.0
     hold: float = 40.0
     resend: float = 2.0
     detection: float = 3.0

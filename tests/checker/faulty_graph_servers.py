@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from siafu.pipeline.events import Begin, WeightsReleased
+from siafu.pipeline.events import WeightsReleased
 from siafu.pipeline.front import Front
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import FIRST_LIFE
@@ -64,7 +64,7 @@ class AGatherTakesRowsOfTheEpochBefore(GraphServer):
     """a gather takes rows of the epoch before"""
 
     def _oldest_read(self, epoch):
-        return max(self._first, epoch - 1)
+        return max(self._start.epoch, epoch - 1)
 
 
 @fault()
@@ -119,7 +119,7 @@ class BackwardWithAnotherVersionThanForward(GraphServer):
         ]
 
 
-@fault("pipe")
+@fault("pipe", shows=36)
 class AnExactEpochTakesTheLatestVersion(GraphServer):
     """an exact epoch takes the latest version"""
 
@@ -157,7 +157,9 @@ class EventsOfAnotherIncarnationCount(GraphServer):
     def __init__(self, setup, server, life=FIRST_LIFE):
         super().__init__(setup, server, life)
         is_void = self.fences.is_void
-        self.fences.is_void = lambda stamp, event: is_void(stamp, event) and isinstance(event, Begin)
+        self.fences.is_void = lambda stamp, event: (
+            is_void(stamp, event) and stamp.incarnation >= self.fences.incarnation
+        )
 
 
 @fault()
@@ -258,6 +260,22 @@ class StatisticsGoOnlyWhereRowsGo(GraphServer):
         schedule = self.setup.training if lane == "train" else self.setup.evaluation
         near = self.setup.layout.receivers[schedule[stage].direction][interval]
         out.extend(each for each in found if each.to.index in near)
+
+
+class _NeighboursTrack(Track):
+    __slots__ = ()
+
+    def _sources(self, reader, source):
+        return self.layout.reads[self.schedule[source].direction][reader.interval]
+
+
+@fault("pipe")
+class ColumnsAreGatheredOfNeighboursAlone(GraphServer):
+    """columns are gathered when the rows along edges are there, not those of all"""
+
+    def _reset(self, start, exact, *rest):
+        super()._reset(start, exact, *rest)
+        self._train.__class__ = _NeighboursTrack
 
 
 def _faulty_fronts(server, front):

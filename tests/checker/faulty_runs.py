@@ -2,10 +2,11 @@
 
 from siafu.pipeline.events import ServerGone
 from siafu.pipeline.run import RunMachine
+from siafu.pipeline.succession import Succession
 from tests.checker.planted_faults import fault
 
 
-@fault()
+@fault(shows=100)
 class AnEvaluationEndsWhenTheFirstServerHasEndedIt(RunMachine):
     """an evaluation ends when the first server has ended it"""
 
@@ -27,7 +28,7 @@ class AnExactEpochEvaluationIsOfWhateverIsThere(RunMachine):
         super()._start_evaluation(out)
 
 
-@fault("pipe", shows=165)
+@fault("pipe", shows=312)
 class TrainingDoesNotWaitForAnEvaluationVersion(RunMachine):
     """training does not wait for an evaluation's version"""
 
@@ -51,10 +52,10 @@ class ARunThatDoesNotWaitForAllServersToBegin(RunMachine):
 
     def _reset(self):
         super()._reset()
-        self._unready = set()
+        self._succession = Succession()
 
-    def begin(self):
-        out = super().begin()
+    def begin(self, lives=()):
+        out = super().begin(lives)
         self._go_on(out)
         return out
 
@@ -92,7 +93,7 @@ class TheRunDoesNotWaitForItsBestModel(RunMachine):
         self._best_on_its_way = None
 
 
-@fault()
+@fault(shows=12)
 class PatienceEndsAnEpochLate(RunMachine):
     """patience ends an epoch late"""
 

@@ -27,9 +27,9 @@ class AVersionIsFreedWhileItIsInUse(WeightServer):
     """a version is freed while it is in use"""
 
     def _free_unused(self, out):
-        uses, self._uses = self._uses, {}
+        uses, self._pinned.uses = self._pinned.uses, {}
         super()._free_unused(out)
-        self._uses = uses
+        self._pinned.uses = uses
 
 
 @fault()

@@ -10,6 +10,10 @@ from tests.checker.durations import Durations
 from tests.checker.faults import Faults
 
 Deliver = Callable[[Address, Address, Letter], bool]
+"""Hands a letter over; False: no one is there."""
+
+IsAlive = Callable[[Letter], bool]
+"""Whether the life that sent a letter lives on."""
 
 
 class Network:
@@ -19,8 +23,16 @@ class Network:
     """
 
     def __init__(
-        self, agenda: Agenda, durations: Durations, faults: Faults, source: random.Random, deliver: Deliver
+        self,
+        agenda: Agenda,
+        durations: Durations,
+        faults: Faults,
+        source: random.Random,
+        deliver: Deliver,
+        is_alive: IsAlive,
     ) -> None:
+        self._is_alive = is_alive
+        self.lost_with_sender = 0
         self._agenda = agenda
         self._durations = durations
         self._faults = faults
@@ -50,5 +62,8 @@ class Network:
         self._agenda.after(delay, self._arrive, sender, to, letter)
 
     def _arrive(self, sender: Address, to: Address, letter: Letter) -> None:
+        if not self._is_alive(letter) and self._draw() < self._faults.with_sender:
+            self.lost_with_sender += 1
+            return
         if not self._deliver(sender, to, letter):
             self._bring(self._faults.resend, sender, to, letter)

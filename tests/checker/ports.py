@@ -40,7 +40,8 @@ class LossyPost:
 class SymbolExecutor:
     """A graph server's tasks on symbols. See `siafu.runtime.executor`.
 
-    dead: the server died: nobody hears of its tasks any more
+    dead:    the server died: nobody hears of its tasks any more
+    checker: sees what the tasks do
     """
 
     def __init__(
@@ -51,7 +52,8 @@ class SymbolExecutor:
         machine: GraphServer,
         checker: Checker,
     ) -> None:
-        self._machine, self._checker, self._scenario = machine, checker, scenario
+        self._machine, self.checker, self._scenario = machine, checker, scenario
+        self._agenda, self._packing = agenda, random.Random(scenario.seed + 3)
         self._tables = Tables()
         self.dead = False
         self._done: dict[int, Callable[[Given], None]] = {}
@@ -71,7 +73,7 @@ class SymbolExecutor:
             scenario.lambdas,
             self._began,
             self._finished,
-            self._checker.early_reads,
+            lambda what: self.checker.early_reads(what),
         )
 
     def run(
@@ -81,12 +83,12 @@ class SymbolExecutor:
         self.workers.add(what)
 
     def begin(self, what: BeginTask) -> None:
-        self._checker.may_begin(self._machine.fences.incarnation, what)
+        self.checker.may_begin(self._machine.fences.incarnation, what)
         self.workers.begin_early(what)
 
     def _began(self, incarnation: int, run: RunTask) -> list[RowsKey]:
-        self._checker.begins(incarnation, run)
-        return self._checker.reads(run.task)
+        self.checker.begins(incarnation, run)
+        return self.checker.reads(run.task)
 
     def _finished(self, incarnation: Any, run: RunTask, result: Result) -> None:
         if self.dead:
@@ -111,13 +113,24 @@ class SymbolExecutor:
         then()
 
     def pack_rows(self, to: Address, message: RowsArrived, then: Callable[[Letter, int], None]) -> None:
+        if self._scenario.setup.exact:
+            # By a thread, when it is its turn.
+            self._agenda.after(self._packing.random() * 0.5, self._pack, message, then)
+        else:
+            self._pack(message, then)
+
+    def _pack(self, message: RowsArrived, then: Callable[[Letter, int], None]) -> None:
+        if self.dead:
+            return
         rows = self._tables.rows[message.lane, message.stage, message.interval]
+        if self._scenario.setup.exact and rows.incarnation == self._machine.fences.incarnation:
+            self.checker.packed(rows, message)
         then(Letter(message, {ROWS: rows}), 1)
 
     def keep_result(self, task: Task) -> None:
         came = self._just_came
         result = came if came is not None and came.task == task else None
-        self._checker.kept(self._machine.fences.incarnation, result)
+        self.checker.kept(self._machine.fences.incarnation, result)
         if result is not None:
             self._store((task.lane, task.stage.id, task.interval), result.rows)
 
@@ -126,7 +139,7 @@ class SymbolExecutor:
             self._store((keep.lane, keep.stage, keep.interval), came.tensors[ROWS])
 
     def _store(self, key: RowsKey, rows: Rows) -> None:
-        self._checker.stored(key, rows, self._tables.rows.get(key))
+        self.checker.stored(key, rows, self._tables.rows.get(key))
         self._tables.rows[key] = rows
 
     def halt(self) -> None: ...
@@ -140,14 +153,15 @@ class SymbolExecutor:
 class SymbolStore:
     """A weight server's shelf as `siafu.weights.store` has it.
 
-    adding: what the machine last said of a gradient
+    adding:  what the machine last said of a gradient
+    checker: sees what is done with gradients
     """
 
     gradients_applied = 0
 
     def __init__(self, scenario: Scenario, machine: WeightServer, shelf: Shelf, checker: Checker) -> None:
         self.adding: Accumulate | None = None
-        self._setup, self._machine, self._shelf, self._checker = scenario.setup, machine, shelf, checker
+        self._setup, self._machine, self._shelf, self.checker = scenario.setup, machine, shelf, checker
         self._start = scenario.start
 
     @property
@@ -166,13 +180,13 @@ class SymbolStore:
         self._shelf.lost = False
         incarnation = self._machine.fences.incarnation
         for each, found in {**held, version: weights}.items():
-            self._checker.restored(each, list(found.values()))
+            self.checker.restored(each, list(found.values()))
             self._shelf.parts[each] = {home: Part(incarnation, home, each, ()) for home in self._setup.parts}
 
     def accumulate(self, version: Version, gradients: Any) -> None:
         assert self.adding is not None
         gradient = gradients[GRADIENT]
-        self._checker.accumulated(self._machine.fences.incarnation, self.adding, gradient)
+        self.checker.accumulated(self._machine.fences.incarnation, self.adding, gradient)
         self._shelf.sums.setdefault((self.adding.phase, version), []).append(gradient)
 
     def norms(self, version: Version) -> tuple[tuple[int, float], ...]:
@@ -191,7 +205,7 @@ class SymbolStore:
         phases = [phase for phase, where in self._setup.homes.items() if where == home]
         gradients = [each for phase in phases for each in shelf.sums.pop((phase, version), [])]
         part = Part(self._machine.fences.incarnation, home, version, tuple(gradients))
-        self._checker.made(self._machine.fences.incarnation, part)
+        self.checker.made(self._machine.fences.incarnation, part)
         shelf.parts.setdefault(version, {})[home] = part
 
     def keep(self, version: Version, part: Any) -> None:

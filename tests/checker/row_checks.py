@@ -1,7 +1,9 @@
 """Checks of tasks and rows: in which order tasks run, with which weights, and which rows they read."""
 
-from siafu.pipeline.ids import Direction, IntervalId, StageId
+from siafu.pipeline.events import RowsArrived
+from siafu.pipeline.ids import IntervalId, StageId
 from siafu.pipeline.instructions import BeginTask, RunTask
+from siafu.pipeline.schedule import Stage
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task
 from tests.checker.symbols import Read, Result, Rows, RowsKey
@@ -28,7 +30,7 @@ class RowChecks:
         return [
             (task.lane, source, interval)
             for source in task.stage.reads
-            for interval in self._in_order(task, schedule[source].direction)
+            for interval in self._in_order(task, schedule[source])
         ]
 
     def early_reads(self, what: BeginTask) -> list[RowsKey]:
@@ -38,10 +40,12 @@ class RowChecks:
         end = owner[what.until] != me, what.until
         return [key for key in self.reads(what.task) if (owner[key[2]] != me, key[2]) < end]
 
-    def _in_order(self, task: Task, direction: Direction) -> list[IntervalId]:
+    def _in_order(self, task: Task, source: Stage) -> list[IntervalId]:
         """The intervals that a gather reads, in the order in which it adds them: its server's own first."""
         layout = self._setup.layout
-        read, me = layout.reads[direction][task.interval], layout.owner[task.interval]
+        everyone = {IntervalId(each) for each in range(layout.num_intervals)}
+        read = everyone if source.everywhere else layout.reads[source.direction][task.interval]
+        me = layout.owner[task.interval]
         return [each for own in (True, False) for each in sorted(read) if (layout.owner[each] == me) == own]
 
     def may_begin(self, truth: Truth, what: BeginTask) -> None:
@@ -59,6 +63,8 @@ class RowChecks:
         truth.running.add(lane)
         if task.stage.id == 0:
             self._check_entry(truth, run)
+            before = truth.versions.get((task.lane, task.interval, task.epoch), run.version)
+            require(before == run.version, "what is run again has the version that it had", task, before)
             truth.positions[lane] = (task.epoch, 0)
             truth.versions[task.lane, task.interval, task.epoch] = run.version
         here = truth.positions[lane]
@@ -131,6 +137,12 @@ class RowChecks:
         schedule = self._setup.training if task.lane == "train" else self._setup.evaluation
         last = task.stage.id + 1 == len(schedule)
         truth.positions[lane] = (task.epoch + 1, 0) if last else (task.epoch, task.stage.id + 1)
+        truth.reach(*lane, truth.positions[lane])
+
+    def packed(self, rows: Rows, named: RowsArrived) -> None:
+        """Rows that travel."""
+        same = (rows.epoch, rows.interval) == (named.epoch, named.interval)
+        require(same, "rows are of the epoch that they are named by, when they are packed", named, rows)
 
     def stored(self, key: RowsKey, new: Rows, old: Rows | None) -> None:
         """A graph server writes rows to its tables, its own or ghosts."""

@@ -28,7 +28,14 @@ from siafu.pipeline.events import (
 from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, Version
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.run_options import RunOptions
-from siafu.pipeline.schedule import Schedule, evaluation_schedule, numbered, reducing, training_schedule
+from siafu.pipeline.schedule import (
+    Schedule,
+    by_columns,
+    evaluation_schedule,
+    numbered,
+    reducing,
+    training_schedule,
+)
 from siafu.pipeline.setup import Setup
 from siafu.weights.policy import POLICIES
 from tests.checker.durations import Durations, RandomDurations
@@ -87,6 +94,8 @@ def random_scenario(seed: int, *, mode: str | None = None, policy: str | None = 
     """A small run of any shape, with any faults. The same seed gives the same run."""
     source = random.Random(seed)
     setup = _with_statistics(_random_setup(source, mode, policy), random.Random(seed + 2))
+    setup = _with_columns(setup, random.Random(seed + 3))
+    setup = replace(setup, rows_stay=random.Random(seed + 4).random() < 0.8)
     epochs = source.randint(1, 4)
     start = Epoch(source.choice([0, 0, 0, 3]))
     return Scenario(
@@ -127,6 +136,30 @@ def bent_scenario(seed: int, *, mode: str | None = None) -> Scenario:
     )
 
 
+def losing_scenario(seed: int, *, mode: str | None = None, within: bool = True) -> Scenario:
+    """A run that loses servers: at any moment, several at once, while another is replaced, some while they live on.
+
+    within: the others go on within the epoch; else all begin again
+    """
+    source = random.Random(seed * 7 + 1)
+    given = random_scenario(seed, mode=mode or source.choice(["sync", "pipe"]))
+    given = replace(given, setup=replace(given.setup, rows_stay=within))
+    servers = given.setup.graph_addresses + given.setup.weight_addresses
+    deaths = tuple(
+        (source.random() * source.choice([5, 20, 60]), source.choice(servers))
+        for _ in range(source.choice([1, 1, 2, 3, 5]))
+    )
+    faults = replace(
+        given.faults,
+        deaths=deaths,
+        detection=source.choice([0.1, 1.0, 3.0]),
+        replacement=source.choice([0.0, 0.5, 5.0]),
+        undead=source.choice([0.0, 0.0, 0.5]),
+        with_sender=source.choice([0.0, 0.2, 0.7]),
+    )
+    return replace(given, faults=faults)
+
+
 def _random_setup(source: random.Random, mode: str | None, policy: str | None) -> Setup:
     servers = source.choice([1, 2, 2, 3, 4, 5])
     # Many intervals on many servers take long to simulate and show little more: such runs are rare.
@@ -165,6 +198,18 @@ def _with_statistics(setup: Setup, source: random.Random) -> Setup:
         return numbered(reducing(schedule.stages, reduces, gathers, moved))
 
     return replace(setup, training=reduced(setup.training), evaluation=reduced(setup.evaluation))
+
+
+def _with_columns(setup: Setup, source: random.Random) -> Setup:
+    """In some exact runs, gathers that are laid out by columns."""
+    if not setup.exact or source.random() < 0.7:
+        return setup
+    chosen = {stage.phase for stage in setup.evaluation.stages if source.random() < 0.6}
+
+    def laid_out(schedule: Schedule) -> Schedule:
+        return numbered(by_columns(schedule.stages, chosen))
+
+    return replace(setup, training=laid_out(setup.training), evaluation=laid_out(setup.evaluation))
 
 
 def _random_layout(source: random.Random, intervals: tuple[int, ...]) -> Layout:

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from siafu.base.activity import Activity
 from siafu.pipeline.events import CheckpointAsked, Event, Proceed, ServerGone, StopAsked
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, Incarnation, Life, ServerId, Version
 from siafu.pipeline.instructions import (
     Accumulate,
+    CloseEpochs,
     FreeWeights,
     Instruction,
     KeepBest,
+    KeepResult,
     RecordEpoch,
     Rewind,
     RunTask,
@@ -22,6 +25,7 @@ from siafu.pipeline.instructions import (
     Stop,
 )
 from siafu.pipeline.run import RunMachine
+from siafu.pipeline.task import Task
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.graph_host import GraphHost
 from siafu.runtime.happenings import EpochRecord, Happening, Snapshot
@@ -34,7 +38,7 @@ from siafu.runtime.story import Story, stuck
 from siafu.runtime.weight_host import WeightHost
 from siafu.virtual.agenda import Agenda
 from siafu.weights.store import WeightStore
-from tests.checker.checker import Checker
+from tests.checker.checker import Checker, GivenUp
 from tests.checker.network import Network
 from tests.checker.ports import PART, LossyPost, SymbolExecutor, SymbolStore
 from tests.checker.scenario import Scenario
@@ -64,6 +68,10 @@ class Outcome:
     makespan:  seconds of virtual time until it ended
     busy:      the share of that time that the cores were busy
     restarts:  how often it began again after a server was lost
+    losses:    how many servers were lost
+    lost:      how many letters were lost with their sender
+    again:     how many tasks were run again
+    tasks:     how many were run
     messages:  how many were sent
     staleness: how often an interval entered an epoch with this lead over the slowest
     """
@@ -72,6 +80,10 @@ class Outcome:
     makespan: float
     busy: float
     restarts: int
+    losses: int
+    lost: int
+    again: int
+    tasks: int
     messages: int
     staleness: Counter[int]
 
@@ -105,7 +117,7 @@ class _Simulation(NoRecovery):
         self._shelves = [Shelf() for _ in range(setup.weight_servers)]
         self._checker = Checker(setup, scenario.options, scenario.score, scenario.start, self._shelves)
         self._network = Network(
-            self._agenda, scenario.durations, scenario.faults, self._source, self._deliver
+            self._agenda, scenario.durations, scenario.faults, self._source, self._deliver, self._is_alive
         )
         self._checked: dict[type, Callable[[Address, Any], None]] = {
             Send: self._sent,
@@ -116,6 +128,8 @@ class _Simulation(NoRecovery):
             RecordEpoch: self._recorded,
             Rewind: self._rewound,
             SaveCheckpoint: self._saving,
+            KeepResult: self._kept,
+            CloseEpochs: self._close_epochs,
         }
         self._closed, self._seen_at = int(scenario.start.epoch), 0.0
         self._busy = 0.0
@@ -123,6 +137,9 @@ class _Simulation(NoRecovery):
         self._stop: Stop | None = None
         self._hosts: dict[Address, Host] = {}
         self._lives: dict[Address, Life] = {}
+        self._given_up: set[Address] = set()
+        self.losses = self._again = 0
+        self._done: set[tuple[Incarnation, Task]] = set()
         self._machines: dict[Address, GraphServer | WeightServer | RunMachine] = {}
         self._executors: dict[ServerId, SymbolExecutor] = {}
         self._stores: dict[ServerId, SymbolStore] = {}
@@ -173,7 +190,20 @@ class _Simulation(NoRecovery):
         cores = scenario.cores * scenario.setup.layout.num_servers
         busy = self._busy / (makespan * cores) if makespan else 0.0
         restarts = int(self._run.incarnation)
-        return Outcome(stop, makespan, busy, restarts, self._network.sent, self._staleness)
+        lost = self._network.lost_with_sender
+        again, tasks = self._again, len(self._done)
+        return Outcome(
+            stop,
+            makespan,
+            busy,
+            restarts,
+            self.losses,
+            lost,
+            again,
+            tasks,
+            self._network.sent,
+            self._staleness,
+        )
 
     def _run_to_end(self) -> Stop:
         for _ in range(_MANY):
@@ -206,6 +236,9 @@ class _Simulation(NoRecovery):
     def _stand_up(self, address: Address, life: Life = FIRST_LIFE) -> None:
         setup, post = self._scenario.setup, LossyPost(self._network, address)
         self._lives[address] = life
+        self._given_up.discard(address)
+        if address.role == "graph" and address.index in self._executors:
+            self._executors[address.index].dead = True
         if address.role == "weight":
             home = self._looked_after(self._kinds.weight(setup, address.index, life))
             store = SymbolStore(self._scenario, home, self._shelves[address.index], self._checker)
@@ -218,7 +251,7 @@ class _Simulation(NoRecovery):
         executor = SymbolExecutor(self._scenario, self._agenda, self._source, machine, self._checker)
         self._executors[address.index], self._machines[address] = executor, machine
         self._hosts[address] = GraphHost(
-            machine, post, executor, ServerActivity(None, None), watch=self._watch
+            machine, post, executor, ServerActivity(Activity(), None), watch=self._watch
         )
 
     def _looked_after(self, machine: M) -> M:
@@ -254,7 +287,11 @@ class _Simulation(NoRecovery):
         return update
 
     def _die(self, address: Address) -> None:
-        if self._stop is not None or address not in self._hosts:
+        if self._stop is not None or address not in self._hosts or address in self._given_up:
+            return
+        self.losses += 1
+        if self._source.random() < self._scenario.faults.undead:
+            self._give_up(address)
             return
         if address.role == "graph":
             self._take_counts(address)
@@ -264,6 +301,23 @@ class _Simulation(NoRecovery):
             self._shelves[address.index].lost = True
         del self._hosts[address]
         self._agenda.after(self._scenario.faults.detection, self._miss, address)
+
+    def _give_up(self, address: Address) -> None:
+        """A server is taken for lost, and goes on until another stands in its place."""
+        self._given_up.add(address)
+        if address.role == "graph":
+            self._executors[address.index].checker = GivenUp(self._checker)
+        else:
+            self._stores[address.index].checker = GivenUp(self._checker)
+            self._shelves[address.index].lost = True
+        self._miss(address)
+
+    def _is_alive(self, letter: Letter) -> bool:
+        """Whether the life that sent a letter is the one that is there now."""
+        stamp = letter.stamp
+        if stamp is None or stamp.sender == RUN:
+            return True
+        return stamp.sender in self._hosts and stamp.life == self._lives[stamp.sender]
 
     def _miss(self, address: Address) -> None:
         if self._stop is None:
@@ -291,7 +345,14 @@ class _Simulation(NoRecovery):
         host = self._hosts.get(to)
         if host is None:
             return self._stop is not None
+        life, stamp = FIRST_LIFE if to == RUN else self._lives[to], letter.stamp
+        assert stamp is not None
+        if stamp.to_life > life:
+            return self._stop is not None  # for one that is not there yet
+        void, before = self._checker.is_void(to, life, stamp), host.events
         host.hear(sender, letter)
+        unchanged = not void or host.events == before
+        require(unchanged, "nothing from or for an earlier life changes a machine", to, letter)
         if to.role == "weight":
             self._checker.held(to.index)
         return True
@@ -312,7 +373,7 @@ class _Simulation(NoRecovery):
         self._agenda.after(self._seen_at - self._agenda.now, self._seen, record, stop)
 
     def _seen(self, record: EpochRecord, stop: bool) -> None:
-        if self._scenario.setup.exact or record.incarnation == self._run.incarnation:
+        if self._scenario.setup.keeps_states or record.incarnation == self._run.incarnation:
             self._closed = record.epoch + 1
         self._run.close_epoch(record, stop)
 
@@ -323,6 +384,8 @@ class _Simulation(NoRecovery):
 
     def _watch(self, at: Address, what: Event | Instruction) -> None:
         self._story.note(at, what)
+        if at in self._given_up and not isinstance(what, Accumulate):
+            return
         if at == RUN and isinstance(what, Event):
             self._checker.heard(what)
         checked = self._checked.get(type(what))
@@ -336,6 +399,14 @@ class _Simulation(NoRecovery):
 
     def _issued(self, at: Address, run: RunTask) -> None:
         self._checker.issued(self._machines[at].fences.incarnation, run)
+
+    def _close_epochs(self, at: Address, close: CloseEpochs) -> None:
+        self._checker.truth.close(close)
+
+    def _kept(self, at: Address, keep: KeepResult) -> None:
+        key = self._machines[at].fences.incarnation, keep.task
+        self._again += key in self._done
+        self._done.add(key)
 
     def _adding(self, at: Address, added: Accumulate) -> None:
         self._stores[at.index].adding = added

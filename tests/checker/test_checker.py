@@ -2,7 +2,13 @@
 
 import pytest
 
-from tests.checker import faulty_closing, faulty_graph_servers, faulty_runs, faulty_weight_servers  # noqa: F401
+from tests.checker import (  # noqa: F401
+    faulty_closing,
+    faulty_graph_servers,
+    faulty_runs,
+    faulty_succession,
+    faulty_weight_servers,
+)
 from tests.checker.faults_within import WITHIN
 from tests.checker.planted_faults import FAULTS
 from tests.checker.scenario import random_scenario
@@ -18,7 +24,7 @@ def test_a_machine_with_a_fault_is_caught(fault: str) -> None:
     planted = FAULTS[fault]
     for seed in range(planted.shows, planted.shows + RUNS):
         try:
-            simulate(random_scenario(seed, mode=planted.mode), planted.machines)
+            simulate(planted.scenario(seed), planted.machines)
         except Violation as violation:
             assert f"seed {seed}:" in str(violation)
             return

@@ -47,7 +47,6 @@ GRAPH_POINTS = (
     "KeepRows",
     "WeightsAsked",
     "GradientArrived",
-    "WeightsReleased",
     "EpochFinished",
     "report",
 )

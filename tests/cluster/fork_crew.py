@@ -28,6 +28,8 @@ from tests.cluster.cases import case
 from tests.cluster.dooms import FATE, Doom, DoomedGraphStation, DoomedWeightStation
 from tests.cluster.networks import Place
 
+NO_METADATA = dict.fromkeys(("AWS_EC2_METADATA_DISABLED", "NO_GCE_CHECK", "AZURE_METADATA_DISABLED"), "true")
+
 _ANSWER_SECONDS = 60.0
 _START_SECONDS = 60.0  # the first one of a session loads torch
 
@@ -214,7 +216,7 @@ class ForkCrew:
 
 def _serve(part: Part, pipe: Connection) -> None:
     """A server's process, from its beginning to its end."""
-    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    os.environ.update(NO_METADATA)
     try:
         if part.place is not None:
             part.place.enter()

@@ -44,6 +44,13 @@ def test_servers_with_tables_on_disk_have_the_bits_of_those_without(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin"])
+def test_gathers_by_columns_are_the_oracles(name: str) -> None:
+    for mode, servers in (("sync", 3), ("pipe", 2)):
+        ran = train_on_crew(name, epochs=EPOCHS, mode=mode, servers=servers, layout="columns")
+        assert_exact(ran, truth(name, EPOCHS))
+
+
 def test_machines_with_addresses_of_their_own_are_exact_too() -> None:
     assert_exact(train_on_crew("gcn", epochs=EPOCHS, servers=3, crew={"apart": True}), truth("gcn", EPOCHS))
 

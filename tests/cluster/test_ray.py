@@ -13,7 +13,7 @@ import pytest
 
 import siafu
 from siafu.base.errors import SiafuError
-from siafu.cluster import ray_crew
+from siafu.cluster import ray_actors
 from siafu.graph import Graph
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.happenings import Rewound
@@ -154,8 +154,8 @@ def test_on_machines_with_addresses_of_their_own_asynchronous_epochs_learn(
 def test_more_servers_than_there_is_room_for_are_refused_in_time(
     cluster: RayNodes, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ray_crew.ROOM_SECONDS <= 30
-    monkeypatch.setattr(ray_crew, "ROOM_SECONDS", 2.0)
+    assert ray_actors.ROOM_SECONDS <= 30
+    monkeypatch.setattr(ray_actors, "ROOM_SECONDS", 2.0)
     with pytest.raises(SiafuError, match=r"no room for 7 graph servers, one core each, after 2 s \(3 cores"):
         train_on(cluster, graph, servers=7)
 

@@ -3,13 +3,16 @@
 import json
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
-from siafu.cluster.spot import SpotNotice, SpotWatch
+from siafu.cluster.metadata import SpotNotice
+from siafu.cluster.spot import SpotWatch
+from tests.cluster.fork_crew import NO_METADATA
 
 NOTICE = json.dumps({"action": "terminate", "time": "2030-01-02T03:04:05Z"})
 SOON = 0.01  # seconds between looks
@@ -32,24 +35,35 @@ class Metadata:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-@contextmanager
-def serving(metadata: Metadata) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self) -> None:
-            assert self.path == "/latest/api/token"
-            assert int(self.headers["X-aws-ec2-metadata-token-ttl-seconds"]) > 0
+Answer = Callable[[BaseHTTPRequestHandler], tuple[int, str]]
+
+
+def answer_as_aws(metadata: Metadata) -> Answer:
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str]:
+        if request.command == "PUT":
+            assert request.path == "/latest/api/token"
+            assert int(request.headers["X-aws-ec2-metadata-token-ttl-seconds"]) > 0
             metadata.tokens += 1
-            self._say(200, f"token {metadata.tokens}")
+            return 200, f"token {metadata.tokens}"
+        assert request.path == "/latest/meta-data/spot/instance-action"
+        return metadata.answer(request.headers["X-aws-ec2-metadata-token"])
 
+    return answer
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            assert self.path == "/latest/meta-data/spot/instance-action"
-            self._say(*metadata.answer(self.headers["X-aws-ec2-metadata-token"]))
-
-        def _say(self, code: int, text: str) -> None:
+            code, text = answer(self)
             self.send_response(code)
+            if self.headers["Metadata-Flavor"] == "Google":
+                self.send_header("Metadata-Flavor", "Google")
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text.encode())
+
+        do_PUT = do_GET  # noqa: N815 (as the library has it)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -58,7 +72,7 @@ def serving(metadata: Metadata) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
@@ -67,12 +81,19 @@ def serving(metadata: Metadata) -> Iterator[str]:
 
 @contextmanager
 def watching(
-    metadata: Metadata, monkeypatch: pytest.MonkeyPatch
+    answer: Metadata | Answer, monkeypatch: pytest.MonkeyPatch, cloud: str = "aws"
 ) -> Iterator[tuple[SpotWatch, queue.SimpleQueue[SpotNotice]]]:
     noticed: queue.SimpleQueue[SpotNotice] = queue.SimpleQueue()
-    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
-    with serving(metadata) as url:
-        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
+    for name, value in NO_METADATA.items():
+        monkeypatch.setenv(name, value)
+    with serving(answer_as_aws(answer) if isinstance(answer, Metadata) else answer) as host:
+        off, where, url = {
+            "aws": ("AWS_EC2_METADATA_DISABLED", "AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://{host}"),
+            "google": ("NO_GCE_CHECK", "GCE_METADATA_HOST", host),
+            "azure": ("AZURE_METADATA_DISABLED", "AZURE_METADATA_ENDPOINT", f"http://{host}"),
+        }[cloud]
+        monkeypatch.delenv(off)
+        monkeypatch.setenv(where, url)
         watch = SpotWatch(noticed.put, every=SOON)
         watch.start()
         try:
@@ -85,7 +106,7 @@ def watching(
 def test_a_notice_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = Metadata((404, ""), (404, ""), (200, NOTICE))
     with watching(metadata, monkeypatch) as (watch, noticed):
-        assert noticed.get(timeout=10) == SpotNotice("terminate", "2030-01-02T03:04:05Z")
+        assert noticed.get(timeout=10) == SpotNotice("AWS", "terminate", "2030-01-02T03:04:05Z")
         assert watch.wait(10)
     assert noticed.empty()
     assert metadata.looks == 3
@@ -117,9 +138,11 @@ def test_an_answer_that_is_no_notice_is_asked_for_again(
 
 
 def test_where_nothing_answers_the_watch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Metadata((200, NOTICE))) as url:
+    with serving(answer_as_aws(Metadata((200, NOTICE)))) as host:
         pass
-    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
+    for name in ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "AZURE_METADATA_ENDPOINT"):
+        monkeypatch.setenv(name, f"http://{host}")
+    monkeypatch.setenv("GCE_METADATA_HOST", host)
     noticed: queue.SimpleQueue[SpotNotice] = queue.SimpleQueue()
     watch = SpotWatch(noticed.put)
     watch.start()
@@ -129,10 +152,89 @@ def test_where_nothing_answers_the_watch_ends(monkeypatch: pytest.MonkeyPatch) -
 
 def test_where_there_is_no_metadata_service_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = Metadata((200, NOTICE))
-    with serving(metadata) as url:
-        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
-        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with serving(answer_as_aws(metadata)) as host:
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://{host}")
+        for name, value in NO_METADATA.items():
+            monkeypatch.setenv(name, value)
         watch = SpotWatch(lambda notice: None)
         watch.start()
         assert watch.wait(0)
     assert metadata.tokens == 0
+
+
+def test_google_says_it_while_a_question_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    questions: list[str] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str]:
+        assert request.headers["Metadata-Flavor"] == "Google"
+        path, _, question = request.path.partition("?")
+        assert path == "/computeMetadata/v1/instance/preempted"
+        questions.append(question)
+        return 200, "TRUE" if "wait_for_change=true" in question and len(questions) > 4 else "FALSE"
+
+    with watching(answer, monkeypatch, "google") as (_, noticed):
+        notice = noticed.get(timeout=10)
+    assert notice == SpotNotice("Google", "preempt", "")
+    assert str(notice) == "Google will preempt its machine soon"
+
+
+def azure(*events: dict[str, Any]) -> Answer:
+    """One after the other, then none."""
+    left = list(events)
+
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str]:
+        assert request.headers["Metadata"] == "true"
+        if request.path.startswith("/metadata/instance/compute/name?"):
+            return 200, "mine"
+        assert request.path == "/metadata/scheduledevents?api-version=2020-07-01"
+        found = [left.pop(0)] if left else []
+        return 200, json.dumps({"DocumentIncarnation": 1, "Events": found})
+
+    return answer
+
+
+def test_azure_says_it_in_a_list_of_events_of_all_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    when = "Mon, 19 Sep 2030 18:29:47 GMT"
+    events = azure(
+        {"EventType": "Reboot", "Resources": ["mine"], "NotBefore": "soon"},
+        {"EventType": "Preempt", "Resources": ["another"], "NotBefore": "soon"},
+        {"EventType": "Preempt", "Resources": ["another", "mine"], "NotBefore": when},
+    )
+    with watching(events, monkeypatch, "azure") as (_, noticed):
+        assert noticed.get(timeout=10) == SpotNotice("Azure", "preempt", when)
+
+
+def test_a_machine_of_another_cloud_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At one address: what answers is not AWS's, and not Google's."""
+    event = azure({"EventType": "Preempt", "Resources": ["mine"]})
+
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str]:
+        return event(request) if request.headers["Metadata"] == "true" else (404, "")
+
+    with watching(answer, monkeypatch, "azure") as (_, noticed):
+        assert noticed.get(timeout=10) == SpotNotice("Azure", "preempt", "")
+    with serving(answer) as host:
+        for name in NO_METADATA:
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://{host}")
+        monkeypatch.setenv("GCE_METADATA_HOST", host)
+        monkeypatch.setenv("AZURE_METADATA_ENDPOINT", f"http://{host}")
+        watch = SpotWatch(lambda notice: None, every=SOON)
+        watch.start()
+        assert not watch.wait(0.5), "Azure's is asked"
+        watch.stop()
+        assert watch.wait(10)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"Events": 3}', '{"Events": [3]}'])
+def test_an_answer_of_azure_that_is_no_list_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    good, asked = azure({"EventType": "Preempt", "Resources": ["mine"]}), []
+
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str]:
+        asked.append(request.path)
+        return (200, text) if len(asked) == 2 else good(request)
+
+    with watching(answer, monkeypatch, "azure") as (_, noticed):
+        assert noticed.get(timeout=10).cloud == "Azure"

@@ -74,18 +74,14 @@ def test_a_pyg_graph_without_edge_index_is_refused() -> None:
         Graph.from_pyg(Data(x=torch.ones(3, 1)))
 
 
-def test_a_pyg_graph_of_several_types_is_refused_and_taken_as_one_type() -> None:
+def test_a_pyg_graph_of_several_types_is_one_graph_with_types_of_edges() -> None:
     data = HeteroData()
     data["user"].x, data["item"].x = torch.ones(3, 2), torch.zeros(2, 2)
     data["user", "buys", "item"].edge_index = torch.tensor([[0, 1, 2], [0, 1, 1]])
     data["item", "like", "item"].edge_index = torch.tensor([[0], [1]])
-    for refuse in (Graph.from_pyg, lambda given: graph_of(given, "from_pyg")):
-        with pytest.raises(
-            BadInput, match=r"from_pyg takes graphs of one type .* HeteroData has 2: give its to_homogeneous"
-        ):
-            refuse(data)
-    graph = Graph.from_pyg(data.to_homogeneous())
-    assert graph.num_relations == 2 and graph.num_vertices == 5
+    for graph in (Graph.from_pyg(data), graph_of(data, "train"), Graph.from_pyg(data.to_homogeneous())):
+        assert graph.num_relations == 2 and graph.num_vertices == 5
+        assert graph.indices.tolist() == [0, 1, 2, 3]
 
 
 def test_several_pyg_splits_must_be_narrowed_to_one() -> None:

@@ -190,7 +190,7 @@ def test_gradients_go_to_their_phases_homes() -> None:
 
 
 def test_a_version_is_released_when_all_gradients_are_delivered() -> None:
-    machine = graph_server(setup(intervals=(1,)))
+    machine = graph_server(setup(intervals=(1,), mode="async"))
     run_epoch(machine, grant(machine, 0))
     assert sent(machine.handle(taken(0, phase=2)), WeightsReleased) == []
     assert len(sent(machine.handle(taken(0, phase=1)), WeightsReleased)) == 1

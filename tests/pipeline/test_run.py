@@ -1,6 +1,7 @@
 """The run: events in, instructions out."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -19,13 +20,16 @@ from siafu.pipeline.events import (
     EvaluationStarted,
     Event,
     Measures,
+    Noted,
     Proceed,
     Ready,
+    Resume,
     ServerGone,
     Settle,
     Settled,
     StateMade,
     StopAsked,
+    TakenOver,
     WeightsAsked,
     WeightsGranted,
     WeightsReleased,
@@ -48,7 +52,7 @@ from siafu.pipeline.run import RunMachine
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.report.files.metrics import EpochMetrics, best_epoch
-from tests.pipeline.small import NOW, sent, setup
+from tests.pipeline.small import NOW, START, sent, setup
 
 
 def score(measures: Measures) -> Score:
@@ -91,6 +95,8 @@ class Driver:
         if isinstance(message, Begin):
             self.entered = message.start.epoch
             self.handle(Ready(to))
+        elif isinstance(message, TakenOver):
+            self.handle(Noted(to, message.server, message.life))
         elif isinstance(message, Settle):
             self.handle(Settled(to.index, message))
         elif isinstance(message, WeightsAsked):
@@ -106,7 +112,7 @@ class Driver:
                 self.finish("train", Epoch(self.entered - 1), (self.loss,))
 
     def finish(self, lane: LaneName, epoch: Epoch, measures: Measures) -> None:
-        if lane == "train" and self.run.setup.exact:
+        if lane == "train" and self.run.setup.keeps_states:
             self.handle(made(self.run))
         self.handle(EpochFinished(lane, ServerId(0), epoch, measures))
 
@@ -173,7 +179,7 @@ def test_a_server_that_is_lost_before_the_last_version_was_fetched_takes_the_end
     driver = drive(RunOptions(1), [0.5])
     lost = Address("weight", ServerId(0))
     out = driver.run.handle(ServerGone(lost, Life(1)))
-    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=False), Replace(lost, Life(2))]
+    assert out[0] == Replace(lost, Life(2), within=True)
     assert not driver.run.ended
     driver.out.clear()
     driver.take(out)
@@ -217,7 +223,7 @@ def quiet(options: RunOptions, **changes: object) -> RunMachine:
 def finished(
     run: RunMachine, epoch: int, lane: LaneName = "train", measures: Measures = (1.0,)
 ) -> list[Instruction]:
-    out = run.handle(made(run)) if lane == "train" and run.setup.exact else []
+    out = run.handle(made(run)) if lane == "train" and run.setup.keeps_states else []
     return out + run.handle(EpochFinished(lane, ServerId(0), Epoch(epoch), measures))
 
 
@@ -312,7 +318,8 @@ def test_an_asynchronous_run_does_not_end_before_its_best_model_is_kept() -> Non
     run.handle(Settled(ServerId(0), settle))
     run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
     assert not any(isinstance(each, Stop) for each in finished(run, 0, "evaluate", (1.0, 0.5)))
-    assert run.handle(BestKept(Epoch(0))) == [Stop("finished", Epoch(1), Version(1), Epoch(0))]
+    record = RecordEpoch(Epoch(0), (1.0,), (1.0, 0.5), Version(1))
+    assert run.handle(BestKept(Epoch(0))) == [record, Stop("finished", Epoch(1), Version(1), Epoch(0))]
 
 
 def test_an_epoch_is_closed_when_all_have_finished_it_and_what_it_made_is_here() -> None:
@@ -332,23 +339,91 @@ def test_an_epoch_is_closed_when_all_have_finished_it_and_what_it_made_is_here()
         assert until(out) == [2]
 
 
-def test_a_loss_costs_the_open_epoch_and_an_evaluation_is_run_again() -> None:
+def rejoin(run: RunMachine, server: Address) -> list[Instruction]:
+    """One in a lost server's place is ready, and all others know of it."""
+    told = [
+        (each.to, each.message)
+        for each in run.handle(Ready(server))
+        if isinstance(each, Send) and isinstance(each.message, TakenOver)
+    ]
+    return [each for to, message in told for each in run.handle(Noted(to, message.server, message.life))]
+
+
+def settled(run: RunMachine, out: list[Instruction]) -> list[Instruction]:
+    """What follows, with what the weight server does that was asked to settle."""
+    return out + [each for settle in sent(out, Settle) for each in run.handle(Settled(ServerId(0), settle))]
+
+
+def test_after_a_loss_the_others_go_on_and_an_evaluation_is_run_again() -> None:
     run = quiet(RunOptions(50))
     finished(run, 0)
     run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
     finished(run, 1)
     lost = Address("graph", ServerId(0))
-    out = run.handle(ServerGone(lost, Life(1)))
-    assert out[:2] == [Rewind(Epoch(0), to_checkpoint=False), Replace(lost, Life(2))]
-    later = Incarnation(1)
     again = EvaluationStarted(Epoch(0), Version(1), ServerId(0))
-    assert (
-        sent(out, Begin) == [Begin(later, Anchor(Epoch(2), Version(2)), True, again, ((lost, Life(2)),))] * 2
-    )
-    out = [each for to in run._servers for each in run.handle(Ready(to))]
+    resume = Resume(NOW, Anchor(Epoch(2), Version(2)), True, again, ((lost, Life(2)),))
+    assert run.handle(ServerGone(lost, Life(1))) == [Replace(lost, Life(2), within=True), Send(lost, resume)]
+    assert run.handle(ServerGone(lost, Life(1))) == []
+    out = rejoin(run, lost)
     assert sent(out, EvaluationStarted) == [again]
+    assert until(out) == []
     records = finished(run, 0, "evaluate", (1.0, 0.5))
     assert RecordEpoch(Epoch(0), (1.0,), (1.0, 0.5), Version(1)) in records
+
+
+def test_nothing_is_closed_before_all_know_of_one_in_a_lost_servers_place() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50), intervals=(1, 1))
+    run.handle(made(run))
+    first, second = (Address("graph", ServerId(each)) for each in (0, 1))
+    run.handle(ServerGone(first, Life(1)))
+    for server in (1, 0):
+        run.handle(EpochFinished("train", ServerId(server), Epoch(0), (1.0,)))
+    told = sent(run.handle(Ready(first)), TakenOver)
+    assert told == [TakenOver(first, Life(2), START, None)] * 2
+    assert run.handle(Noted(Address("weight", ServerId(0)), first, Life(2))) == []
+    assert run.handle(Noted(second, first, Life(1))) == []
+    out = run.handle(Noted(second, first, Life(2)))
+    assert [each for each in out if isinstance(each, CloseEpochs)] == [
+        CloseEpochs(Epoch(1), Version(1), None)
+    ]
+
+
+def test_measures_and_states_of_a_lost_server_are_taken_back() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50), intervals=(1, 1))
+    lost, other = (Address("graph", ServerId(each)) for each in (0, 1))
+    run.handle(EpochFinished("train", ServerId(0), Epoch(0), (1.0,)))
+    run.handle(ServerGone(lost, Life(1)))
+    run.handle(EpochFinished("train", ServerId(1), Epoch(0), (1.0,)))
+    run.handle(made(run))
+    home = Address("weight", ServerId(0))
+    assert not [each for each in rejoin(run, lost) if isinstance(each, CloseEpochs)]
+    run.handle(ServerGone(home, Life(1)))
+    rejoin(run, home)
+    assert not run.handle(EpochFinished("train", ServerId(0), Epoch(0), (1.0,)))
+    assert CloseEpochs(Epoch(1), Version(1), None) in run.handle(made(run))
+    assert run.handle(EpochFinished("train", other.index, Epoch(0), (1.0,))) == []
+
+
+def test_a_checkpoint_that_a_loss_disturbs_is_asked_for_again() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1))
+    (settle,) = sent(finished(run, 0), Settle)
+    assert SaveCheckpoint(Epoch(1), Version(1)) in run.handle(Settled(ServerId(0), settle))
+    lost = Address("weight", ServerId(0))
+    run.handle(ServerGone(lost, Life(1)))
+    assert SaveCheckpoint(Epoch(1), Version(1)) in rejoin(run, lost)
+
+
+def test_where_rows_do_not_stay_all_begin_the_open_epoch_again() -> None:
+    run = RunMachine(replace(setup(), rows_stay=False), RunOptions(50, evaluate_every=50), score)
+    for to in run._servers:
+        run.begin() if to == run._servers[0] else None
+        run.handle(Ready(to))
+    finished(run, 0)
+    lost = Address("graph", ServerId(0))
+    out = run.handle(ServerGone(lost, Life(1)))
+    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=False), Replace(lost, Life(2))]
+    begin = Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), True, None, ((lost, Life(2)),))
+    assert sent(out, Begin) == [begin] * 2
 
 
 @pytest.mark.parametrize("stop", [False, True])
@@ -357,18 +432,42 @@ def test_what_the_owner_said_of_a_record_holds_after_a_loss(stop: bool, late: bo
     run = quiet(RunOptions(50, evaluate_every=50, closes=True))
     assert until(finished(run, 0)) == []
     seen = EpochClosed(NOW, Epoch(0), stop)
-    if not late:
-        run.handle(seen)
-    run.handle(ServerGone(Address("graph", ServerId(0)), Life(1)))
+    before = [] if late else run.handle(seen)
+    lost = Address("graph", ServerId(0))
+    run.handle(ServerGone(lost, Life(1)))
     if late:
         run.handle(seen)
-    out = [each for to in run._servers for each in run.handle(Ready(to))]
+    out = settled(run, before + rejoin(run, lost))
     stops = [each for each in out if isinstance(each, Stop)]
-    assert (stops, until(out)) == (([Stop("told", Epoch(1), Version(1), None)], []) if stop else ([], [2]))
+    assert stops == ([Stop("told", Epoch(1), Version(1), None)] if stop else [])
+    assert set(until(out)) == (set() if stop else {2})
 
 
-def test_in_an_asynchronous_run_a_loss_starts_everything_again_from_the_checkpoint() -> None:
-    run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1), mode="async")
+def test_in_an_asynchronous_run_no_record_is_lost_and_all_begin_again_after_the_last() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50), mode="async", staleness=1)
+    assert RecordEpoch(Epoch(0), (1.0,), None, None) in finished(run, 0)
+    run.handle(EpochFinished("train", ServerId(0), Epoch(1), (1.0,)))  # its version is not here yet
+    lost = Address("graph", ServerId(0))
+    out = run.handle(ServerGone(lost, Life(1)))
+    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=False), Replace(lost, Life(2))]
+    begin = Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), False, None, ((lost, Life(2)),))
+    assert sent(out, Begin) == [begin] * 2
+
+
+def test_a_best_model_that_is_lost_before_it_was_kept_is_not_recorded() -> None:
+    run = quiet(RunOptions(50), mode="async")
+    finished(run, 0)
+    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
+    assert sent(finished(run, 0, "evaluate", (1.0, 0.5)), WeightsReleased) == [
+        WeightsReleased(None, Epoch(0), best=True)
+    ]
+    out = run.handle(ServerGone(Address("weight", ServerId(0)), Life(1)))
+    assert out[0] == Rewind(Epoch(0), to_checkpoint=False)
+    assert run._records.best is None
+
+
+def test_in_an_asynchronous_run_with_updates_of_its_own_a_loss_starts_again_from_the_checkpoint() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1), mode="async", update_every=2)
     (settle,) = sent(finished(run, 0), Settle)
     run.handle(Settled(ServerId(0), settle))
     run.handle(CheckpointSaved(Epoch(1)))
@@ -379,12 +478,6 @@ def test_in_an_asynchronous_run_a_loss_starts_everything_again_from_the_checkpoi
         sent(out, Begin)
         == [Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), False, None, ((lost, Life(2)),))] * 2
     )
-
-
-def test_without_a_checkpoint_it_starts_from_the_beginning() -> None:
-    run = quiet(RunOptions(5))
-    out = run.handle(ServerGone(Address("graph", ServerId(0)), Life(1)))
-    assert out[0] == Rewind(Epoch(0), to_checkpoint=False)
 
 
 def test_an_asynchronous_run_goes_on_exactly_once_it_is_good_enough() -> None:
@@ -439,10 +532,17 @@ def test_a_stop_that_the_owner_has_told_outlives_a_loss() -> None:
     for told in (False, True):
         run = quiet(RunOptions(50, evaluate_every=50, closes=True))
         finished(run, 0)
-        run.handle(EpochClosed(NOW, Epoch(0), stop=told))
+        before = run.handle(EpochClosed(NOW, Epoch(0), stop=told))
         lost = Address("graph", ServerId(0))
         run.handle(ServerGone(lost, Life(1)))
-        out = [each for to in run._servers for each in run.handle(Ready(to))]
-        assert until(out) == ([] if told else [2])
+        out = settled(run, before + rejoin(run, lost))
+        assert until(out) == ([] if told else [2, 2])
         stops = [each.reason for each in out if isinstance(each, Stop)]
         assert stops == (["told"] if told else [])
+
+
+@given(st.integers(1, 20), st.integers(1, 30), st.integers(0, 40))
+def test_the_next_epoch_that_is_evaluated_is_the_first_of_those(every: int, epochs: int, first: int) -> None:
+    options = RunOptions(epochs, evaluate_every=every)
+    expected = next(each for each in range(first, 100) if options.is_evaluated(Epoch(each)))
+    assert options.next_evaluated(Epoch(first)) == expected

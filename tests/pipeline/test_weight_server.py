@@ -6,12 +6,16 @@ from hypothesis import strategies as st
 from siafu.pipeline.events import (
     Begin,
     BestKept,
+    Closed,
     GradientArrived,
     GradientTaken,
+    Noted,
     Ready,
+    Resume,
     RoomMade,
     Settle,
     Settled,
+    TakenOver,
     UpdateDone,
     UpdateDue,
     WeightsAsked,
@@ -26,7 +30,9 @@ from siafu.pipeline.ids import (
     Anchor,
     Epoch,
     IntervalId,
+    Life,
     PhaseId,
+    Role,
     ServerId,
     Version,
 )
@@ -145,13 +151,13 @@ def test_a_request_that_comes_again_is_not_granted_again() -> None:
 
 
 def test_a_grant_tells_the_load() -> None:
-    machine = server(setup())
+    machine = server(setup(mode="async"))
     ask(machine, 0)
     assert [each.load for each in sent(ask(machine, 1), WeightsGranted)] == [2]
 
 
 def test_a_version_in_use_is_kept_and_freed_by_its_last_holder() -> None:
-    machine = server(setup(layers=1))
+    machine = server(setup(layers=1, mode="async"))
     for interval in (0, 1):
         ask(machine, interval)
     train_epoch(machine)
@@ -162,13 +168,13 @@ def test_a_version_in_use_is_kept_and_freed_by_its_last_holder() -> None:
 
 
 def test_a_version_that_no_one_holds_is_freed_at_once() -> None:
-    machine = server(setup(layers=1))
+    machine = server(setup(layers=1, mode="async"))
     train_epoch(machine)
     assert FreeWeights(Version(0)) in updated(machine, 1)
 
 
 def test_the_best_model_is_copied_before_its_version_is_freed() -> None:
-    machine = server(setup(layers=1))
+    machine = server(setup(layers=1, mode="async"))
     ask(machine, None, version=0)
     train_epoch(machine)
     updated(machine, 1)
@@ -187,7 +193,8 @@ def test_a_release_that_comes_again_is_dropped() -> None:
 def test_a_gradient_is_acknowledged_to_its_server_and_counts_once() -> None:
     machine = server(setup(intervals=(1, 1), layers=1))
     assert receivers(gradient(machine, 1), GradientTaken) == ["graph server 1"]
-    assert gradient(machine, 1) == []
+    again = gradient(machine, 1)
+    assert [receivers(again, GradientTaken), len(again)] == [["graph server 1"], 1]
     assert (machine.counts.gradients, machine.counts.duplicates) == (1, 1)
 
 
@@ -221,7 +228,7 @@ def test_a_version_is_complete_when_all_parts_are_there() -> None:
 
 
 def test_a_part_that_comes_again_or_too_late_is_not_kept() -> None:
-    machine = server(setup(layers=1, weight_servers=2), 1)
+    machine = server(setup(layers=1, mode="async", weight_servers=2), 1)
     made = [WeightsMade(ServerId(0), Version(version)) for version in (1, 2)]
     assert machine.handle(made[1]) == [KeepWeights(ServerId(0), Version(2)), FreeWeights(Version(0))]
     assert machine.handle(made[1]) == []
@@ -284,14 +291,14 @@ def test_flush_lets_no_one_in_until_all_are_out_and_the_update_is_made() -> None
 
 
 def test_flush_asks_the_other_servers_for_room_and_waits_for_them() -> None:
-    machine = server(setup(intervals=(1,), layers=1, policy="flush", weight_servers=2))
+    machine = server(setup(intervals=(1,), layers=1, mode="async", policy="flush", weight_servers=2))
     out = gradient(machine, 0)
     assert (receivers(out, UpdateDue), updates(out)) == (["weight server 1"], [])
     assert updates(machine.handle(RoomMade(ServerId(1), Version(1)))) == [1]
 
 
 def test_a_server_without_holders_makes_room_when_it_is_asked() -> None:
-    machine = server(setup(intervals=(1,), layers=1, policy="flush", weight_servers=2), 1)
+    machine = server(setup(intervals=(1,), layers=1, mode="async", policy="flush", weight_servers=2), 1)
     ask(machine, 0)
     due = UpdateDue(Version(1))
     assert sent(machine.handle(due), RoomMade) == []
@@ -300,7 +307,7 @@ def test_a_server_without_holders_makes_room_when_it_is_asked() -> None:
 
 
 def test_it_says_what_waits_for_what() -> None:
-    machine = server(setup(policy="flush"))
+    machine = server(setup(policy="flush", mode="async"))
     ask(machine, 0)
     ask(machine, 1, version=2)
     assert machine.waiting() == [
@@ -308,6 +315,48 @@ def test_it_says_what_waits_for_what() -> None:
         "weight server 0: interval 1 waits for version 2, for epoch 1",
         "weight server 0: interval 0 holds version 0 for epoch 1",
     ]
+
+
+def test_where_epochs_close_versions_are_held_from_the_open_epochs_on() -> None:
+    machine = server(setup(layers=1))
+    train_epoch(machine)
+    assert [each for each in updated(machine, 1) if isinstance(each, FreeWeights)] == []
+    assert machine.handle(Closed(Version(1), None)) == [FreeWeights(Version(0))]
+    assert machine.handle(Closed(Version(1), None)) == []
+
+
+def test_an_evaluations_version_is_held_until_an_epoch_closes_after_it() -> None:
+    machine = server(setup(layers=1))
+    for epoch, held in ((0, 0), (1, None)):
+        train_epoch(machine, epoch)
+        updated(machine, epoch + 1)
+        out = machine.handle(Closed(Version(epoch + 1), None if held is None else Version(held)))
+        assert out == ([] if epoch == 0 else [FreeWeights(Version(0)), FreeWeights(Version(1))])
+
+
+def taken_over(role: Role, start: int = 0) -> TakenOver:
+    anchor = Anchor(Epoch(start), Version(start))
+    return TakenOver(Address(role, ServerId(0)), Life(2), anchor, None)
+
+
+def test_intervals_of_a_new_graph_server_may_ask_again() -> None:
+    machine = server(setup())
+    assert granted(ask(machine, 0)) == [0]
+    noted = Noted(machine.address, Address("graph", ServerId(0)), Life(2))
+    assert sent(machine.handle(taken_over("graph")), Noted) == [noted]
+    assert granted(ask(machine, 0)) == [0]
+
+
+def test_a_new_weight_server_gets_the_parts_that_others_have_made_and_shares_its_own() -> None:
+    machine = server(setup(weight_servers=2), 1)
+    for interval in (0, 1):
+        gradient(machine, interval, phase=2)
+    updated(machine, 1)
+    assert sent(machine.handle(taken_over("weight")), WeightsMade) == [WeightsMade(ServerId(1), Version(1))]
+    fresh = WeightServer(setup(weight_servers=2), ServerId(0), Life(2))
+    out = fresh.handle(Resume(NOW, START, True))
+    assert out[0] == Restore(Epoch(0), Version(0))
+    assert sent(out, WeightsMade) == [WeightsMade(ServerId(0), Version(0))]
 
 
 @given(st.permutations([(phase, interval) for phase in (0, 1) for interval in range(4)]))

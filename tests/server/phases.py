@@ -55,7 +55,7 @@ def run_phase(
     poison(gathers)
     for k, first, last in spans:
         gathers[k].send(first, last, tuple(rows[ids[k]][first:last] for rows in sent))
-    copy_rows([g.sent_forth for g in gathers], [g.forward_exchange for g in gathers])
+    copy_rows([g.sent_forward.sent[0] for g in gathers], [g.forward_exchange for g in gathers])
     out = torch.zeros_like(gradient)
     for k, first, last in spans:
         out[ids[k][first:last]] = gathers[k].forward(first, last, dropout=dropout, seed=seed, weights=weights)
@@ -66,7 +66,7 @@ def run_phase(
         if needed is not None:
             rows = torch.from_numpy(needed[(needed >= first) & (needed < last)])
         gathers[k].send_back(first, last, mine[rows])
-    copy_rows([g.sent_back for g in gathers], [g.backward_exchange for g in gathers])
+    copy_rows([g.sent_backward.sent[0] for g in gathers], [g.backward_exchange for g in gathers])
     of_sent = [torch.full_like(rows, torch.nan) for rows in sent]
     of_weights: dict[str, torch.Tensor] = {}
     for k, first, last in spans:

@@ -11,7 +11,7 @@ from siafu.base.errors import BadInput
 from siafu.virtual.costs import LambdaKind
 from siafu.virtual.graph_shape import GraphShape
 from siafu.virtual.virtual import Simulated, simulate
-from siafu.virtual.workload import ModelShape, workload_of
+from siafu.virtual.workload import ModelShape, traffic_of, workload_of
 from tests.virtual.virtual_cases import SHAPE, far_lambda, machine, workload
 
 
@@ -40,6 +40,16 @@ def test_rows_travel_to_ghosts_and_weights_come_from_their_server() -> None:
     # the gradient is acknowledged, the run hears that the epoch is finished, lets the next begin, and its version is asked for.
     assert found.seconds_per_epoch == pytest.approx(0.5 + scatter + 1 + 1.5 + 1 + 4 + 1)
     assert found.bytes_scattered == pytest.approx(5 * 2 * 10 * 4)
+
+
+@pytest.mark.parametrize("layout", ["vertices", "columns"])
+def test_bytes_of_either_layout_are_those_of_its_traffic(layout: str) -> None:
+    shape, model, servers = GraphShape(5000, 200_000, 30, 7, train=0.4), ModelShape(hidden=64, layers=3), 3
+    found = simulate(
+        shape, workload_of(model, shape, layout, servers=servers), machine(), servers=servers, intervals=2
+    )
+    traffic = sum(getattr(each, layout) for each in traffic_of(model, shape, servers))
+    assert found.bytes_scattered == pytest.approx(5 * traffic, rel=0.01)
 
 
 def test_a_lambda_waits_for_rows_and_its_server_for_results() -> None:

@@ -84,3 +84,14 @@ def test_the_state_of_a_store_starts_another_in_the_same_place() -> None:
         store.update(2)
     assert torch.equal(one.weights(2)["here"], other.weights(2)["here"])
     assert not torch.equal(one.weights(2)["here"], FIRST["here"])
+
+
+def test_a_gradient_that_was_given_is_not_changed_by_those_that_are_added() -> None:
+    store = WeightStore(["w"], {}, Settings("sgd", 1.0))
+    store.restore(0, {"w": torch.zeros(2)}, {})
+    given = torch.ones(2)
+    for _ in range(3):
+        store.accumulate(1, {"w": given})
+    store.update(1)
+    assert given.tolist() == [1.0, 1.0]
+    assert store.weights(1)["w"].tolist() == [-3.0, -3.0]

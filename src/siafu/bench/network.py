@@ -20,7 +20,7 @@ def network(
     precision: str = "fp32",
 ) -> nn.GNN:
     """A model for a graph, with the same weights every time."""
-    if graph.y is None or graph.train is None or graph.multi_label:
+    if graph.y is None or graph.train is None or graph.multi_label or graph.has_quantities:
         raise BadInput(
             "what is measured is a training on classes: give a graph with a split, or reddit-small"
         )

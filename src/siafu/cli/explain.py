@@ -12,7 +12,7 @@ from siafu.base.loading import loading
 from siafu.base.memory import budget_bytes
 from siafu.base.option import argument, option, same_option
 from siafu.cli.common import refuse_unknown_dataset
-from siafu.options import Session
+from siafu.options import Options, Session
 from siafu.training.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ class Explain(Recipe):
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
     memory: str | None = same_option(Session, "memory")
     scratch: str | Path | None = same_option(Session, "scratch")
+    servers: int = same_option(Options, "servers")
+    partition: str = same_option(Options, "partition")
+    network: float = option(
+        10.0, "Gigabits a second of a server's network, by which layouts are chosen.", least=0.001
+    )
     advisor: str = same_option(Session, "advisor")
     ops: bool = option(False, "Print each tensor program, operation by operation.")
     json: bool = option(False, "Print one JSON object.")
@@ -49,7 +54,7 @@ def explain(asked: Explain) -> None:
         asked.check()
 
         import siafu
-        from siafu.training.explanation import explain_training
+        from siafu.training.explanation import explain_layouts, explain_training
 
     if asked.memory is not None:
         budget_bytes(asked.memory)  # what is no size is refused before the data is loaded
@@ -57,6 +62,8 @@ def explain(asked: Explain) -> None:
     built = asked.build(graph, seed=0)
     scratch = None if asked.scratch is None else Path(asked.scratch)
     found = explain_training(graph, built, asked.memory, scratch, asked.advisor)
+    if asked.servers > 1:
+        found = explain_layouts(found, graph, built, asked.servers, asked.partition, asked.network)
     parameters = sum(each.numel() for each in built.parameters())
     if asked.json:
         said = {
@@ -71,10 +78,22 @@ def explain(asked: Explain) -> None:
     print(f"{asked.model}: {asked.layers} layers, {asked.hidden} wide, {parameters:,} parameters")
     for line in _lines(found, ops=asked.ops):
         print(line)
+    for line in _layouts(found, asked.servers, asked.network):
+        print(line)
     if found.memory is not None and found.choice is not None:
         disk = (f"  {line}" for line in found.disk)
         for line in (*_memory(found.memory), *disk, *_measures(found.choice, found.budget)):
             print(line)
+
+
+def _layouts(found: "Explanation", servers: int, network: float) -> Iterator[str]:
+    """What gathers cost on several servers, and the layout to train with."""
+    if found.layout is None:
+        return
+    yield ""
+    yield f"on {servers} servers with {network:g} Gbit/s each: --layout {found.layout}"
+    for line in found.layouts:
+        yield f"  {line}"
 
 
 def _memory(listed: "MemoryList") -> Iterator[str]:

@@ -33,6 +33,7 @@ def info(
         "features": found.num_features,
         "labels": None if found.y is None else found.num_classes,
         "several_labels": found.multi_label,
+        "quantities": found.has_quantities,
         "class_names": list(found.class_names),
         "split": {
             part: len(ids)
@@ -60,6 +61,8 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts["edge_types"]:
         on_edges.append(f"{counted(facts['edge_types'], 'type')} (edge_type){named(facts['type_names'])}")
     kind = "labels, any number a vertex" if facts["several_labels"] else "classes"
+    if facts["quantities"]:
+        kind = "quantities a vertex"
     labels = facts["labels"]
     split = ", ".join(f"{count:,} {part}" for part, count in facts["split"].items())
     return [

@@ -1,6 +1,6 @@
 """Crew: the servers of a run as processes somewhere. The driver's interface to whatever places and starts them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,7 +61,7 @@ class Crew(Protocol):
     def machine(self) -> str:
         """The driver's machine, as servers reach it."""
 
-    def employ(self, servers: Iterable[tuple[Address, int]]) -> dict[Address, Server]:
+    def employ(self, servers: Iterable[tuple[Address, int]]) -> Mapping[Address, Server]:
         """Start servers, each with the number of its life."""
 
     def replace(self, server: Address, life: int, *, elsewhere: bool) -> Server:

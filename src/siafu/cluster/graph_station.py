@@ -99,7 +99,9 @@ class GraphStation(Station):
         vertices = self._edges.local.vertices
         constants = constants_of_share(plan.graph, vertices, plan.rows, plan.weights)
         streamed = constants_streamed(plan.graph, plan.features, plan.weights, self._edges, self._bounds)
-        self._worker: GraphWorker = blueprint.worker(self._edges, self._bounds, constants, streamed)
+        self._worker: GraphWorker = blueprint.worker(
+            self._edges, self._bounds, constants, streamed, whole=blueprint.whole_edges()
+        )
         self._lambdas: LambdaTasks | None = None
         if lambdas is not None:
             own = lambdas.share(address.index, plan.partition.parts, machine, threads)

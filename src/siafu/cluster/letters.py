@@ -8,6 +8,7 @@ import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from torch import Tensor
@@ -99,9 +100,19 @@ def _read(hint: Any, value: Any) -> Any:
         raise Refusal("field", f"a letter with a field that cannot be: {error}") from error
 
 
+def _events_of(module: ModuleType) -> dict[str, type[Event]]:
+    return {
+        name: kind
+        for name, kind in vars(module).items()
+        if inspect.isclass(kind) and issubclass(kind, Event) and kind is not Event
+    }
+
+
 _KINDS: dict[str, type[Event]] = {
-    name: kind
-    for module in (events, requests, membership)
-    for name, kind in vars(module).items()
-    if inspect.isclass(kind) and issubclass(kind, Event) and kind is not Event
+    name: kind for module in (events, requests, membership) for name, kind in _events_of(module).items()
 }
+
+
+def admit_events(module: ModuleType) -> None:
+    """Have letters of a module's events read, too, in this process."""
+    _KINDS.update(_events_of(module))

@@ -31,11 +31,13 @@ class LostServer:
 class Losses:
     """The lives of all servers. Not for several threads at once.
 
-    counters: losses, for the summary
+    counters:    losses, for the summary
+    began_again: all begin an epoch again, or will
     """
 
     def __init__(self) -> None:
         self.counters: dict[str, Any] = {}
+        self.began_again = False
         self._lives: dict[Address, int] = {}
         self._gone: dict[Address, LostServer] = {}
         self._untold: list[LostServer] = []
@@ -82,10 +84,14 @@ class Losses:
     def epoch_ended(self) -> None:
         self._in_a_row.clear()
 
-    def rewind(self, recorded: Epoch, epochs: Epoch) -> None:
-        """Note that the run goes back from `recorded` to `epochs`."""
+    def rewind(self, recorded: Epoch, epochs: Epoch, *, again: bool = True) -> None:
+        """Note that the run goes back from `recorded` to `epochs`.
+
+        again: all begin the epoch after them again; else they go on within it
+        """
         before = self._rewound[0] if self._rewound else recorded
         self._rewound = before, epochs
+        self.began_again |= again
 
     def recovered(self) -> Rewound | None:
         """All servers run again: returns what was lost, or None."""
@@ -105,6 +111,8 @@ class Losses:
         }
         again = f"; epochs {epochs + 1} to {before} are trained again"
         if before == epochs:
-            again = "; no epoch is lost: the one that was under way begins again"
-        self._rewound, self._untold = None, []
+            again = "; no epoch is lost"
+            if self.began_again:
+                again += ": the one that was under way begins again"
+        self._rewound, self._untold, self.began_again = None, [], False
         return Rewound(epochs, "; ".join(told) + again)

@@ -105,7 +105,7 @@ class ClusterRuntime:
         options = self._plan.options
         graph = [Address("graph", ServerId(each)) for each in range(self._plan.partition.parts)]
         weight = [Address("weight", ServerId(each)) for each in range(options.weight_servers)]
-        self.servers = self._crew.employ(self._losses.employ([*graph, *weight]).items())
+        self.servers = dict(self._crew.employ(self._losses.employ([*graph, *weight]).items()))
         shares = {address: self._surely(address, lambda server: server.share()) for address in graph}
         self._bounds = [shares[address].bounds for address in graph]
         reads = [self._surely(address, lambda server: server.reads(self._bounds)) for address in graph]
@@ -231,12 +231,17 @@ class ClusterRuntime:
     def rewound(self, recorded: Epoch, epochs: Epoch) -> None:
         self._losses.rewind(recorded, epochs)
 
+    def resumed(self, recorded: Epoch) -> None:
+        self._losses.rewind(recorded, recorded, again=False)
+
     def proceeding(self) -> None:
         """All servers are there and go on."""
         assert self._run is not None
+        began_again = self._losses.began_again
         if (rewound := self._losses.recovered()) is not None:
             self._happened.put(rewound)
-            self._run.mark()
+            if began_again:
+                self._run.mark()
 
     def recorded(self) -> None:
         self._losses.epoch_ended()

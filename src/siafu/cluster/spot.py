@@ -1,39 +1,16 @@
-"""SpotWatch: notices that AWS will take a spot machine back, about two minutes before.
+"""SpotWatch: notices that a cloud will take a spot machine back.
 
-Asks the machine's metadata service (IMDSv2) every few seconds. Elsewhere than on AWS the service does not answer, and
-the watch ends at once. AWS's own variables count: `AWS_EC2_METADATA_SERVICE_ENDPOINT` is where the service is, and
-`AWS_EC2_METADATA_DISABLED` says that there is none.
+Asks the machine's metadata service every few seconds. Where none answers, the watch ends at once.
 """
 
-import json
-import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
+
+from siafu.cluster.metadata import Metadata, SpotNotice, services
 
 EVERY_SECONDS = 5.0  # as AWS recommends
-_HERE = "http://169.254.169.254"
-_FIRST_ANSWER_SECONDS = 1.0
-_ANSWER_SECONDS = 2.0
-_TOKEN_SECONDS = 21600
-_LARGEST_ANSWER = 4096
-_UNREACHABLE = (OSError, HTTPException, ValueError)
-
-
-@dataclass(frozen=True, slots=True)
-class SpotNotice:
-    """AWS takes the machine back.
-
-    action: "terminate", "stop" or "hibernate"
-    time:   when, as AWS writes it: UTC, ISO 8601
-    """
-
-    action: str
-    time: str
+_UNREACHABLE = (OSError, HTTPException, ValueError, AttributeError)
 
 
 class SpotWatch:
@@ -44,13 +21,13 @@ class SpotWatch:
 
     def __init__(self, noticed: Callable[[SpotNotice], None], *, every: float = EVERY_SECONDS) -> None:
         self._noticed, self._every = noticed, every
-        self._metadata = _Metadata(os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or _HERE)
+        self._services = services()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="siafu-spot", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch, where there is a service. Returns at once."""
-        if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true":
+        """Begin to watch, where a service may be asked. Returns at once."""
+        if self._services:
             self._thread.start()
 
     def stop(self) -> None:
@@ -63,58 +40,25 @@ class SpotWatch:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        try:
-            self._metadata.renew_token(_FIRST_ANSWER_SECONDS)
-        except _UNREACHABLE:
-            return  # not on AWS
-        while not self._stopping.is_set():
-            if (notice := self._look()) is not None:
+        found = next((each for each in self._services if _answers(each)), None)
+        while found is not None and not self._stopping.is_set():
+            if (notice := _look(found)) is not None:
                 self._noticed(notice)
                 return
             self._stopping.wait(self._every)
 
-    def _look(self) -> SpotNotice | None:
-        """The notice, if there is one; a service that does not answer is asked again later."""
-        try:
-            return self._metadata.notice()
-        except _UNREACHABLE:
-            return None
+
+def _answers(service: Metadata) -> bool:
+    try:
+        service.find()
+    except _UNREACHABLE:
+        return False
+    return True
 
 
-class _Metadata:
-    """The metadata service of a machine on AWS, over HTTP."""
-
-    def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint.rstrip("/")
-        self._token = ""
-        # A proxy would be asked about itself.
-        self._opener = build_opener(ProxyHandler({}))
-
-    def renew_token(self, seconds: float = _ANSWER_SECONDS) -> None:
-        lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_SECONDS)}
-        self._token = self._ask("PUT", "/latest/api/token", lifetime, seconds).decode("ascii")
-
-    def notice(self) -> SpotNotice | None:
-        """The notice, as long as there is one."""
-        try:
-            told = self._instance_action()
-        except HTTPError as error:
-            if error.code != 401:  # 404: there is none
-                return None
-            self.renew_token()
-            return None
-        return SpotNotice(str(told["action"]), str(told.get("time", "")))
-
-    def _instance_action(self) -> dict[str, Any]:
-        token = {"X-aws-ec2-metadata-token": self._token}
-        data = self._ask("GET", "/latest/meta-data/spot/instance-action", token, _ANSWER_SECONDS)
-        told = json.loads(data)
-        if not isinstance(told, dict) or "action" not in told:
-            raise ValueError("the metadata service's answer is no notice")
-        return told
-
-    def _ask(self, method: str, path: str, headers: dict[str, str], seconds: float) -> bytes:
-        request = Request(self._endpoint + path, method=method, headers=headers)
-        with self._opener.open(request, timeout=seconds) as answer:
-            data: bytes = answer.read(_LARGEST_ANSWER)
-        return data
+def _look(service: Metadata) -> SpotNotice | None:
+    """The notice, if there is one; a service that does not answer is asked again later."""
+    try:
+        return service.notice()
+    except _UNREACHABLE:
+        return None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 from siafu.base.errors import BadInput
 from siafu.cluster.member import Member
+from siafu.cluster.metadata import SpotNotice
 from siafu.cluster.post import WirePost
 from siafu.cluster.requests import (
     Alive,
@@ -16,7 +17,7 @@ from siafu.cluster.requests import (
     StateTold,
     StateWanted,
 )
-from siafu.cluster.spot import SpotNotice, SpotWatch
+from siafu.cluster.spot import SpotWatch
 from siafu.pipeline.events import Begin, Event
 from siafu.pipeline.ids import RUN, Address, Life
 from siafu.pipeline.setup import Setup
@@ -148,8 +149,7 @@ class Station:
         self._host.hear(sender, letter)
 
     def _leave(self, notice: SpotNotice) -> None:
-        why = f"AWS will {notice.action} its machine at {notice.time}"
-        self._tell(Leaving(self.address, why))
+        self._tell(Leaving(self.address, str(notice)))
 
     def _stuck(self, member: Member, seconds: float) -> None:
         if member.address != RUN:

@@ -18,6 +18,7 @@ from siafu.embedding.embedding_memory import disk_bytes, needed_bytes, on_disk
 from siafu.embedding.embedding_run import KIND, EmbeddingRun
 from siafu.embedding.embedding_session import EmbeddingSession
 from siafu.embedding.evaluation import MRR
+from siafu.embedding.servers.server_plan import with_partitions
 from siafu.graph.triples import Triples, read_triples
 from siafu.report.files.run_directory import RunDirectory
 
@@ -64,6 +65,12 @@ def _planned(triples: Triples, asked: EmbedKeywords) -> EmbedOptions:
     if asked.resume and before is not None and before.exists and options.partitions is None:
         saved = before.config().get("training", {})
         options = replace(options, partitions=saved.get("partitions"), buffer=saved.get("buffer"))
+    if options.servers > 1:
+        return _of_servers(triples, with_partitions(options), asked)
+    if asked.cluster is not None:
+        raise BadInput(
+            "cluster is for several servers: say how many (servers, on the command line --servers)"
+        )
     if options.partitions is not None and options.buffer is None:
         options = replace(options, buffer=max(2, options.partitions // 4))
     taken = own_bytes()
@@ -80,6 +87,20 @@ def _planned(triples: Triples, asked: EmbedKeywords) -> EmbedOptions:
         memory=asked.memory,
         taken=taken,
     )
+    return options
+
+
+def _of_servers(triples: Triples, options: EmbedOptions, asked: EmbedKeywords) -> EmbedOptions:
+    """The options; refused, if this machine has no memory for so many processes. A cluster's machines speak for themselves."""
+    if asked.cluster is None:
+        taken = own_bytes()
+        refuse_more_than_budget(
+            taken + options.servers * (taken + disk_bytes(triples, options)),
+            f"{options.servers} servers on this machine",
+            "ask for more partitions, fewer servers, or a cluster",
+            memory=asked.memory,
+            taken=taken,
+        )
     return options
 
 

@@ -15,6 +15,7 @@ SCORES = ("distmult", "complex", "transe", "transe-l1", "rotate", "dot")
 LOSSES = ("softmax", "logistic", "margin")
 OPTIMIZERS = ("adagrad", "adam")
 ORDERS = ("beta", "comet", "random")
+PRECISIONS = ("fp32", "bf16")
 TIES = ("mean", "optimistic", "pessimistic")
 
 LOSS = "The loss and its negatives"
@@ -68,6 +69,12 @@ class EmbedOptions:
         0.0, "Share of the numbers of entities' vectors that a batch takes as 0.", valid=_SHARE
     )
     relation_dropout: float = option(0.0, "The same for relations' vectors.", valid=_SHARE)
+    precision: str = option(
+        "fp32",
+        "Numbers of the entities' tables: fp32, or bf16 in half the memory.",
+        more="With bf16, vectors and what their optimizer keeps are bfloat16; they are computed with and added up in fp32.",
+        choices=PRECISIONS,
+    )
     seed: int = same_option(Options, "seed")
     loss: str = _loss(
         "softmax",
@@ -147,6 +154,13 @@ class EmbedOptions:
         "Order of partitions: comet (closest to a shuffle), beta (fewest swaps) or random.",
         choices=ORDERS,
     )
+    servers: int = _pipeline(
+        1,
+        "Servers that train partitions side by side: processes of this machine, or on a cluster.",
+        more="Four partitions each, unless told otherwise.",
+        least=1,
+        most=128,
+    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -168,12 +182,34 @@ class EmbedOptions:
             )
         if self.all_entities and self.degree_share:
             raise BadInput("all_entities draws no negatives, and degree_share says how: leave one out")
+        self._check_servers()
         if self.adversarial and self.loss != "logistic":
             raise BadInput(f"adversarial is for the loss logistic, and loss is {self.loss}: leave it out")
         if self.loss == "margin" and self.margin == 0:
             raise BadInput("margin is 0, and the loss margin would learn nothing: give one, such as 1")
         if self.unit_entities and self.score not in ("transe", "transe-l1"):
             raise BadInput(f"unit_entities is for transe, and score is {self.score}: leave it out")
+
+    def _check_servers(self) -> None:
+        if self.servers == 1:
+            return
+        for name, why in (
+            ("exact", "which of several servers is first is not to be told"),
+            ("all_entities", "each of several servers has a part of the vectors"),
+        ):
+            if getattr(self, name):
+                raise BadInput(f"servers is {self.servers}, and {name} is for one: {why}; leave one out")
+        if self.optimizer != "adagrad":
+            raise BadInput(
+                f"several servers add up Adagrad's sums, and optimizer is {self.optimizer}: choose adagrad, or one server"
+            )
+        if self.order != "comet":
+            raise BadInput(f"order is for one server, and servers is {self.servers}: leave one out")
+
+    @property
+    def number_bytes(self) -> int:
+        """Bytes of a number of the entities' tables."""
+        return 2 if self.precision == "bf16" else 4
 
     def as_json(self) -> dict[str, Any]:
         """As `config.json` keeps them."""
@@ -184,6 +220,7 @@ class EmbedOptions:
 class EmbedSession:
     """Where a run is carried out and saved: nothing of it changes what is learnt, and the next may be another."""
 
+    cluster: str | None = same_option(Session, "cluster")
     memory: str | None = same_option(Session, "memory")
     scratch: str | Path | None = _pipeline(
         None, "Directory for partitions on disk.", unset="the run's, or the system's for temporary files"

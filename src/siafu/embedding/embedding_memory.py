@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from siafu.base.threads import thread_count
 from siafu.embedding.disk.bucket_orders import read_ahead
-from siafu.embedding.disk.partition_buffer import PartitionLayout
+from siafu.embedding.disk.partition_buffer import layout_of
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.steps.row_updates import moment_count
 from siafu.embedding.steps.scores import SCORES
@@ -20,7 +20,7 @@ _COMPILED = 128 << 20  # what Numba and PyTorch take when they begin
 
 def table_bytes(num_entities: int, options: EmbedOptions) -> int:
     """Bytes of the entities' table with what its optimizer keeps."""
-    return num_entities * options.dim * _FLOAT * (1 + moment_count(options.optimizer))
+    return num_entities * options.dim * options.number_bytes * (1 + moment_count(options.optimizer))
 
 
 def needed_bytes(triples: Triples, options: EmbedOptions, *, threads: int | None = None) -> int:
@@ -32,7 +32,7 @@ def needed_bytes(triples: Triples, options: EmbedOptions, *, threads: int | None
     relations = (1 + options.reciprocal) * triples.num_relations * score.relation_width(options.dim)
     tables = table_bytes(triples.num_entities, options)
     tables += relations * _FLOAT * (1 + moment_count(options.optimizer))
-    best = _FLOAT * (triples.num_entities * options.dim + relations)
+    best = options.number_bytes * triples.num_entities * options.dim + _FLOAT * relations
     order = 3 * 8 * min(len(triples.train), 1 << 22)
     lanes = lane_bytes(triples.num_entities, options, threads)
     return tables + best + lanes + order + shared_bytes(triples, options, threads)
@@ -51,9 +51,7 @@ def disk_bytes(triples: Triples, options: EmbedOptions, *, threads: int | None =
     """Bytes of memory that are allocated at the peak with the vectors on disk."""
     assert options.partitions is not None
     assert options.buffer is not None
-    layout = PartitionLayout(
-        triples.num_entities, options.dim, options.partitions, 1 + moment_count(options.optimizer)
-    )
+    layout = layout_of(triples.num_entities, options)
     ahead = read_ahead(options.order, options.buffer)
     rows = (options.buffer + ahead) * layout.rows
     state = 3 * 24 * len(triples.train) * options.buffer**2 // options.partitions**2

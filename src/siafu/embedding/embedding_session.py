@@ -12,14 +12,17 @@ import numpy as np
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.machine import peak_rss_bytes
 from siafu.embedding.disk.disk_trainer import DiskTrainer
+from siafu.embedding.disk.partitioned_trainer import PartitionedTrainer
 from siafu.embedding.embed_keywords import EmbedKeywords
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embedding_run import EmbeddingRun, load_embeddings
 from siafu.embedding.embedding_state import EmbeddingState
 from siafu.embedding.embedding_trainer import EmbeddingTrainer
-from siafu.embedding.embeddings import Embeddings
+from siafu.embedding.embeddings import BriefEmbeddings, Embeddings, widened_stream
 from siafu.embedding.evaluation import MRR, Evaluator
+from siafu.embedding.servers.start import servers_trainer
 from siafu.embedding.steps.epoch import EpochLosses
+from siafu.embedding.steps.float_bits import BRIEF, as_kind
 from siafu.graph.triples import Triples
 from siafu.report.files.large_tensors import load_tables, save_tables
 from siafu.report.files.metrics import EpochMetrics
@@ -54,13 +57,22 @@ class EmbeddingSession:
         self._saved = time.monotonic()
         self._saving = 0.0  # seconds that the last checkpoint took
 
-    def _trainer(self) -> EmbeddingTrainer | DiskTrainer:
+    def _trainer(self) -> EmbeddingTrainer | PartitionedTrainer:
+        if self.options.servers > 1:
+            return servers_trainer(self.triples, self.options, self.asked)
         if self.options.partitions is None:
             return EmbeddingTrainer(self.triples, self.options)
         own = gettempdir() if self.directory is None else self.directory.path
         return DiskTrainer(self.triples, self.options, Path(self.asked.scratch or own))
 
     def run(self) -> EmbeddingRun:
+        try:
+            return self._run()
+        finally:
+            if isinstance(self.trainer, PartitionedTrainer):
+                self.trainer.close()
+
+    def _run(self) -> EmbeddingRun:
         if self.directory is None:
             with StopRequest() as request:
                 self._train(request)
@@ -155,19 +167,18 @@ class EmbeddingSession:
         return mrr, time.perf_counter() - began
 
     def _count_disk(self) -> None:
-        if isinstance(self.trainer, DiskTrainer):
-            state, before, buffer = self.state, self._disk_before, self.trainer.buffer
-            traffic = buffer.scratch.traffic
-            state.swaps = before.swaps + buffer.swaps
-            state.bytes_read = before.bytes_read + traffic.bytes_read
-            state.bytes_written = before.bytes_written + traffic.bytes_written
-            state.disk_seconds = before.disk_seconds + buffer.moving_seconds
-            state.disk_waited_seconds = before.disk_waited_seconds + buffer.waited_seconds
+        if isinstance(self.trainer, PartitionedTrainer):
+            state, before, now = self.state, self._disk_before, self.trainer.counts()
+            state.swaps = before.swaps + now.swaps
+            state.bytes_read = before.bytes_read + now.bytes_read
+            state.bytes_written = before.bytes_written + now.bytes_written
+            state.disk_seconds = before.disk_seconds + now.moving_seconds
+            state.disk_waited_seconds = before.disk_waited_seconds + now.waited_seconds
 
     def _copy(self) -> dict[str, Any] | None:
         """The vectors, kept as the best so far. Those on disk are not kept: the last epoch's are the result."""
         embeddings = self.trainer.embeddings
-        if isinstance(self.trainer, DiskTrainer):
+        if isinstance(self.trainer, PartitionedTrainer):
             return None
         return {"entities": embeddings.entities.copy(), "relations": embeddings.relations.copy()}
 
@@ -194,7 +205,11 @@ class EmbeddingSession:
         state.metrics_crc32 = directory.metrics.checksum(state.epoch)
         self._note_time()
         if self.best is not None:
-            arrays = arrays | {f"best.{name}": table for name, table in self.best.items()}
+            best = {
+                name: widened_stream(table) if table.dtype == BRIEF else table
+                for name, table in self.best.items()
+            }
+            arrays = arrays | {f"best.{name}": table for name, table in best.items()}
         save_tables(directory.checkpoint, arrays, state.as_json())
         self._saved = time.monotonic()
         self._saving = self._saved - began
@@ -229,9 +244,9 @@ class EmbeddingSession:
         self._disk_before = replace(state)
 
     def _finish(self) -> EmbeddingRun:
-        if self.best is not None:
+        if self.best is not None and isinstance(self.trainer, EmbeddingTrainer):
             tables = self.trainer.tables
-            tables.entities.table[:] = self.best["entities"]
+            tables.entities.table[:] = as_kind(self.best["entities"], tables.entities.table.dtype)
             tables.relations.table[:] = self.best["relations"]
             self.best = None
         embeddings = self.trainer.embeddings
@@ -240,18 +255,20 @@ class EmbeddingSession:
         self._note_time()
         summary = self._summary(scores, time.perf_counter() - began)
         vectors: dict[str, Any] = {"entities": embeddings.entities, "relations": embeddings.relations}
-        if isinstance(self.trainer, DiskTrainer):
+        if isinstance(self.trainer, PartitionedTrainer):
             vectors["entities"] = self.trainer.streamed()
+        elif isinstance(embeddings, BriefEmbeddings):
+            vectors["entities"] = widened_stream(embeddings.entities)
         if self.directory is not None:
             save_tables(self.directory.model, vectors, {"files": self.directory.checksums(summary)})
             self.directory.write_summary(summary)
-            if isinstance(self.trainer, DiskTrainer):
+            if isinstance(self.trainer, PartitionedTrainer):
                 embeddings = load_embeddings(self.directory, self.config)
-        elif isinstance(self.trainer, DiskTrainer):
+        elif isinstance(self.trainer, PartitionedTrainer):
             rows = np.concatenate(list(self.trainer.streamed().parts()))
             embeddings = Embeddings(embeddings.score, rows, embeddings.relations, embeddings.num_relations)
-        if isinstance(self.trainer, DiskTrainer):
-            self.trainer.buffer.close()
+        if isinstance(embeddings, BriefEmbeddings):
+            embeddings = embeddings.whole()
         return self._result(embeddings, summary)
 
     def _result(self, embeddings: Any, summary: dict[str, Any]) -> EmbeddingRun:
@@ -283,6 +300,7 @@ class EmbeddingSession:
             "seconds_per_evaluation": evaluated,
             "peak_rss_bytes": state.peak_rss_bytes,
             "max_staleness_seen": state.staleness,
+            "servers": options.servers,
             "partitions": options.partitions,
             "buffer": options.buffer,
             "order": options.order,

@@ -9,16 +9,24 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import Diverged
 from siafu.embedding.embed_options import EmbedOptions
-from siafu.embedding.embeddings import Embeddings, first_entities, first_relations
+from siafu.embedding.embeddings import (
+    BriefEmbeddings,
+    Embeddings,
+    first_entities,
+    first_relations,
+    widened_stream,
+)
 from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.steps.epoch import Batches, EpochLosses, EpochRunner
 from siafu.embedding.steps.epoch_order import epoch_batches
+from siafu.embedding.steps.float_bits import BRIEF, as_kind, table_type
 from siafu.embedding.steps.lane import TrainedTables
 from siafu.embedding.steps.negatives import EveryEntity, Negatives, NegativeSampler, generator
 from siafu.embedding.steps.row_updates import RowOptimizer
 from siafu.embedding.steps.scores import SCORES
 from siafu.graph.triples import Triples
 from siafu.graph.triples.triples import TripleRows
+from siafu.report.files.large_tensors import StreamedTable
 
 NEGATIVES = 4
 """Key of the random numbers that draw negatives."""
@@ -54,7 +62,12 @@ class EmbeddingTrainer:
             score, triples.num_relations, options.dim, options.seed, reciprocal=options.reciprocal
         )
         self.tables = TrainedTables.of(
-            RowOptimizer.of(options.optimizer, entities, options.lr, unit_rows=options.unit_entities),
+            RowOptimizer.of(
+                options.optimizer,
+                as_kind(entities, table_type(options.precision)),
+                options.lr,
+                unit_rows=options.unit_entities,
+            ),
             RowOptimizer.of(options.optimizer, relations, options.lr),
             triples.num_relations,
         )
@@ -69,7 +82,8 @@ class EmbeddingTrainer:
     @property
     def embeddings(self) -> Embeddings:
         """The vectors as they are now."""
-        return Embeddings(
+        kind = BriefEmbeddings if self.options.precision == "bf16" else Embeddings
+        return kind(
             SCORES[self.options.score],
             self.tables.entities.table,
             self.tables.relations.table,
@@ -102,26 +116,36 @@ class EmbeddingTrainer:
         for number, batch in enumerate(batches, self.position):
             yield batch, self._sampler, generator(self.options.seed, NEGATIVES, self.epoch, number)
 
-    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def state(self) -> tuple[dict[str, NDArray[Any] | StreamedTable], dict[str, Any]]:
         """All that the next epoch depends on: arrays, and numbers."""
-        arrays = {}
+        arrays: dict[str, NDArray[Any] | StreamedTable] = {}
         for name, table in self._optimizers.items():
-            arrays[name] = table.table
-            arrays |= {f"{name}.moment{k}": moment for k, moment in enumerate(table.moments)}
+            arrays[name] = _kept(table.table)
+            arrays |= {f"{name}.moment{k}": _kept(moment) for k, moment in enumerate(table.moments)}
         return arrays, {name: table.steps for name, table in self._optimizers.items()}
 
     def restore(self, arrays: dict[str, NDArray[Any]], steps: dict[str, int]) -> None:
         """Take the tables that `state` gave. ValueError: they are of other embeddings."""
-        for name, found in self.state()[0].items():
-            if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (found.shape, found.dtype):
-                raise ValueError(f"it has no {name} of shape {list(found.shape)} and {found.dtype}")
-            found[:] = arrays[name]
         for name, table in self._optimizers.items():
+            own = {name: table.table} | {f"{name}.moment{k}": each for k, each in enumerate(table.moments)}
+            for each, found in own.items():
+                if (
+                    each not in arrays
+                    or arrays[each].shape != found.shape
+                    or arrays[each].dtype != np.float32
+                ):
+                    raise ValueError(f"it has no {each} of shape {list(found.shape)} and float32")
+                found[:] = as_kind(arrays[each], found.dtype)
             table.steps = steps[name]
 
     @property
     def _optimizers(self) -> dict[str, RowOptimizer]:
         return {"entities": self.tables.entities, "relations": self.tables.relations}
+
+
+def _kept(table: NDArray[Any]) -> NDArray[Any] | StreamedTable:
+    """A table as a file has it: in float32, which bfloat16 comes back from as it was."""
+    return table if table.dtype != BRIEF else widened_stream(table)
 
 
 def refuse_divergence(losses: EpochLosses, epoch: int, options: EmbedOptions) -> None:

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import Diverged
 from siafu.embedding.steps.batch import HEADS
+from siafu.embedding.steps.float_bits import widened
 from siafu.embedding.steps.negatives import generator
 from siafu.embedding.steps.scores import TripleScore
+from siafu.report.files.large_tensors import StreamedTable
 
 _ENTITIES, _RELATIONS = 1, 2  # keys of the random numbers
+_WIDENED = 1 << 16  # rows that are widened at once
 _ROWS = 4096  # drawn at once: the first vector of an entity depends on its number and the seed alone
 
 
@@ -98,6 +101,35 @@ class Embeddings:
             raise Diverged(
                 "the embeddings hold numbers that are none: training diverged; choose a lower learning rate (lr)"
             )
+
+
+@dataclass(frozen=True)
+class BriefEmbeddings(Embeddings):
+    """Vectors of which the entities' are bfloat16: `entities` is [N, dim] uint16. They are widened a block at a time."""
+
+    def rows(self, entities: NDArray[Any]) -> NDArray[Any]:
+        return widened(self.entities[entities])
+
+    def blocks(self, most: int) -> Iterator[VectorBlock]:
+        for block in super().blocks(most):
+            yield block._replace(rows=widened(block.rows))
+
+    def is_one_block(self, most: int) -> bool:
+        return False
+
+    def whole(self) -> Embeddings:
+        """The same vectors in float32."""
+        return Embeddings(self.score, widened(self.entities), self.relations, self.num_relations)
+
+
+def widened_stream(table: NDArray[Any]) -> StreamedTable:
+    """A table of bfloat16 in float32, a block at a time."""
+    firsts = range(0, len(table), _WIDENED)
+    return StreamedTable(
+        table.shape,
+        np.dtype(np.float32),
+        lambda: (widened(table[first : first + _WIDENED]) for first in firsts),
+    )
 
 
 def first_entities(score: TripleScore, first: int, last: int, dim: int, seed: int) -> NDArray[np.float32]:

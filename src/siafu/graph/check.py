@@ -11,6 +11,7 @@ from siafu.base.errors import BadInput
 from siafu.base.memory import machine_bytes
 from siafu.graph.classes import count_classes
 from siafu.graph.csr import IntArray, id_dtype
+from siafu.graph.quantities import quantities_of, unknown_rows
 
 MAX_VERTICES = 2**40  # more is a mistake, such as a hash taken for an id, and not a graph
 MAX_CLASSES = 2**31
@@ -204,6 +205,8 @@ def labels(values: Any, num_vertices: int, num_classes: int | None) -> tuple[NDA
         return None, 0
     if num_classes is not None:
         num_classes = _whole(num_classes, "num_classes", MAX_CLASSES)
+    elif (quantities := quantities_of(array(values, "y"), num_vertices)) is not None:
+        return quantities, 1 if quantities.ndim == 1 else int(quantities.shape[1])
     found = label_values(values, num_vertices)
     return found, count_classes(found, num_classes)
 
@@ -224,7 +227,10 @@ def label_values(values: Any, num_vertices: int) -> NDArray[Any]:
         # OGB marks unlabelled vertices with NaN.
         found = np.where(np.isnan(found), -1, found)
         if np.any(found != np.floor(found)):
-            raise BadInput("y holds fractions: classes are whole numbers from 0 up, -1 where unknown")
+            raise BadInput(
+                "y holds fractions: classes are whole numbers from 0 up, -1 where unknown; quantities are taken in Python, by "
+                "Graph.from_edges(y=…) or from_pyg"
+            )
         if found.dtype == np.float32 and found.max(initial=0) >= _EXACT_FLOATS:
             highest = int(found.max())
             raise BadInput(
@@ -241,8 +247,9 @@ def splits(num_vertices: int, y: NDArray[Any] | None, **parts: Any) -> dict[str,
     found = {name: _part(name, ids, num_vertices) for name, ids in parts.items()}
     disjoint(found, num_vertices)
     for name, ids in found.items():
-        if ids is not None and y is not None and y.ndim == 1 and (y[ids] < 0).any():
-            vertex = int(ids[np.argmax(y[ids] < 0)])
+        missing = None if ids is None or y is None else unknown_rows(y[ids])
+        if ids is not None and missing is not None and missing.any():
+            vertex = int(ids[np.argmax(missing)])
             raise BadInput(f"vertex {vertex} is in {name} but has no label: take it out or label it")
     return found
 

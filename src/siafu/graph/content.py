@@ -51,7 +51,10 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "edge_attr": (_form(np.float32, np.uint16, ndim=2, rows="edges"),),
     "edge_type": (_form(np.int32, rows="edges"),),
     "x": (_form(np.float32, np.uint16, ndim=2, rows="vertices"),),
-    "y": (_form(np.int64, rows="vertices"), _form(np.uint8, ndim=2, rows="vertices")),
+    "y": (
+        _form(np.int64, np.float32, np.float64, rows="vertices"),
+        _form(np.uint8, np.float32, np.float64, ndim=2, rows="vertices"),
+    ),
     **{name: (_form(np.int64, rows="any"),) for name in SPLITS},
     "ids": (_form(np.int64, "S", rows="vertices"),),
     "order": (_form(np.int32, rows="vertices"),),
@@ -128,7 +131,7 @@ def _check_types(graph: Graph) -> None:
 
 
 def _check_labels(graph: Graph) -> None:
-    if graph.y is None or graph.y.size == 0:
+    if graph.y is None or graph.y.size == 0 or graph.has_quantities:
         return
     allowed = (0, 1) if graph.multi_label else (-1, graph.num_classes - 1)
     low, high = _bounds(graph.y.reshape(-1))

@@ -7,33 +7,28 @@ import numpy as np
 from siafu.base.errors import BadInput
 from siafu.graph import check
 from siafu.graph.graph import Graph
+from siafu.graph.several_types import from_several_types, is_of_several_types
 
 
 def graph_of(given: Any, what: str) -> Graph:
     """A Graph as it is, or that of PyG's `Data`; what: who takes it, for a refusal."""
     if isinstance(given, Graph):
         return given
+    if is_of_several_types(given):
+        return from_several_types(given)
     if hasattr(given, "edge_index") and hasattr(given, "num_nodes"):
         return from_pyg(given)
-    _refuse_several_types(given, what)
     raise BadInput(
         f"{what} takes a siafu.Graph or PyG's Data, not {type(given).__name__}: make one with Graph.from_pyg, from_dgl or from_edges"
     )
 
 
-def _refuse_several_types(given: Any, what: str) -> None:
-    if hasattr(given, "node_types") and hasattr(given, "edge_types"):
-        raise BadInput(
-            f"{what} takes graphs of one type of vertices, and this {type(given).__name__} has {len(given.node_types)}: give its "
-            "to_homogeneous(), with features of one width, whose edge_type R-GCN takes"
-        )
-
-
 def from_pyg(data: Any) -> Graph:
-    _refuse_several_types(data, "from_pyg")
+    if is_of_several_types(data):
+        return from_several_types(data)
     edges = getattr(data, "edge_index", None)
     if edges is None or check.array(edges, "edge_index").ndim != 2 or len(edges) != 2:
-        raise BadInput("from_pyg wants a homogeneous Data with an edge_index of shape [2, E]")
+        raise BadInput("from_pyg wants a Data with an edge_index of shape [2, E]")
     src, dst = check.array(edges, "edge_index")
     weight = getattr(data, "edge_weight", None)
     if weight is None:

@@ -44,10 +44,10 @@ class Graph:
     edge_type:   [E] int32, the relation that each edge is of, from 0 up; None: all are of one
     x:           [V, F] features, float32, or uint16 that holds bfloat16 bits; may be memory-mapped; None: none
     y:           [V] int64, the class of each vertex, -1 where unknown; or [V, C] uint8 of zeros and ones where
-                 a vertex has any number of labels; None: none
+                 a vertex has any number of labels; or [V] or [V, C] float32 or float64, quantities, NaN where unknown; None: none
     train, val, test: ascending int64 vertex ids; None: no split
     ids:         [V] the vertices' names in the source, int64 or UTF-8 bytes; None: 0 to V - 1
-    num_classes: how many classes `y` tells apart; 0 without labels
+    num_classes: how many classes `y` tells apart, or how many labels or quantities a vertex has; 0 without labels
     class_names: the name of each class, where labels are words; empty: they are numbers
     type_names:  the name of each type of edges, where they were imported by name; empty: they are numbers
     name:        what to call the graph in reports
@@ -102,7 +102,7 @@ class Graph:
 
         Features of a `torch.bfloat16` tensor stay so; all others become float32. `edge_attr` with one number for an edge may
         be a list. Labels that are words are classes in alphabetical order, whose names `class_names` has; None, NaN and ""
-        are unknown.
+        are unknown. Floats are quantities, unless all are whole numbers that can be classes, or zeros and ones in columns.
 
         `train`, `val`, `test` are vertex ids or masks of V booleans; rows that are not ascending are sorted.
         """
@@ -203,7 +203,7 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any) -> "Graph":
-        """From a `torch_geometric.data.Data`."""
+        """From a `torch_geometric.data.Data`, or a `HeteroData`: docs/from-pyg.md says how that becomes one graph."""
         from siafu.graph.foreign import from_pyg
 
         return from_pyg(data)
@@ -317,7 +317,17 @@ class Graph:
 
     @property
     def multi_label(self) -> bool:
-        return self.y is not None and self.y.ndim == 2
+        return self.y is not None and self.y.ndim == 2 and not self.has_quantities
+
+    @property
+    def has_quantities(self) -> bool:
+        """Whether labels are numbers to come close to, not classes to tell apart."""
+        return self.y is not None and self.y.dtype.kind == "f"
+
+    @property
+    def kind_of_labels(self) -> str:
+        """What `num_classes` counts: classes, labels or quantities."""
+        return "quantities" if self.has_quantities else "labels" if self.multi_label else "classes"
 
     @property
     def in_edges(self) -> Csr:
@@ -360,7 +370,7 @@ class Graph:
                 ("features", f"{self.num_features:,} ({'bf16' if self.x.dtype == np.uint16 else 'fp32'})")
             )
         if self.y is not None:
-            rows.append(("labels" if self.multi_label else "classes", f"{self.num_classes:,}"))
+            rows.append((self.kind_of_labels, f"{self.num_classes:,}"))
         splits = {"training": self.train, "validation": self.val, "test": self.test}
         rows += [(f"{name} rows", f"{len(split):,}") for name, split in splits.items() if split is not None]
         if self.source is not None:
@@ -377,7 +387,7 @@ class Graph:
         if self.edge_type is not None:
             parts.append(f"{self.num_relations} types of edges")
         if self.y is not None:
-            parts.append(f"{self.num_classes} {'labels' if self.multi_label else 'classes'}")
+            parts.append(f"{self.num_classes} {self.kind_of_labels}")
         if self.train is not None:
             sizes = "/".join(
                 f"{0 if part is None else len(part):,}" for part in (self.train, self.val, self.test)

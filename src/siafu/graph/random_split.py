@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
+from siafu.graph.quantities import unknown_rows
 
 FORM = re.compile(r"(random|stratified):([^/]*)/([^/]*)/([^/]*)")
 
@@ -44,12 +45,12 @@ class RandomSplit:
     def draw(self, labels: NDArray[Any], seed: int) -> NDArray[np.uint8]:
         """For each vertex 1 (train), 2 (val), 3 (test) or 0 (none); a vertex without a label (-1) has none.
 
-        labels: [V], or [V, C] where a vertex has any number of labels: then each counts as labelled
+        labels: as `Graph.y` has them; where a vertex has any number of labels, each counts as labelled
         """
-        if labels.ndim == 2:
+        if labels.ndim == 2 or labels.dtype.kind == "f":
             if self.stratified:
                 raise BadInput("a stratified split needs one class a vertex: draw a random one")
-            labels = np.zeros(len(labels), np.int64)
+            labels = np.where(unknown_rows(labels), -1, 0)
         codes = np.zeros(len(labels), np.uint8)
         draw = np.random.default_rng(seed)
         labelled = np.flatnonzero(labels >= 0)

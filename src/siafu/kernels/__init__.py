@@ -34,7 +34,17 @@ from siafu.kernels.buckets import (
     start_sums,
 )
 from siafu.kernels.chunks import equal_chunks, over_rows, row_at
-from siafu.kernels.copying import place_rows, taken_rows
+from siafu.kernels.copying import copy_rows, place_rows, taken_rows
+from siafu.kernels.edge_machine import (
+    EDGE_OPERATIONS,
+    GRADIENT,
+    MAXIMUM,
+    SOURCE,
+    TARGET,
+    CodeTables,
+    EdgeCode,
+    run_code,
+)
 from siafu.kernels.emit import LANES, MAX_TILE
 from siafu.kernels.hubs import Hub, HubEdges, cut_hubs, hub_rows, without_hubs
 from siafu.kernels.maxima import (
@@ -86,13 +96,20 @@ from siafu.kernels.sums import (
 )
 
 __all__ = [
+    "EDGE_OPERATIONS",
+    "GRADIENT",
     "LANES",
+    "MAXIMUM",
     "MAX_TILE",
+    "SOURCE",
+    "TARGET",
     "AdjointState",
     "Attended",
     "Attention",
     "AttentionState",
     "Blocks",
+    "CodeTables",
+    "EdgeCode",
     "EdgeTerms",
     "Hub",
     "HubEdges",
@@ -110,6 +127,7 @@ __all__ = [
     "block_edges",
     "block_size",
     "copy_range",
+    "copy_rows",
     "count_buckets",
     "cut_hubs",
     "edge_ends",
@@ -149,6 +167,7 @@ __all__ = [
     "relation_weights_range",
     "row_at",
     "rows_within",
+    "run_code",
     "share_out",
     "share_out_bucket",
     "start_maxima",

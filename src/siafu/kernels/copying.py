@@ -9,8 +9,13 @@ from siafu.base.jit import kernel
 from siafu.kernels.rows import Table
 
 
+def copy_rows(source: Table, rows: NDArray[np.int64], target: Table, slots: NDArray[np.int64]) -> None:
+    """target[slots] = source[rows], in the calling thread, without the GIL."""
+    _copy_rows(source, rows, target, slots)
+
+
 def taken_rows(source: Table, rows: NDArray[np.int64]) -> Table:
-    """source[rows], a copy with nothing between its rows; in the calling thread, without the GIL."""
+    """source[rows], a copy with nothing between its rows, likewise."""
     taken = np.empty((len(rows), source.shape[1]), source.dtype)
     _copy_rows(source, rows, taken, np.arange(len(rows)))
     return taken

@@ -135,6 +135,9 @@ def pack_heads_range(
 ) -> None:
     """`pack_range` with each head's columns padded to `head_columns`."""
     columns = values.shape[1] // heads
+    if columns == head_columns:
+        pack_range(values, None, table, picked, first)
+        return
     for k in range(len(values)):
         i = row_at(picked, first + k)
         for c in range(heads * head_columns, table.shape[1]):

@@ -13,7 +13,7 @@ from siafu.kernels.hubs import Hub, HubEdges, add_groups, cut_hubs, hub_rows, ov
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.tiles import accumulate, accumulate_listed, accumulate_near, ask_for, value_of
 
-_ONE_HEAD = 1 << 30  # vectors: more than any row has, so that each has the edge's one weight
+ONE_HEAD = 1 << 30  # vectors: more than any row has, so that each has the edge's one weight
 _SOON = 8  # rows: how early a visit's sums are asked for
 
 
@@ -110,7 +110,7 @@ def sum_range(
         start_sum(rows, self_weight, out, i)
         for c in range(0, columns, MAX_TILE):
             tile = min(columns - c, MAX_TILE)
-            accumulate(out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, _ONE_HEAD)
+            accumulate(out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, ONE_HEAD)
         finish_sum(scale, out, i)
 
 
@@ -147,7 +147,7 @@ def sum_blocks_range(
             for c in range(0, columns, MAX_TILE):
                 tile = min(columns - c, MAX_TILE)
                 accumulate_near(
-                    out, row_at(picked, k), near, sources, lo, -1, -1, hi, c, tile, weights, 0, _ONE_HEAD
+                    out, row_at(picked, k), near, sources, lo, -1, -1, hi, c, tile, weights, 0, ONE_HEAD
                 )
     for k in range(first, last):
         finish_sum(scale, out, row_at(picked, k))

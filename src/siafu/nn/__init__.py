@@ -18,6 +18,7 @@ from siafu.nn.rgcn import RGCNConv
 from siafu.nn.sage import GraphSAGE, SAGEConv
 from siafu.nn.tensors import Precision, features
 from siafu.nn.transformer import Transformer, TransformerConv
+from siafu.nn.typed_linear import TypedLinear
 
 MODELS: dict[str, type[GNN]] = {
     "gcn": GCN,
@@ -66,6 +67,7 @@ __all__ = [
     "Sum",
     "Transformer",
     "TransformerConv",
+    "TypedLinear",
     "build",
     "features",
     "from_pyg",

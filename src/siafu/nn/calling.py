@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.tensors import features
 
@@ -27,8 +28,20 @@ def is_pyg(model: nn.Module) -> bool:
     return "edge_index" in names or names == ["data"]
 
 
+def refuse_types_apart(model: nn.Module) -> None:
+    """Refuse a model that wants rows and edges by types of vertices, as PyG's `to_hetero` and `HeteroConv` do."""
+    names = list(inspect.signature(model.forward).parameters)
+    traced = getattr(model, "code", None)
+    if any(name.endswith("_dict") for name in names) or (isinstance(traced, str) and "get_dict" in traced):
+        raise BadInput(
+            f"{type(model).__name__}: forward takes a dictionary by types of vertices (to_hetero, HeteroConv, HGTConv …): "
+            "write it with x, edge_index and edge_type, such as RGCNConv after siafu.nn.TypedLinear"
+        )
+
+
 def call_with(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
     """Result of `run` for the arguments that `model` is called with; x: rows for the graph's features."""
+    refuse_types_apart(model)
     if is_pyg(model):
         from siafu.nn.pyg.bridge import call_pyg
 

@@ -34,7 +34,7 @@ def gather_messages(
 
     The backward pass runs `apply_edge` again, a block of edges at a time, instead of keeping what it made.
 
-    features: columns of the graph's edge_attr, of which it gets the edges' rows besides; 0: it gets none
+    features: columns of what edges have, of which it gets the edges' rows besides (`edge_rows`); 0: it gets none
     """
     if not gather.reduces_messages:
         raise refused_messages(gather)
@@ -42,32 +42,43 @@ def gather_messages(
     if who is not None:
         return who.gather_messages(gather, x, apply_edge, parameters, features)
     check_rows("x", x, graph)
-    return call(_EdgeFunction, graph, _On(apply_edge, features > 0), gather, x, *parameters)
+    return call(_EdgeFunction, graph, _On(apply_edge, features), gather, x, *parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class _On:
-    """An edge function on a range of vertices' in-edges."""
+    """An edge function on a range of vertices' in-edges. features: as `gather_messages` takes them"""
 
     apply_edge: EdgeFunction
-    takes_features: bool
+    features: int
 
     def __call__(
         self, graph: Graph, first: int, last: int, source: torch.Tensor, target: torch.Tensor
     ) -> torch.Tensor:
-        if not self.takes_features:
+        if not self.features:
             return self.apply_edge(source, target)
-        return self.apply_edge(
-            source, target, edge_rows(graph, slice(*graph.indptr[[first, last]]), source.dtype)
+        which = slice(*graph.indptr[[first, last]])
+        return self.apply_edge(source, target, edge_rows(graph, which, source.dtype, self.features))
+
+
+def edge_columns(graph: Graph) -> int:
+    """Columns of all that edges have: features, weight and type."""
+    return graph.num_edge_features + (graph.edge_weight is not None) + (graph.edge_type is not None)
+
+
+def edge_rows(graph: Graph, which: Any, dtype: torch.dtype, columns: int) -> torch.Tensor:
+    """[k, columns] of some edges: their features; if more columns are asked for, their weight and their type as well."""
+    parts = []
+    if graph.edge_attr is not None:
+        rows = np.ascontiguousarray(graph.edge_attr[which])
+        bits = rows.dtype == np.uint16
+        parts.append(
+            (torch.from_numpy(rows).view(torch.bfloat16) if bits else torch.from_numpy(rows)).to(dtype)
         )
-
-
-def edge_rows(graph: Graph, which: Any, dtype: torch.dtype) -> torch.Tensor:
-    """[k, D] features of some edges."""
-    assert graph.edge_attr is not None
-    rows = np.ascontiguousarray(graph.edge_attr[which])
-    bits = rows.dtype == np.uint16
-    return (torch.from_numpy(rows).view(torch.bfloat16) if bits else torch.from_numpy(rows)).to(dtype)
+    if columns > graph.num_edge_features:
+        more = [each[which] for each in (graph.edge_weight, graph.edge_type) if each is not None]
+        parts += [torch.from_numpy(np.ascontiguousarray(each))[:, None].to(dtype) for each in more]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 class _EdgeFunction(torch.autograd.Function):

@@ -67,6 +67,12 @@ class Layer(nn.Module):
     def propagate(self, graph: Graph, sent: Any) -> torch.Tensor:
         """Run the gather on what `transform` gave."""
         if self.apply_edge is not None:
+            if recorder() is not None and self.gather.reduces_messages:
+                from siafu.nn.pyg.own_edges import messages_gathered
+
+                found = messages_gathered(self, graph, sent)
+                if found is not None:
+                    return found
             return gather_messages(graph, sent, self.apply_edge, list(self.parameters()), self.gather)
         arguments = sent if isinstance(sent, tuple) else (sent,)
         return self.gather(graph, *arguments)

@@ -26,6 +26,12 @@ class Recorder(Protocol):
     def remark(self, words: str) -> None:
         """Tell people something about the model."""
 
+    def running_mean(self, rows: torch.Tensor, buffer: torch.Tensor | None, momentum: float) -> torch.Tensor:
+        """The mean of rows over all vertices, which a buffer follows from epoch to epoch as torch's norms do; None: none does."""
+
+    def moves(self, buffer: torch.Tensor) -> None:
+        """A buffer that follows statistics in trainings is read."""
+
     def gather(
         self,
         gather: "Gather",
@@ -43,7 +49,7 @@ class Recorder(Protocol):
         parameters: list[torch.Tensor],
         features: int = 0,
     ) -> torch.Tensor:
-        """The same for a gather of messages that `apply_edge` makes; features: columns of edge_attr that it wants"""
+        """The same for a gather of messages that `apply_edge` makes; features: columns of what edges have that it wants"""
 
 
 _current: ContextVar[Recorder | None] = ContextVar("siafu-recorder", default=None)

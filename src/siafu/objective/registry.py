@@ -37,7 +37,7 @@ def objective_named(name: str) -> Objective:
 def objective_for(graph: Graph, asked: str | Objective | None = None) -> Objective:
     """The objective that was asked for; None: the one that the graph's labels are for."""
     if asked is None:
-        return OBJECTIVES["labels" if graph.multi_label else "classes"]
+        return OBJECTIVES["regression" if graph.has_quantities else graph.kind_of_labels]
     if isinstance(asked, str):
         return objective_named(asked).on(graph)
     if not isinstance(asked, Objective):
@@ -53,8 +53,9 @@ def objective_asked(graph: Graph, options: "ObjectiveOptions") -> Objective:
     if options.class_weights is None and not options.label_smoothing:
         return objective_for(graph, asked)
     name = "class_weights" if options.class_weights is not None else "label_smoothing"
-    if (asked is None and graph.multi_label) or asked not in (None, VertexClasses.name):
-        named = asked if isinstance(asked, str) else getattr(asked, "name", VertexLabels.name)
+    asked = objective_for(graph).name if asked is None else asked
+    if asked != VertexClasses.name:
+        named = asked if isinstance(asked, str) else getattr(asked, "name", "another")
         raise BadInput(f"{name} is for objective classes, and this one is {named}: leave it out")
     return VertexClasses(options.class_weights, options.label_smoothing).on(graph)
 
@@ -72,4 +73,6 @@ def objective_of_run(config: Mapping[str, Any]) -> Objective:
         )
     if name == VertexClasses.name:
         return VertexClasses(described.get("class_weights"), described.get("label_smoothing") or 0.0)
+    if name == Regression.name:
+        return Regression(error=described.get("error") or "mse")
     return OBJECTIVES[name]

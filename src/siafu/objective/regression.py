@@ -18,7 +18,7 @@ _LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.smooth_l1_loss}
 class Regression(Objective):
     """One or more quantities a vertex: squared, absolute or Huber error, judged by the root of the mean squared error.
 
-    values: [V] or [V, K] the quantities, of NumPy or PyTorch; None: the numbers of the graph's classes
+    values: [V] or [V, K] the quantities, of NumPy or PyTorch; None: those of the graph's `y`, or the numbers of its classes
     error:  the loss: mse, mae or huber
     """
 
@@ -50,7 +50,8 @@ class Regression(Objective):
         return values.reshape(len(values), -1).double()
 
     def outputs(self, graph: Graph) -> int:
-        return 1 if self._values is None or self._values.ndim == 1 else self._values.shape[1]
+        values = graph.y if self._values is None else self._values
+        return 1 if values is None or values.ndim == 1 else int(values.shape[1])
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         return _LOSSES[self._error](out, y, reduction="sum")

@@ -67,6 +67,11 @@ class VertexClasses(Objective):
                 f"graph {graph.name!r} has any number of {graph.num_classes} labels a vertex, and objective classes wants one "
                 "class: choose labels, or leave the objective out"
             )
+        if graph.has_quantities:
+            raise BadInput(
+                f"graph {graph.name!r} has quantities for labels, and objective classes wants whole numbers: choose regression, "
+                "or leave the objective out"
+            )
         y = super().target(graph)
         return self._shares(y, graph.num_classes) if self._is_weighted else y
 

@@ -22,9 +22,12 @@ class VertexLabels(Objective):
 
     def target(self, graph: Graph) -> Tensor:
         if graph.y is not None and not graph.multi_label:
+            there, instead = f"one of {graph.num_classes} classes a vertex", "classes"
+            if graph.has_quantities:
+                there, instead = "quantities for labels", "regression"
             raise BadInput(
-                f"graph {graph.name!r} has one of {graph.num_classes} classes a vertex, and objective labels wants a column of "
-                "zeros and ones for each label: choose classes, or leave the objective out"
+                f"graph {graph.name!r} has {there}, and objective labels wants a column of "
+                f"zeros and ones for each label: choose {instead}, or leave the objective out"
             )
         return super().target(graph)
 

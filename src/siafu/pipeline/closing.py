@@ -1,4 +1,4 @@
-"""Closing: the last epoch's end that a run with exact epochs can begin again from."""
+"""Closing: the last epoch's end that a run can begin again from."""
 
 from siafu.pipeline.ids import Anchor, Epoch, ServerId, Version
 
@@ -16,23 +16,31 @@ class Closing:
 
     def begin_again(self) -> None:
         """A server is lost: the homes make again what they made since."""
-        self._kept = dict.fromkeys(self._homes, self.anchor.version)
+        self._kept: dict[ServerId, set[Version]] = {home: set() for home in self._homes}
+
+    def lose(self, home: ServerId) -> None:
+        """A home is lost: it makes again what it made since."""
+        if home in self._kept:
+            self._kept[home] = set()
 
     def take(self, home: ServerId, version: Version) -> bool:
         """A home's state of a version came: whether it is new."""
-        if version <= self._kept[home]:
+        if version <= self.anchor.version or version in self._kept[home]:
             return False
-        self._kept[home] = version
+        self._kept[home].add(version)
         return True
 
     @property
     def is_complete(self) -> bool:
         """Whether the states of the next epoch's end are all here."""
-        return min(self._kept.values()) > self.anchor.version
+        following = self.anchor.version + 1
+        return all(following in kept for kept in self._kept.values())
 
     def close(self) -> None:
         """One epoch more is closed."""
         self.anchor = Anchor(Epoch(self.anchor.epoch + 1), Version(self.anchor.version + 1))
+        for kept in self._kept.values():
+            kept.discard(self.anchor.version)
 
     def epochs(self, version: Version) -> Epoch:
         """How many epochs made a version."""
@@ -40,5 +48,9 @@ class Closing:
 
     def validate(self) -> None:
         """Raise AssertionError where the state contradicts itself."""
-        behind = {home: version for home, version in self._kept.items() if version < self.anchor.version}
-        assert not behind, f"closed at {self.anchor}, and of these homes there is less: {behind}"
+        late = {
+            home: kept
+            for home, kept in self._kept.items()
+            if min(kept, default=1 << 62) <= self.anchor.version
+        }
+        assert not late, f"closed at {self.anchor}, and these are still to come: {late}"

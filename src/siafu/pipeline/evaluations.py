@@ -36,9 +36,9 @@ class Evaluations:
 
     def next(self, records: Records, exact: Anchor | None) -> Epoch:
         """The first epoch whose evaluation is due and has not begun."""
-        epoch = records.recorded
-        while not self._options.is_evaluated(epoch) or self._has_begun(epoch, records, exact):
-            epoch = Epoch(epoch + 1)
+        epoch = self._options.next_evaluated(records.recorded)
+        while self._has_begun(epoch, records, exact):
+            epoch = self._options.next_evaluated(Epoch(epoch + 1))
         return epoch
 
     def _has_begun(self, epoch: Epoch, records: Records, exact: Anchor | None) -> bool:

@@ -51,14 +51,46 @@ class Begin(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Resume(Begin):
+    """Stand at `start`, where the others are, in place of a lost server, and do nothing yet; answer `Ready`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver(Event):
+    """A server was lost, and another stands in its place: send it again what it needs; answer `Noted`.
+
+    start:      where it stands: the open epoch, and that epoch's version
+    evaluation: the epoch whose evaluation is under way; None: there is none
+    """
+
+    server: Address
+    life: Life
+    start: Anchor
+    evaluation: Epoch | None
+
+
+@dataclass(frozen=True, slots=True)
 class Proceed(Event):
     """Graph server: intervals may enter the epochs before `until`.
 
-    exact: from here on every epoch uses one version and gathers read their own epoch; None: asynchronous
+    exact:  from here on every epoch uses one version and gathers read their own epoch; None: asynchronous
+    closed: nobody asks for what was made in the epochs before this one
     """
 
     until: Epoch
     exact: Anchor | None
+    closed: Epoch = Epoch(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Closed(Event):
+    """Weight server: epochs are closed. Hold the versions from `oldest` on, and no others.
+
+    held: but this one too, which an evaluation uses; None: no earlier one is in use
+    """
+
+    oldest: Version
+    held: Version | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +178,7 @@ class WeightsGranted(Event):
 
 @dataclass(frozen=True, slots=True)
 class GradientTaken(Event):
-    """The home of a phase's parameters has this gradient."""
+    """The home of a phase's parameters has this gradient. It is told of one that came before, too."""
 
     epoch: Epoch
     phase: PhaseId
@@ -247,6 +279,15 @@ class Ready(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Noted(Event):
+    """A server knows that another was replaced, in that life, and has sent again what it had for it."""
+
+    sender: Address
+    server: Address
+    life: Life
+
+
+@dataclass(frozen=True, slots=True)
 class EpochFinished(Event):
     """All intervals of a graph server have passed `epoch`, and their gradients are where they belong.
 
@@ -263,7 +304,8 @@ class EpochFinished(Event):
 class StateMade(Event):
     """A home has made its part of `version`; the message carries that and the optimizer's state of it.
 
-    gradients, versions_peak: as the home has counted them until now
+    gradients:     in the versions that it has made
+    versions_peak: as it has counted them until now
     """
 
     home: ServerId

@@ -50,6 +50,11 @@ class Gradients:
         self._added[phase, version] += 1
         return [Accumulate(phase, version, epoch, interval)]
 
+    def is_early(self, epoch: Epoch, phase: PhaseId, interval: IntervalId) -> bool:
+        """Whether a gradient came before its turn."""
+        version = Version(self._anchor.version_of(epoch) + 1)
+        return self._exact and interval in self._early.get((phase, version), ())
+
     def _version(self, epoch: Epoch, phase: PhaseId) -> Version:
         """The one that a gradient which just came is for."""
         if self._an_update is None:

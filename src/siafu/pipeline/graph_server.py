@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from siafu.pipeline.again import gradients_again, rows_again
 from siafu.pipeline.events import (
     Begin,
     EpochFinished,
@@ -13,10 +14,12 @@ from siafu.pipeline.events import (
     GradientArrived,
     GradientTaken,
     Measures,
+    Noted,
     Proceed,
     Ready,
     RowsArrived,
     ServerAdvanced,
+    TakenOver,
     TaskDone,
     TaskStarted,
     WeightsAsked,
@@ -37,7 +40,7 @@ from siafu.pipeline.ids import (
     StageId,
     Version,
 )
-from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, Send
+from siafu.pipeline.instructions import Abandon, ForgetGradients, Instruction, KeepResult, KeepRows, Send
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.stamp import Fences
 from siafu.pipeline.track import Position, Track
@@ -93,6 +96,7 @@ class GraphServer:
             ServerAdvanced: self._server_advanced,
             WeightsGranted: self._weights_granted,
             GradientTaken: self._gradient_taken,
+            TakenOver: self._taken_over,
         }
         self._reset(Anchor(Epoch(0), Version(0)), setup.exact, Epoch(0))
 
@@ -107,7 +111,7 @@ class GraphServer:
     def waiting(self) -> list[str]:
         """Pending work and its causes, in words; epochs are counted from 1."""
         outside = [
-            f"interval {interval} asked weight server {self._asked[interval]} for epoch {each.epoch + 1}"
+            f"interval {interval} asked {self._asked[interval].to} for epoch {each.epoch + 1}"
             if interval in self._asked
             else f"interval {interval} may not enter epoch {each.epoch + 1} yet: the run lets it enter those up to {self._until}, "
             f"and the slowest interval is in {self._slowest() + 1}"
@@ -136,7 +140,7 @@ class GraphServer:
             assert (epoch, 1) <= (own.epoch, own.inside), (
                 f"{interval} holds a version of epoch {epoch}: {own}"
             )
-            assert pin.owed, f"{interval} holds a version of epoch {epoch} for nothing"
+            assert pin.owed or own.epoch == epoch, f"{interval} holds a version of epoch {epoch} for nothing"
             assert pin.owed.issubset(parameters), f"{pin.owed} are owed, no parameters"
         full = len(self.intervals)
         for count in self._finished.values():
@@ -183,7 +187,7 @@ class GraphServer:
         self._exact = start if exact else None
         self._positions: dict[ServerId, Position] = dict.fromkeys(self._others, (start.epoch, 0))
         self._told: Position = (start.epoch, 0)
-        self._asked: dict[IntervalId, ServerId] = {}
+        self._asked: dict[IntervalId, Send] = {}
         self._load = [0] * setup.weight_servers
         self._pins: dict[tuple[IntervalId, Epoch], _Pin] = {}
         self._evaluation = Epoch(-1)
@@ -217,6 +221,8 @@ class GraphServer:
             return
         self._until = event.until
         self._exact = event.exact
+        if event.closed:
+            out.append(ForgetGradients(event.closed))
         self._try_entries(out)
 
     def _evaluation_started(self, event: EvaluationStarted, out: list[Instruction]) -> None:
@@ -226,6 +232,30 @@ class GraphServer:
         self._evaluation = event.epoch
         for interval in self.intervals:
             self._evaluate.enter(interval, event.epoch, event.version, event.weights, out)
+
+    # A server is replaced
+
+    def _taken_over(self, event: TakenOver, out: list[Instruction]) -> None:
+        if self.fences.raise_to(event.server, event.life):
+            if event.server.role == "graph":
+                self._send_rows_again(event, out)
+            else:
+                self._send_gradients_again(event, out)
+        out.append(Send(RUN, Noted(self.address, event.server, event.life)))
+
+    def _send_rows_again(self, event: TakenOver, out: list[Instruction]) -> None:
+        server = event.server.index
+        found = [*rows_again(self.setup, self._train, event.start.epoch, server)]
+        if event.evaluation is not None:
+            found += rows_again(self.setup, self._evaluate, event.evaluation, server)
+        out.extend(Send(event.server, rows) for rows in found)
+        if self.setup.mode == "sync":
+            out.append(Send(event.server, self._position))
+
+    def _send_gradients_again(self, event: TakenOver, out: list[Instruction]) -> None:
+        found = gradients_again(self.setup, self._train, event.start.epoch, event.server.index)
+        out.extend(Send(event.server, gradient) for gradient in found)
+        out.extend(asked for asked in self._asked.values() if asked.to == event.server)
 
     # Entering an epoch
 
@@ -267,12 +297,12 @@ class GraphServer:
         choices = len(self._load)
         least = min(range(choices), key=lambda each: (self._load[each], (each - self.server) % choices))
         self._load[least] += 1
-        self._asked[interval] = ServerId(least)
         exact = self._exact is not None and epoch >= self._exact.epoch
         version = self._exact.version_of(epoch) if self._exact is not None and exact else None
         oldest = self._oldest_weights(epoch) if version is None else None
         message = WeightsAsked(self.address, interval, epoch, version, oldest)
-        out.append(Send(Address("weight", ServerId(least)), message))
+        self._asked[interval] = Send(Address("weight", ServerId(least)), message)
+        out.append(self._asked[interval])
 
     def _oldest_weights(self, epoch: Epoch) -> Version:
         """What an interval waits for that enters now: the version with the gradients of all epochs that all have finished.
@@ -287,14 +317,16 @@ class GraphServer:
 
     def _weights_granted(self, event: WeightsGranted, out: list[Instruction]) -> None:
         interval = event.interval
-        if interval is None or self._asked.get(interval) != event.server:
+        asked = None if interval is None else self._asked.get(interval)
+        if interval is None or asked is None or asked.to.index != event.server:
             self.counts.duplicates += 1
             return
         if event.epoch != self._train.passes[interval].epoch:
             self.counts.duplicates += 1
             return
         del self._asked[interval]
-        self._load[event.server] = event.load
+        if not self.setup.exact:
+            self._load[event.server] = event.load
         self._pins[interval, event.epoch] = _Pin(event.server, set(self.setup.training.parameters))
         lead = 0 if self._exact is not None else event.epoch - self._slowest()
         self.counts.staleness[lead] += 1
@@ -327,6 +359,8 @@ class GraphServer:
         last = track.finish(task, out)
         if task.lane == "train" and (last or self.setup.mode == "sync"):
             self._tell_position(out)
+            if last:
+                self._try_finish(task.interval, task.epoch, out)
             self._try_entries(out)
         elif last:
             self._count_finished("evaluate", task.epoch, out)
@@ -336,8 +370,7 @@ class GraphServer:
     ) -> None:
         schedule = self.setup.training if lane == "train" else self.setup.evaluation
         message = RowsArrived(lane, epoch, stage, interval)
-        made = schedule[stage]
-        receivers = self.setup.layout.readers(made.direction, interval, sums=made.sums)
+        receivers = self.setup.layout.readers(schedule[stage], interval)
         out.extend(Send(Address("graph", server), message) for server in receivers)
 
     def _rows_arrived(self, event: RowsArrived, out: list[Instruction]) -> None:
@@ -358,9 +391,14 @@ class GraphServer:
             return
         self._told = slowest
         if self.setup.mode == "sync" or self._exact is None:
-            message = ServerAdvanced(self.server, Epoch(slowest[0]), StageId(slowest[1]))
-            out.extend(Send(Address("graph", other), message) for other in self._others)
+            out.extend(Send(Address("graph", other), self._position) for other in self._others)
         self._slowest_moved(out)
+
+    @property
+    def _position(self) -> ServerAdvanced:
+        """How far this server is, as the others are told."""
+        epoch, stage = self._told
+        return ServerAdvanced(self.server, Epoch(epoch), StageId(stage))
 
     def _server_advanced(self, event: ServerAdvanced, out: list[Instruction]) -> None:
         position = (event.epoch, event.stage)
@@ -384,13 +422,18 @@ class GraphServer:
             self.counts.duplicates += 1
             return
         pin.owed.remove(event.phase)
-        if pin.owed:
+        self._try_finish(event.interval, event.epoch, out)
+
+    def _try_finish(self, interval: IntervalId, epoch: Epoch, out: list[Instruction]) -> None:
+        """An interval has finished an epoch when its tasks are done and its gradients are where they belong."""
+        pin = self._pins.get((interval, epoch))
+        if pin is None or pin.owed or self._train.passes[interval].epoch <= epoch:
             return
-        del self._pins[key]
+        del self._pins[interval, epoch]
         self._load[pin.weights] = max(0, self._load[pin.weights] - 1)
-        released = WeightsReleased(event.interval, event.epoch)
-        out.append(Send(Address("weight", pin.weights), released))
-        self._count_finished("train", event.epoch, out)
+        if not self.setup.exact:
+            out.append(Send(Address("weight", pin.weights), WeightsReleased(interval, epoch)))
+        self._count_finished("train", epoch, out)
 
     def _count_finished(self, lane: LaneName, epoch: Epoch, out: list[Instruction]) -> None:
         self._finished[lane, epoch] += 1

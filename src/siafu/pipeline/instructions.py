@@ -20,7 +20,8 @@ class Send(Instruction):
     """Bring `message` to the machine at `to`, at least once.
 
     With a `RowsArrived` go the rows that it names, with a `GradientArrived` the gradient, with a `WeightsMade`
-    the weights, with a `StateMade` the weights and the optimizer's state, with a `Begin` those of its start.
+    the weights, with a `StateMade` the weights and the optimizer's state, with a `Begin` or a `Resume` those of its start.
+    What was sent since the last close can be sent again.
     """
 
     to: Address
@@ -75,6 +76,13 @@ class KeepRows(Instruction):
     epoch: Epoch
     stage: StageId
     interval: IntervalId
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetGradients(Instruction):
+    """Gradients of the epochs before `before` need not be sent again."""
+
+    before: Epoch
 
 
 # From weight servers
@@ -213,10 +221,14 @@ class Rewind(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Replace(Instruction):
-    """Start another server in place of a lost one, in that life."""
+    """Start another server in place of a lost one, in that life.
+
+    within: the others go on within the open epoch; else all begin again
+    """
 
     server: Address
     life: Life
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Direction, IntervalId, ServerId
+from siafu.pipeline.schedule import Stage
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,14 @@ class Layout:
         """All intervals."""
         return frozenset(IntervalId(number) for number in range(self.num_intervals))
 
-    def readers(self, direction: Direction, interval: IntervalId, *, sums: bool) -> tuple[ServerId, ...]:
-        """The other servers that must be sent what a stage made of an interval; sums: all read those."""
-        if not sums:
-            return self.receivers[direction][interval]
+    def read_by(self, source: Stage, reader: IntervalId) -> frozenset[IntervalId]:
+        """The intervals whose rows of a stage another's stage reads."""
+        return self.everyone if source.everywhere else self.reads[source.direction][reader]
+
+    def readers(self, made: Stage, interval: IntervalId) -> tuple[ServerId, ...]:
+        """The other servers that must be sent what a stage made of an interval: sums go to all."""
+        if not made.sums and not made.everywhere:
+            return self.receivers[made.direction][interval]
         own = self.owner[interval]
         return tuple(ServerId(server) for server in range(self.num_servers) if server != own)
 

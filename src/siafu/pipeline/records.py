@@ -40,26 +40,27 @@ class Records:
         self._score = score
         self._parts: dict[tuple[LaneName, Epoch], dict[ServerId, Measures]] = {}
         self._training: dict[Epoch, Measures] = {}
-        self._open: dict[Epoch, Measures] = {}
         self._evaluations: dict[Epoch, Evaluation] = {}
 
     def validate(self) -> None:
         """Raise AssertionError where the state contradicts itself."""
         assert self.recorded <= self.trained, f"{self.recorded} recorded, {self.trained} trained"
-        known = {*self._training, *self._evaluations, *self._open, *(epoch for _, epoch in self._parts)}
-        assert min(self._open, default=self.trained) >= self.trained, (
-            f"{self._open} is closed, and still kept"
-        )
+        known = {*self._training, *self._evaluations, *(epoch for _, epoch in self._parts)}
         assert min(known, default=self.recorded) >= self.recorded, f"{min(known)} is recorded, and still kept"
-        assert all(0 < len(parts) < self._num_servers for parts in self._parts.values()), f"{self._parts}"
+        assert all(parts for parts in self._parts.values()), f"{self._parts}"
+        whole = [key for key in self._parts if self._total(*key) is not None]
+        assert all(lane == "train" and epoch >= self.trained for lane, epoch in whole), f"{whole} are there"
 
     def take(self, lane: LaneName, server: ServerId, epoch: Epoch, measures: Measures) -> Measures | None:
         """A server has finished an epoch: the measures of all, once they are there."""
-        parts = self._parts.setdefault((lane, epoch), {})
-        parts[server] = measures
+        self._parts.setdefault((lane, epoch), {})[server] = measures
+        return self._total(lane, epoch)
+
+    def _total(self, lane: LaneName, epoch: Epoch) -> Measures | None:
+        """The measures of all servers; None: some have not finished."""
+        parts = self._parts.get((lane, epoch), {})
         if len(parts) < self._num_servers:
             return None
-        del self._parts[lane, epoch]
         # In the order of servers, so that the sum has the same bits whatever the order of events.
         return tuple(map(sum, zip(*(parts[each] for each in sorted(parts) if parts[each]), strict=True)))
 
@@ -69,38 +70,46 @@ class Records:
             return True
         if lane == "evaluate":
             return epoch in self._evaluations or epoch < self.recorded
-        return epoch in self._training or epoch in self._open or epoch < self.recorded
-
-    def finish(self, epoch: Epoch, measures: Measures) -> None:
-        """All servers have finished the training of an epoch that is not closed yet."""
-        self._open[epoch] = measures
+        return epoch in self._training or epoch < self.trained
 
     def close(self) -> bool:
         """The first epoch that is not closed is trained, if all servers have finished it: whether they have."""
-        measures = self._open.pop(self.trained, None)
+        measures = self._total("train", self.trained)
         if measures is None:
             return False
         self.add_training(self.trained, measures)
         return True
 
+    def forget(self, server: ServerId) -> None:
+        """A server is lost: it finishes again what is not closed, and an evaluation that has not ended."""
+        for parts in self._parts.values():
+            parts.pop(server, None)
+        self._parts = {key: parts for key, parts in self._parts.items() if parts}
+
     def forget_open(self) -> None:
-        """A server is lost: what is not closed is done again, and so is an evaluation that has not ended."""
+        """All begin again: what is not closed is done again, and so is an evaluation that has not ended."""
         self._parts.clear()
-        self._open.clear()
 
     def add_training(self, epoch: Epoch, measures: Measures) -> None:
+        self._parts.pop(("train", epoch), None)
         self._training[epoch] = measures
         while self.trained in self._training:
             self.trained = Epoch(self.trained + 1)
 
     def add_evaluation(self, epoch: Epoch, evaluation: Evaluation) -> bool:
         """Whether it is the best so far."""
+        self._parts.pop(("evaluate", epoch), None)
         self._evaluations[epoch] = evaluation
         score = self._score(evaluation.measures)
         if self.best is not None and not score.beats(self.best.score):
             return False
         self.best = Best(epoch, score)
         return True
+
+    def take_back(self, epoch: Epoch, best: Best | None) -> None:
+        """The model of an evaluation is lost before it was kept: `best` is the best that there is."""
+        del self._evaluations[epoch]
+        self.best = best
 
     def score(self, measures: Measures) -> Score:
         return self._score(measures)

@@ -1,23 +1,19 @@
 """RunMachine: how far a run may go, when it is evaluated and saved, and when it ends."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from siafu.objective.score import Score
-from siafu.pipeline.closing import Closing
-from siafu.pipeline.evaluations import Evaluations
 from siafu.pipeline.events import (
-    Begin,
     BestKept,
     CheckpointAsked,
     CheckpointSaved,
+    Closed,
     EpochClosed,
     EpochFinished,
     Event,
     Measures,
-    Proceed,
-    RatesSet,
+    Noted,
     Ready,
     ServerGone,
     Settle,
@@ -27,40 +23,26 @@ from siafu.pipeline.events import (
     WeightsGranted,
     WeightsReleased,
 )
-from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, Incarnation, Life, Version
+from siafu.pipeline.ids import Address, Anchor, Epoch, Life, Version
 from siafu.pipeline.instructions import (
     CloseEpochs,
     Instruction,
     KeepBest,
     KeepState,
     RecordEpoch,
-    Replace,
-    Rewind,
     SaveCheckpoint,
     Send,
     Stop,
     StopReason,
 )
-from siafu.pipeline.limits import Limits
-from siafu.pipeline.records import Best, Evaluation, Records, diverged
+from siafu.pipeline.records import Evaluation, diverged
+from siafu.pipeline.run_losses import RunLosses
 from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.run_state import SavedRun
 from siafu.pipeline.setup import Setup
-from siafu.pipeline.stamp import Fences
-from siafu.pipeline.standing import Standing
-
-_START = Anchor(Epoch(0), Version(0))
 
 
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """A checkpoint to start again from."""
-
-    anchor: Anchor
-    exact: bool
-    best: Best | None
-
-
-class RunMachine:
+class RunMachine(RunLosses):
     """The run's part: epochs, evaluations, the best model, checkpoints, the end, and a new start after a loss.
 
     Training never waits for the run but at a *limit*: a point that no interval may pass before something is done there.
@@ -69,39 +51,18 @@ class RunMachine:
 
     In an exact run every epoch's end is a limit, which costs one hop: nobody enters an epoch before the one before is
     *closed*: all its measures, and the weights and optimizer's state that it made, are at the run. So a loss costs the
-    open epoch, and no record is taken back. An asynchronous run begins again at its last checkpoint.
+    lost server's tasks of the open epoch, and no record is taken back.
+
+    Asynchronous epochs overlap. One is closed when all have finished it and the version that has its gradients is at the run:
+    after a loss all begin again there, and no record is taken back. With another number of gradients an update, all begin
+    again at the last checkpoint.
     """
 
     def __init__(
-        self,
-        setup: Setup,
-        options: RunOptions,
-        score: Callable[[Measures], Score],
-        *,
-        start: Anchor = _START,
-        best: Best | None = None,
-        exact: bool = False,
-        rates: Callable[[Epoch], tuple[float, ...]] | None = None,
+        self, setup: Setup, options: RunOptions, score: Callable[[Measures], Score], **more: Any
     ) -> None:
-        """
-        score: what an evaluation's measures say
-        rates: of an epoch's update, once the one before is closed; None: those of the settings
-        start: after so many epochs, with that version; that first epoch is exact
-        best:  of the epochs before; exact: an asynchronous run had come to exact epochs by then
-        """
-        self.setup = setup
-        self.options = options
-        self.ended = False
-        # A server that is lost before its last version was fetched takes the end back.
-        self._may_begin_again = True
-        self.fences = Fences(RUN)
-        self.duplicates = 0
-        self._score, self._rates = score, rates
-        self._servers = setup.graph_addresses + setup.weight_addresses
-        self._saved = _Saved(start, setup.exact or exact, best)
-        self._closing = Closing(setup.parts, start) if setup.exact else None
-        self._limits = Limits(options, start.epoch)
-        self._evaluations = Evaluations(setup, options)
+        """more: as `RunState` has it"""
+        super().__init__(setup, options, score, **more)
         self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
             Ready: self._ready,
             EpochFinished: self._epoch_finished,
@@ -111,9 +72,8 @@ class RunMachine:
             CheckpointSaved: self._checkpoint_saved,
             EpochClosed: self._epoch_closed,
             StateMade: self._state_made,
+            Noted: self._noted,
         }
-        self._begin_records()
-        self._reset()
 
     def begin(self, lives: Iterable[tuple[Address, Life]] = ()) -> list[Instruction]:
         """The run's first instructions.
@@ -140,99 +100,9 @@ class RunMachine:
             self._limits.ask(self._until, stop=isinstance(event, StopAsked))
         else:
             self._handlers[type(event)](event, out)
-        if not self._unready and not self.ended:
+        if self._succession.is_over and not self.ended:
             self._go_on(out)
         return out
-
-    def waiting(self) -> list[str]:
-        """Pending work and its causes, in words; epochs are counted from 1."""
-        records, running = self._records, self._evaluations.running
-        evaluation = (
-            "none" if running is None else f"after epoch {running.epoch + 1}, version {running.version}"
-        )
-        return [
-            f"run: {records.trained} epochs trained, {records.recorded} recorded, until {self._until}, "
-            f"evaluation {evaluation}, limit {self._standing.state} at {self._limits.next(records)}, "
-            f"not ready {sorted(map(str, self._unready))}, unsettled {sorted(self._standing.unsettled)}"
-        ]
-
-    def validate(self) -> None:
-        """Raise AssertionError where the state contradicts itself. Tests call it after every event."""
-        records = self._records
-        records.validate()
-        assert self._saved.anchor.epoch <= records.recorded, (
-            f"saved {self._saved}, {records.recorded} recorded"
-        )
-        if self._closing is not None:
-            self._closing.validate()
-            assert self._closing.anchor.epoch == records.trained, (
-                f"{self._closing.anchor}, {records.trained} trained"
-            )
-        assert records.trained <= self._until, f"{records.trained} trained, until {self._until}"
-        assert self._base.epoch <= records.trained, f"based on {self._base}, {records.trained} trained"
-        assert self._unready <= set(self._servers), f"{self._unready} are none of its servers"
-        assert not self._unready or self._until == self._base.epoch, f"goes on without {self._unready}"
-        assert bool(self._standing.unsettled) == (self._standing.state == "settling"), (
-            f"{self._standing.state}: {self._standing.unsettled}"
-        )
-        assert self._standing.state == "going" or records.trained == self._until, (
-            f"{self._standing.state} while training"
-        )
-        running, best = self._evaluations.running, records.best
-        early = running is not None and not records.recorded <= running.epoch < records.trained
-        assert not early, f"{running}, {records.recorded} recorded, {records.trained} trained"
-        kept = self._best_on_its_way
-        assert kept is None or (best is not None and best.epoch == kept), f"best {best}, kept {kept}"
-        assert self._seen <= records.recorded, f"{self._seen} seen, {records.recorded} recorded"
-
-    # Beginning
-
-    def _begin_again(self, out: list[Instruction]) -> None:
-        self.fences.begin(Incarnation(self.fences.incarnation + 1), self.fences.lives)
-        self._reset()
-        exact, again = self._exact is not None, self._evaluations.started()
-        begin = Begin(self.fences.incarnation, self._base, exact, again, self.fences.lives)
-        out.extend(Send(to, begin) for to in self._servers)
-
-    def _lose(self, event: ServerGone, out: list[Instruction]) -> None:
-        """A server is lost: begin again where epochs are closed, or at the last checkpoint."""
-        life = Life(event.life + 1)
-        self.fences.raise_to(event.server, life)
-        if self._closing is None:
-            self._begin_records()
-        else:
-            self._closing.begin_again()
-            self._records.forget_open()
-        out += [Rewind(self._records.recorded, self._closing is None), Replace(event.server, life)]
-        self._begin_again(out)
-
-    def _begin_records(self) -> None:
-        """Know nothing but what the last checkpoint has."""
-        self._records = Records(self._saved.anchor.epoch, self.setup.layout.num_servers, self._score)
-        self._records.best = self._saved.best
-        self._seen = self._saved.anchor.epoch
-        self._evaluations.running = None
-        self._limits.forget()
-
-    def _reset(self) -> None:
-        self._base = self._saved.anchor if self._closing is None else self._closing.anchor
-        self._exact = self._base if self._saved.exact else None
-        self._until = self._base.epoch
-        self._evaluations.forget_asked()
-        self._standing = Standing()
-        self._limits.begin_again(self._base.epoch)
-        self._switching = False
-        self._best_on_its_way: Epoch | None = None
-        # No one may hear from a server that began before itself did: it would take that for a void event.
-        self._unready = set(self._servers)
-
-    def _ready(self, event: Ready, out: list[Instruction]) -> None:
-        if event.sender not in self._unready:
-            self.duplicates += 1
-            return
-        self._unready.remove(event.sender)
-        if not self._unready and (again := self._evaluations.started()) is not None:
-            out.extend(Send(to, again) for to in self.setup.graph_addresses)
 
     # Going on
 
@@ -247,7 +117,10 @@ class RunMachine:
 
     def _record(self, out: list[Instruction]) -> None:
         epoch = self._records.recorded
-        while (found := self._records.next_record(self.options.is_evaluated(epoch))) is not None:
+        while self._best_on_its_way != epoch:
+            found = self._records.next_record(self.options.is_evaluated(epoch))
+            if found is None:
+                return
             training, evaluation = found
             measures, version = (evaluation.measures, evaluation.version) if evaluation else (None, None)
             out.append(RecordEpoch(epoch, training, measures, version))
@@ -256,15 +129,13 @@ class RunMachine:
     def _close(self, out: list[Instruction]) -> None:
         """Close the open epoch if all have finished it, and what it made is here."""
         closing = self._closing
-        if closing is None or not closing.is_complete or not self._records.close():
-            return
-        closing.close()
-        running = self._evaluations.running
-        out.append(
-            CloseEpochs(
-                closing.anchor.epoch, closing.anchor.version, None if running is None else running.version
-            )
-        )
+        while closing is not None and closing.is_complete and self._records.close():
+            closing.close()
+            running, version = self._evaluations.running, closing.anchor.version
+            held = None if running is None or not self.setup.exact else running.version
+            out.append(CloseEpochs(closing.anchor.epoch, version, held))
+            if self.setup.exact:
+                out.extend(Send(to, Closed(version, held)) for to in self.setup.weight_addresses)
 
     def _state_made(self, event: StateMade, out: list[Instruction]) -> None:
         if self._closing is None or not self._closing.take(event.home, event.version):
@@ -276,27 +147,17 @@ class RunMachine:
         limits = [
             self._limits.next(self._records),
             self._evaluations.limit(self._records, self._exact),
-            self._records.trained + (1 if self._closing is not None else self.setup.staleness + 2),
+            self._records.trained + (1 if self.setup.exact else self.setup.staleness + 2),
         ]
         if self.options.closes:
             limits.append(self._seen + (1 if self._exact is not None else self.setup.staleness + 2))
         until = Epoch(min(limits))
         if until <= self._until or self._standing.state != "going":
             return
-        self._send_rates(self._until, until, out)
+        self._send_rates(self._until, until, sorted(self.setup.parts), out)
         self._until = until
-        message = Proceed(until, self._exact)
+        message = self._may_proceed()
         out.extend(Send(to, message) for to in self.setup.graph_addresses)
-
-    def _send_rates(self, first: Epoch, until: Epoch, out: list[Instruction]) -> None:
-        """Tell the weight servers the rates of epochs that intervals may enter from now on."""
-        if self._rates is None:
-            return
-        anchor = self._exact or self._base
-        for epoch in map(Epoch, range(first, until)):
-            version = Version(anchor.version_of(epoch) + 1)
-            message = RatesSet(version, self._rates(epoch))
-            out.extend(Send(Address("weight", home), message) for home in sorted(self.setup.parts))
 
     def _is_void(self, event: EpochClosed) -> bool:
         """Whether a record was taken back after it was made. Of closed epochs none is."""
@@ -372,7 +233,7 @@ class RunMachine:
         if self._standing.state != "saving" or event.epochs != self._base.epoch:
             self.duplicates += 1
             return
-        self._saved = _Saved(self._base, self._exact is not None, self._records.best)
+        self._saved = SavedRun(self._base, self._exact is not None, self._records.best)
         self._limits.saved = self._base.epoch
         self._standing.state = "settled"
 
@@ -393,9 +254,9 @@ class RunMachine:
         if not self._evaluations.grant(event):
             self.duplicates += 1
             return
-        started = self._evaluations.started()
+        started, joined = self._evaluations.started(), self._succession.joined
         assert started is not None
-        out.extend(Send(to, started) for to in self.setup.graph_addresses)
+        out.extend(Send(to, started) for to in self.setup.graph_addresses if to not in joined)
 
     def _epoch_finished(self, event: EpochFinished, out: list[Instruction]) -> None:
         if self._records.has(event.lane, event.server, event.epoch):
@@ -408,9 +269,7 @@ class RunMachine:
             self._stop("diverged", out)
         elif event.lane == "evaluate":
             self._evaluated(event.epoch, measures, out)
-        elif self._closing is not None:
-            self._records.finish(event.epoch, measures)
-        else:
+        elif self._closing is None:
             self._records.add_training(event.epoch, measures)
 
     def _evaluated(self, epoch: Epoch, measures: Measures, out: list[Instruction]) -> None:
@@ -418,14 +277,16 @@ class RunMachine:
         if running is None or running.version is None:
             self.duplicates += 1
             return
+        before = self._records.best
         best = self._records.add_evaluation(epoch, Evaluation(running.version, measures))
-        asked = best and self._closing is None
+        asked = best and not self.setup.exact
         if asked:
-            self._best_on_its_way = epoch
+            self._best_on_its_way, self._best_before = epoch, before
         elif best:
             out.append(KeepBest(epoch, running.version))
-        released = WeightsReleased(None, epoch, asked)
-        out.append(Send(Address("weight", running.weights), released))
+        if not self.setup.exact:
+            released = WeightsReleased(None, epoch, asked)
+            out.append(Send(Address("weight", running.weights), released))
         self._consider_switch(self._records.score(measures))
 
     def _best_kept(self, event: BestKept, out: list[Instruction]) -> None:

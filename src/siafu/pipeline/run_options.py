@@ -29,6 +29,5 @@ class RunOptions:
 
     def next_evaluated(self, epoch: Epoch) -> Epoch:
         """The first epoch from `epoch` on that is evaluated."""
-        while not self.is_evaluated(epoch):
-            epoch = Epoch(epoch + 1)
-        return epoch
+        regular = -(-(epoch + 1) // self.evaluate_every) * self.evaluate_every - 1
+        return Epoch(min(regular, self.epochs - 1) if epoch < self.epochs else regular)

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Direction, PhaseId, StageId
-from siafu.pipeline.stage_kind import FUSED, GATHER, TENSOR, StageKind
+from siafu.pipeline.stage_kind import COLUMNS, FUSED, GATHER, TENSOR, StageKind
 
 _UNPLACED = StageId(-1)
 
@@ -21,7 +21,8 @@ class Stage:
     phase:     a tensor stage: T(phase). A gather: G(phase), whose sums T(phase) reads; its backward, ∇G(phase), gives
                them to ∇T(phase - 1). Both in one: GT(phase) is G(phase) and T(phase), ∇GT(phase) is ∇G(phase + 1) and
                ∇T(phase); the last, which makes the loss, is G(phase) and ∇T(phase)
-    scatters:  its rows are read through edges: by gathers of its own and of other intervals
+    scatters:  its rows are read by others: through edges, by gathers of its own and of other intervals
+    everywhere: of one that scatters: every server gets a part of its rows, and who reads them reads those of all intervals
     reads:     a gather: the stages, all earlier and scattering, whose rows it reads; usually one
     gradients: the phases whose parameters it gives gradients for: () or its own; of a gather and a tensor phase, both
     sums:      it gives sums over its rows that every interval of every server reads: statistics, or their gradients
@@ -37,6 +38,7 @@ class Stage:
     gradients: tuple[PhaseId, ...] = ()
     sums: bool = False
     totals: tuple[StageId, ...] = ()
+    everywhere: bool = False
 
     @property
     def sends(self) -> bool:
@@ -133,6 +135,17 @@ def reducing(
             reads_totals = phase + 1 in moved if phase != last else phase in reduces
             scatters = scatters and phase in gathers
         yield replace(stage, scatters=scatters, sums=sums, totals=(_UNPLACED,) if reads_totals else ())
+
+
+def by_columns(stages: Iterable[Stage], gathers: Collection[int]) -> Iterator[Stage]:
+    """The stages of a pass where some gathers are laid out by columns: C(n) before G(n), for these n; to be numbered again."""
+    for stage in stages:
+        if stage.kind == GATHER and stage.phase in gathers:
+            yield Stage(_UNPLACED, COLUMNS, stage.direction, stage.phase, scatters=True, everywhere=True)
+        if stage.kind == TENSOR and stage.scatters:
+            read_by = stage.phase + 1 if stage.direction == "forward" else stage.phase
+            stage = replace(stage, everywhere=read_by in gathers)
+        yield stage
 
 
 def fuse(stages: Iterable[Stage], depths: Collection[int]) -> Iterator[Stage]:

@@ -16,6 +16,8 @@ class Setup:
 
     staleness:    async: no interval may be more than this many epochs ahead of the slowest
     update_every: async: how many intervals' gradients make an update, whoever's they are; None: those of one epoch
+    rows_stay:    rows can be sent again until their epoch is closed: one that takes a lost server's place gets them again.
+                  Else all begin the open epoch again
     gather_parts: pipe: into about how many parts a gather may be cut that begins before all its rows are there; 0: it waits
     alternate:    evaluations use the training's tables: training waits for their end, as they wait for the epoch's
     paced:        the run sends the rates of every version; else the optimizer's settings hold
@@ -34,6 +36,7 @@ class Setup:
     paced: bool = False
     clipped: bool = False
     gather_parts: int = 0
+    rows_stay: bool = True
 
     def __post_init__(self) -> None:
         if not self.training.parameters:
@@ -81,3 +84,14 @@ class Setup:
     def exact(self) -> bool:
         """Whether every epoch makes one version and reads its own rows."""
         return self.mode != "async"
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether every epoch makes one version: the run keeps its state, and begins again with it after a loss."""
+        return self.exact or self.update_every is None
+
+    @cached_property
+    def resumes(self) -> bool:
+        """Whether a loss is mended within the open epoch. Of gathers by columns, gradients take the place of sums."""
+        by_columns = any(stage.everywhere for stage in (*self.training.stages, *self.evaluation.stages))
+        return self.exact and self.rows_stay and not by_columns

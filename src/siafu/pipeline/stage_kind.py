@@ -30,5 +30,8 @@ TENSOR = StageKind("tensor", "T", remote=True)
 GATHER = StageKind("gather", "G", reads=True, begins=True)
 """A graph phase: every vertex gathers rows along its edges."""
 
+COLUMNS = StageKind("columns", "C", reads=True)
+"""A graph phase laid out by columns: a server gathers some columns, for a share of all vertices, and their owners get them."""
+
 FUSED = StageKind("gather and tensor", "GT", reads=True)
 """A graph phase and the tensor phase that reads it, in one task: gathered rows are used up where they are made."""

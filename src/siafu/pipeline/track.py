@@ -78,8 +78,9 @@ class Track:
         if self.parts:
             server = self.layout.owner[self.intervals[0]]
             for source in self._rows:
-                order = self.layout.sources(server, self.schedule[source].direction)
-                self._fronts[source] = Front(order, self.parts)
+                if not self.schedule[source].everywhere:
+                    order = self.layout.sources(server, self.schedule[source].direction)
+                    self._fronts[source] = Front(order, self.parts)
 
     @property
     def slowest(self) -> Position:
@@ -146,11 +147,25 @@ class Track:
                 reader.missing -= 1
                 if not reader.missing:
                     self._run(reader, out)
-        if self._fronts and self._fronts[stage].advance(rows, epoch):
+        front = self._fronts.get(stage)
+        if front is not None and front.advance(rows, epoch):
             for reader in self.passes.values():
                 if reader.missing and self.schedule[reader.stage].reads == (stage,):
                     self._begin(reader, out)
         return True
+
+    def made(self, epoch: Epoch) -> list[tuple[StageId, IntervalId]]:
+        """The rows of an epoch that this server's intervals have made: of which stages, of which intervals."""
+        return [
+            (stage, interval)
+            for stage, rows in self._rows.items()
+            for interval in self.intervals
+            if rows[interval] == epoch
+        ]
+
+    def has_passed(self, epoch: Epoch, stage: StageId, interval: IntervalId) -> bool:
+        """Whether an interval of this server has done a stage of an epoch."""
+        return self.passes[interval].position > (epoch, stage)
 
     def raise_barrier(self, barrier: Position, out: list[Instruction]) -> None:
         """Let the stages up to `barrier` run."""
@@ -214,7 +229,7 @@ class Track:
                 self._waiting.setdefault((source, interval), []).append(reader)
 
     def _sources(self, reader: _Pass, source: StageId) -> frozenset[IntervalId]:
-        return self.layout.reads[self.schedule[source].direction][reader.interval]
+        return self.layout.read_by(self.schedule[source], reader.interval)
 
     def _run(self, current: _Pass, out: list[Instruction]) -> None:
         stage = self.schedule[current.stage]
@@ -226,7 +241,7 @@ class Track:
     def _begin(self, reader: _Pass, out: list[Instruction]) -> None:
         """Let a gather that waits begin with the rows that are there."""
         stage = self.schedule[reader.stage]
-        if stage.kind.begins and len(stage.reads) == 1:
+        if stage.kind.begins and len(stage.reads) == 1 and stage.reads[0] in self._fronts:
             until = self._fronts[stage.reads[0]].missing(reader.epoch)
             if until is not None:
                 out.append(BeginTask(Task(self.lane, reader.epoch, stage, reader.interval), until))

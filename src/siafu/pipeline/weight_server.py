@@ -1,24 +1,27 @@
 """WeightServer: the machine that keeps the versions of the weights and makes its part of new ones."""
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from siafu.pipeline.events import (
     Begin,
     BestKept,
+    Closed,
     EvaluationStarted,
     Event,
     GradientArrived,
     GradientTaken,
     NormsTold,
+    Noted,
     RatesSet,
     Ready,
+    Resume,
     RoomMade,
     Settle,
     Settled,
     StateMade,
+    TakenOver,
     UpdateDone,
     UpdateDue,
     WeightsAsked,
@@ -27,7 +30,19 @@ from siafu.pipeline.events import (
     WeightsReleased,
 )
 from siafu.pipeline.gradients import Gradients
-from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, Anchor, Epoch, IntervalId, Life, ServerId, Version
+from siafu.pipeline.holding import OpenVersions, PinnedVersions
+from siafu.pipeline.ids import (
+    FIRST_LIFE,
+    RUN,
+    Address,
+    Anchor,
+    Epoch,
+    IntervalId,
+    Life,
+    PhaseId,
+    ServerId,
+    Version,
+)
 from siafu.pipeline.instructions import (
     FreeWeights,
     Instruction,
@@ -40,8 +55,6 @@ from siafu.pipeline.instructions import (
 )
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.stamp import Fences
-
-_Holder = tuple[IntervalId | None, Epoch]
 
 
 def _name(interval: IntervalId | None) -> str:
@@ -94,6 +107,8 @@ class WeightServer:
             Settle: self._settle,
             RatesSet: self._rates_set,
             NormsTold: self._norms_told,
+            TakenOver: self._taken_over,
+            Closed: self._close,
         }
         self._reset(Anchor(Epoch(0), Version(0)), setup.exact)
 
@@ -114,7 +129,7 @@ class WeightServer:
         ]
         pins = [
             f"{_name(interval)} holds version {version} for epoch {epoch + 1}"
-            for (interval, epoch), version in self._pins.items()
+            for (interval, epoch), version in self._pinned.pins.items()
         ]
         closed = ["closed until a version is made"] if self._closed else []
         return [f"{self.address}: {line}" for line in [state, *asked, *pins, *closed]]
@@ -123,11 +138,13 @@ class WeightServer:
         """Raise AssertionError where the state contradicts itself. Tests call it after every event."""
         complete = {version for version in self._held if self._is_complete(version)}
         assert max(complete) == self._latest, f"latest {self._latest}, complete {complete}"
-        assert self._uses == Counter(self._pins.values()), f"uses {self._uses}, pins {self._pins}"
-        assert self._uses.keys() <= complete, f"versions in use {set(self._uses)}, complete {complete}"
-        unused = {version for version in self._held if version < self._latest} - self._uses.keys()
+        self._pinned.validate()
+        uses = set(self._pinned.uses)
+        assert uses <= complete, f"versions in use {uses}, complete {complete}"
+        needs = self._pinned.needs if self._open is None else self._open.needs
+        unused = [version for version in self._held if version < self._latest and not needs(version)]
         assert not unused, f"versions {unused} are held for no one"
-        most = self.setup.policy.max_versions
+        most = 3 if self._open is not None else self.setup.policy.max_versions
         assert most is None or len(complete) <= most, f"{complete} are held, and {most} may be"
         own = [version for version, parts in self._held.items() if self.server in parts]
         assert max(own, default=self._made) <= self._made, (
@@ -138,7 +155,7 @@ class WeightServer:
         assert room <= self._latest + 1, f"has room for {room}, latest {self._latest}"
         for each in self._queue:
             assert self._asked[each.interval] == each.epoch, f"{each} waits, and asked again since"
-            assert (each.interval, each.epoch) not in self._pins, f"{each} waits for what it has"
+            assert (each.interval, each.epoch) not in self._pinned.pins, f"{each} waits for what it has"
         settling = self._settling
         assert settling is None or self._latest < settling.anchor.version, f"{settling} has settled"
 
@@ -148,17 +165,21 @@ class WeightServer:
         held = None if event.evaluation is None else self._hold_for(event.evaluation)
         out.append(Restore(event.start.epoch, event.start.version, held))
         out.append(Send(RUN, Ready(self.address)))
+        if isinstance(event, Resume) and self._phases:
+            # The one before may have been lost with these on their way.
+            self._share(event.start.version, self._others, out)
 
     def _reset(self, start: Anchor, exact: bool) -> None:
         setup = self.setup
         self._gradients = Gradients(
             self._phases, setup.layout.num_intervals, setup.update_every, start, exact
         )
+        self._start = start
         self._made = self._latest = self._due = start.version
         self._updating = False
         self._held: dict[Version, set[ServerId]] = {start.version: set(setup.parts)}
-        self._pins: dict[_Holder, Version] = {}
-        self._uses: Counter[Version] = Counter()
+        self._pinned = PinnedVersions()
+        self._open = OpenVersions(start.version) if setup.exact else None
         self._asked: dict[IntervalId | None, Epoch] = {}
         self._queue: list[WeightsAsked] = []
         self._settling: Settle | None = None
@@ -166,27 +187,34 @@ class WeightServer:
         self._room = self._room_at(start.version)
         self._rates: dict[Version, tuple[float, ...]] = {}
         self._norms: dict[Version, dict[ServerId, tuple[tuple[int, float], ...]]] = {}
+        self._own_norms: NormsTold | None = None
         self._measured = start.version
 
     def _hold_for(self, evaluation: EvaluationStarted) -> Version | None:
         """An evaluation is run again: hold its version here, if it is to be had here. None: that is held anyway."""
         holder, version = evaluation.weights, evaluation.version
-        if self._room and not self.setup.policy.may_update(self._latest, {version, self._latest}):
-            self._room[holder] = self._latest
-        if holder != self.server:
-            return None
-        self._asked[None] = evaluation.epoch
-        self._pins[None, evaluation.epoch] = version
-        self._uses[version] += 1
+        if self._open is not None:
+            self._open.held = version
+        else:
+            if self._room and not self.setup.policy.may_update(self._latest, {version, self._latest}):
+                self._room[holder] = self._latest
+            if holder != self.server:
+                return None
+            self._pinned.hold((None, evaluation.epoch), version)
+        if holder == self.server:
+            self._asked[None] = evaluation.epoch
         if version == self._latest:
             return None
         self._held[version] = set(self.setup.parts)
         return version
 
     def _room_at(self, version: Version) -> dict[ServerId, Version]:
-        """How far every server has room when none has given anything out; {}: no bound is kept."""
+        """How far every server has room when none has given anything out; {}: no bound is kept.
+
+        Where epochs close there are two versions, and perhaps an evaluation's: that needs no bound.
+        """
         policy = self.setup.policy
-        if policy.max_versions is None:
+        if policy.max_versions is None or self.setup.exact:
             return {}
         room = Version(version + 1) if policy.may_update(version, {version}) else version
         return {ServerId(each): room for each in range(self.setup.weight_servers)}
@@ -208,9 +236,10 @@ class WeightServer:
         version = self._wanted(asked)
         if not self._is_complete(version) or (version == self._latest and self._closed):
             return False
-        self._pins[asked.interval, asked.epoch] = version
-        self._uses[version] += 1
-        granted = WeightsGranted(self.server, asked.interval, asked.epoch, version, len(self._pins))
+        if self._open is None:
+            self._pinned.hold((asked.interval, asked.epoch), version)
+        load = len(self._pinned.pins)
+        granted = WeightsGranted(self.server, asked.interval, asked.epoch, version, load)
         out.append(Send(asked.sender, granted))
         return True
 
@@ -228,19 +257,17 @@ class WeightServer:
     @property
     def _closed(self) -> bool:
         """Whether no one may enter on the latest version, because the next one waits for it to be free."""
-        return not self.setup.policy.may_enter(self._due > self._latest)
+        return bool(self._room) and not self.setup.policy.may_enter(self._due > self._latest)
 
     def _weights_released(self, event: WeightsReleased, out: list[Instruction]) -> None:
-        version = self._pins.pop((event.interval, event.epoch), None)
+        version = self._pinned.release((event.interval, event.epoch))
         if version is None:
             self.counts.duplicates += 1
             return
         if event.best:
             out.append(KeepBest(event.epoch, version))
             out.append(Send(RUN, BestKept(event.epoch)))
-        self._uses[version] -= 1
-        if not self._uses[version]:
-            del self._uses[version]
+        if not self._pinned.needs(version):
             self._free_unused(out)
             self._look_for_room(out)
 
@@ -248,14 +275,20 @@ class WeightServer:
 
     def _gradient_arrived(self, event: GradientArrived, out: list[Instruction]) -> None:
         accumulated = self._gradients.take(event.epoch, event.phase, event.interval)
+        # Who sends it again does not know that it came.
+        owner = Address("graph", self.setup.layout.owner[event.interval])
+        taken = Send(owner, GradientTaken(event.epoch, event.phase, event.interval))
         if accumulated is None:
             self.counts.duplicates += 1
+            out.append(taken)
             return
         self.counts.gradients += 1
-        out.extend(accumulated)
-        owner = Address("graph", self.setup.layout.owner[event.interval])
-        out.append(Send(owner, GradientTaken(event.epoch, event.phase, event.interval)))
+        out += [*accumulated, taken]
         self._try_update(out)
+
+    def awaits(self, epoch: Epoch, phase: PhaseId, interval: IntervalId) -> bool:
+        """Whether a gradient that came is to be added when it is its turn."""
+        return self._gradients.is_early(epoch, phase, interval)
 
     def _try_update(self, out: list[Instruction]) -> None:
         version = Version(self._made + 1)
@@ -292,6 +325,8 @@ class WeightServer:
         if late or event.home in self._norms.get(event.version, ()):
             self.counts.duplicates += 1
             return
+        if event.home == self.server:
+            self._own_norms = event
         self._norms.setdefault(event.version, {})[event.home] = event.norms
         self._try_update(out)
 
@@ -313,7 +348,8 @@ class WeightServer:
         """Tell the homes when this server can take a further version."""
         if not self._room:
             return
-        used = set(self._uses) if self._closed else {*self._uses, self._latest}
+        uses = set(self._pinned.uses)
+        used = uses if self._closed else {*uses, self._latest}
         if not self.setup.policy.may_update(self._latest, used) or self._room[self.server] > self._latest:
             return
         room = Version(self._latest + 1)
@@ -336,20 +372,61 @@ class WeightServer:
         self._updating = False
         self._made = event.version
         self._gradients.forget(event.version)
-        made = WeightsMade(self.server, event.version)
-        out.extend(Send(Address("weight", other), made) for other in self._others)
-        if self.setup.exact:
-            counts = self.counts
-            state = StateMade(self.server, event.version, counts.gradients, counts.versions_peak)
-            out.append(Send(RUN, state))
+        self._share(event.version, self._others, out)
+        if self.setup.keeps_states:
+            out.append(Send(RUN, self._state_made(event.version)))
         self._hold(self.server, event.version, out)
         self._try_update(out)
         self._grant_waiting(out)
 
+    def _state_made(self, version: Version) -> StateMade:
+        epochs = version - self._start.version
+        gradients = epochs * len(self._phases) * self.setup.layout.num_intervals
+        return StateMade(self.server, version, gradients, self.counts.versions_peak)
+
+    def _share(self, version: Version, servers: Iterable[ServerId], out: list[Instruction]) -> None:
+        """Send this server's part of a version to others."""
+        made = WeightsMade(self.server, version)
+        out.extend(Send(Address("weight", other), made) for other in servers)
+
+    # A server is replaced
+
+    def _taken_over(self, event: TakenOver, out: list[Instruction]) -> None:
+        if self.fences.raise_to(event.server, event.life):
+            if event.server.role == "graph":
+                self._forget_asked(event)
+            else:
+                self._share_again(event, out)
+        out.append(Send(RUN, Noted(self.address, event.server, event.life)))
+
+    def _share_again(self, event: TakenOver, out: list[Instruction]) -> None:
+        """Send a new weight server what it needs of this one to make the open epoch's version."""
+        norms = self._own_norms
+        if self._phases and self._made > event.start.version:
+            self._share(self._made, [event.server.index], out)
+        if norms is not None and norms.version > event.start.version:
+            out.append(Send(event.server, norms))
+
+    def _forget_asked(self, event: TakenOver) -> None:
+        """Intervals of a lost server will ask for the open epoch's version again."""
+        for interval in self.setup.layout.owned(event.server.index):
+            if self._asked.get(interval, -1) >= event.start.epoch:
+                self._asked[interval] = Epoch(event.start.epoch - 1)
+        self._queue = [asked for asked in self._queue if asked.sender != event.server]
+
     # Holding versions
 
+    def _close(self, event: Closed, out: list[Instruction]) -> None:
+        assert self._open is not None
+        if event.oldest <= self._open.oldest:
+            self.counts.duplicates += 1
+            return
+        self._open.oldest, self._open.held = event.oldest, event.held
+        self._free_unused(out)
+
     def _weights_made(self, event: WeightsMade, out: list[Instruction]) -> None:
-        if event.version < self._latest or event.home in self._held.get(event.version, ()):
+        late = event.version < self._latest and (self._open is None or not self._open.needs(event.version))
+        if late or event.home in self._held.get(event.version, ()):
             self.counts.duplicates += 1
             return
         out.append(KeepWeights(event.home, event.version))
@@ -359,7 +436,7 @@ class WeightServer:
         self._held.setdefault(version, set()).add(home)
         if not self._is_complete(version):
             return
-        self._latest = version
+        self._latest = max(self._latest, version)
         self._free_unused(out)
         complete = sum(map(self._is_complete, self._held))
         self.counts.versions_peak = max(self.counts.versions_peak, complete)
@@ -368,8 +445,9 @@ class WeightServer:
         self._look_for_room(out)
 
     def _free_unused(self, out: list[Instruction]) -> None:
+        needs = self._pinned.needs if self._open is None else self._open.needs
         for version in sorted(self._held):
-            if version < self._latest and version not in self._uses:
+            if version < self._latest and not needs(version):
                 del self._held[version]
                 out.append(FreeWeights(version))
 

@@ -9,14 +9,16 @@ from siafu.cost.prices import PriceBook
 from siafu.cost.ratios import ratios
 from siafu.pipeline.ids import Mode
 from siafu.planning.calibration import Calibration
-from siafu.planning.machines import aws_lambda, machine_of, processor_of, room_in
+from siafu.planning.machines import aws_lambda, machine_of, processor_of, room_for_data, room_in
 from siafu.planning.offer import Bound, Offer, TrainingSetup
 from siafu.planning.request import Request
+from siafu.server.layout_choice import ServerPace, chosen_layout
+from siafu.server.layouts import VERTICES
 from siafu.virtual.costs import LambdaKind, Machine, compute_seconds, task_seconds
 from siafu.virtual.server_sample import ServerSample
 from siafu.virtual.stage_costs import StageCosts
 from siafu.virtual.virtual import Simulated, simulate
-from siafu.virtual.workload import Workload, workload_of
+from siafu.virtual.workload import Workload, traffic_of, workload_of
 
 ASYNCHRONOUS_EPOCHS = 1.1
 """How many asynchronous epochs, S = 0, stand for an exact one: docs/convergence.md measured 0.91 to 1.09, the paper 1.00 to 1.14."""
@@ -36,6 +38,8 @@ class Estimates:
         self.lambda_gb = VCPU_MB / _MB_PER_GB
         self.lambda_prices = book.lambda_prices(book.region, "x86_64")
         self._machines: dict[str, Machine] = {}
+        self._layouts: dict[tuple[str, int], str] = {}
+        self._by_layout: dict[tuple[str, int], Workload] = {}
         self._simulated: dict[tuple[str, int, str, int], Simulated] = {}
 
     @property
@@ -50,6 +54,35 @@ class Estimates:
 
     def server_bytes(self, servers: int) -> float:
         return self.workload.server_bytes(self.request.shape, servers)
+
+    def layout(self, setup: TrainingSetup) -> str:
+        """Of its gathers: the faster one, if a server has the memory for all edges."""
+        instance, servers = setup.fleet.rental.instance, setup.fleet.servers
+        if servers == 1 or setup.mode == "async":
+            return VERTICES
+        key = instance.name, servers
+        if key not in self._layouts:
+            machine, shape = self.machine(instance), self.request.shape
+            ghosts, gbps = shape.ghosts_of_server(servers), machine.network_bytes_s * 8e-9
+            pace = ServerPace(shape.vertices, shape.edges, ghosts, servers, machine.cores, gbps)
+            traffic = traffic_of(self.request.model, shape, servers)
+            found = chosen_layout([pace.price(each) for each in traffic])
+            needed = self._laid_out(found, servers).server_bytes(shape, servers)
+            self._layouts[key] = found if needed <= room_for_data(instance) else VERTICES
+        return self._layouts[key]
+
+    def workload_for(self, setup: TrainingSetup) -> Workload:
+        """What its stages cost, as its gathers are laid out."""
+        return self._laid_out(self.layout(setup), setup.fleet.servers)
+
+    def _laid_out(self, layout: str, servers: int) -> Workload:
+        if layout == VERTICES:
+            return self.workload
+        key = layout, servers
+        if key not in self._by_layout:
+            request = self.request
+            self._by_layout[key] = workload_of(request.model, request.shape, layout, servers=servers)
+        return self._by_layout[key]
 
     def start_seconds(self, fleet: Fleet) -> float:
         """Until the first epoch: a process and its model, and the server's part of the store over its network.
@@ -92,12 +125,13 @@ class Estimates:
             epochs,
             start,
             seconds,
-            self.server_bytes(fleet.servers),
+            self.workload_for(setup).server_bytes(self.request.shape, fleet.servers),
             found.utilisation,
             billed * VCPU_MB / _MB_PER_GB,
             requests,
             self._usd_servers(fleet, seconds),
             self._usd_lambdas(billed, requests),
+            self.layout(setup),
         )
 
     def here(self) -> tuple[float, float] | None:
@@ -105,7 +139,7 @@ class Estimates:
         machine, epochs = self.measured.machine, self.request.epochs
         if self.server_bytes(1) > room_in(machine.memory_bytes):
             return None
-        epoch = self._simulate(machine, 1, "pipe", 0, None).seconds_per_epoch
+        epoch = self._simulate(machine, 1, "pipe", 0, None, self.workload).seconds_per_epoch
         return epoch, self.measured.start_seconds + self._with_evaluations(epoch, epochs, machine)
 
     def simulated(self, setup: TrainingSetup) -> Simulated:
@@ -115,16 +149,27 @@ class Estimates:
         if key not in self._simulated:
             kind = self._lambda_kind(setup)
             self._simulated[key] = self._simulate(
-                self.machine(instance), servers, setup.mode, setup.lambda_count, kind
+                self.machine(instance),
+                servers,
+                setup.mode,
+                setup.lambda_count,
+                kind,
+                self.workload_for(setup),
             )
         return self._simulated[key]
 
     def _simulate(
-        self, machine: Machine, servers: int, mode: Mode, lambda_count: int, kind: LambdaKind | None
+        self,
+        machine: Machine,
+        servers: int,
+        mode: Mode,
+        lambda_count: int,
+        kind: LambdaKind | None,
+        workload: Workload,
     ) -> Simulated:
         return simulate(
             self.request.shape,
-            self.workload,
+            workload,
             machine,
             servers=servers,
             mode=mode,
@@ -157,9 +202,10 @@ class Estimates:
         fleet, kind = setup.fleet, self._lambda_kind(setup)
         machine = self.machine(fleet.rental.instance)
         sample = ServerSample.of(fleet.servers, machine.cores, 1, 0, most_servers=4, most_intervals=64)
-        costs = StageCosts(self.workload, self.request.shape, machine, sample)
+        workload = self.workload_for(setup)
+        costs = StageCosts(workload, self.request.shape, machine, sample)
         cores, sent = 0.0, 0.0
-        for stage in self.workload.training.stages:
+        for stage in workload.training.stages:
             cost = costs.of("train", stage.id)
             assert cost is not None, "an epoch has no stage of an evaluation"
             if kind is None or not stage.kind.remote:

@@ -47,6 +47,7 @@ class Offer:
     utilisation:   share of the cores' time that they are busy
     lambda_gb_seconds, lambda_requests: of the whole training
     usd_servers, usd_lambdas: what machines and Lambdas cost, requests included
+    layout:        of gathers, as `siafu train` takes it
     """
 
     setup: TrainingSetup
@@ -60,6 +61,7 @@ class Offer:
     lambda_requests: int
     usd_servers: float
     usd_lambdas: float
+    layout: str = "vertices"
 
     @property
     def usd(self) -> float:

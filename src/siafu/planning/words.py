@@ -89,6 +89,8 @@ def commands(plan: Plan) -> list[str]:
         words += ["--heads", str(model.heads)]
     if fleet.servers > 1:
         words += ["--servers", str(fleet.servers), "--cluster", "auto"]
+    if plan.chosen.layout != "vertices":
+        words += ["--layout", plan.chosen.layout]
     if setup.lambda_count:
         words += ["--lambdas", "aws", "--lambda-count", str(fleet.servers * setup.lambda_count)]
     train = shlex.join([*words, "--instance", str(fleet.rental)])

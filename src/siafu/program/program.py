@@ -67,6 +67,7 @@ class GatherStep:
     edge:           what runs on edges; None: rows are gathered as they are
     learnt:         the weights of `edge` that get a gradient
     differentiated: those of `sent` that get a gradient
+    slices:         laid out by columns: each of so many servers gathers a slice of them for all vertices; 0: by vertices
     """
 
     site: GatherSite
@@ -75,6 +76,7 @@ class GatherStep:
     edge: PhasePrograms | None
     learnt: tuple[str, ...]
     differentiated: tuple[str, ...]
+    slices: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)

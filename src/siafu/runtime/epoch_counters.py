@@ -27,6 +27,13 @@ class EpochCounters:
         for earlier in [each for each in self._told if each < epochs]:
             del self._told[earlier]
 
+    def lose(self, server: Address) -> Mapping[str, Any]:
+        """Counters of a lost server at the end of the closed epochs. The one in its place counts from 0."""
+        found = self._told.get(self.closed, {}).get(server, {})
+        for told in self._told.values():
+            told.pop(server, None)
+        return found
+
     def begin_again(self) -> dict[str, Any]:
         """Counters of all servers at the end of the closed epochs. From now on all count from 0."""
         total: dict[str, Any] = {}

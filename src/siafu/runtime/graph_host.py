@@ -12,6 +12,7 @@ from siafu.pipeline.events import (
     EpochFinished,
     GradientArrived,
     RowsArrived,
+    TakenOver,
     TaskDone,
     TaskStarted,
     WeightsAsked,
@@ -19,7 +20,16 @@ from siafu.pipeline.events import (
 )
 from siafu.pipeline.graph_server import GraphServer, GraphServerCounts
 from siafu.pipeline.ids import RUN, Address, Epoch, IntervalId, PhaseId, Version
-from siafu.pipeline.instructions import Abandon, BeginTask, Instruction, KeepResult, KeepRows, RunTask, Send
+from siafu.pipeline.instructions import (
+    Abandon,
+    BeginTask,
+    ForgetGradients,
+    Instruction,
+    KeepResult,
+    KeepRows,
+    RunTask,
+    Send,
+)
 from siafu.pipeline.stamp import Stamp
 from siafu.runtime.executor import Executor
 from siafu.runtime.host import Host, Watch, unwatched
@@ -58,8 +68,9 @@ class GraphHost(Host):
         self._held_up: defaultdict[Version, list[RunTask]] = defaultdict(list)
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self.reporting = False
-        # Exact epochs that are closed are not done again: what they counted must not be lost with their server.
-        self._may_be_lost = machine.setup.exact and not activity.shares_threads
+        # Counters of closed epochs must not be lost with their server, nor gradients with the one they were sent to.
+        self._tells_counters = machine.setup.keeps_states and not activity.shares_threads
+        self._keeps_gradients = machine.setup.resumes and not activity.shares_threads
 
     def _take(self, letter: Letter) -> None:
         if isinstance(letter.event, WeightsSent | WeightsGranted):
@@ -75,6 +86,9 @@ class GraphHost(Host):
                 self._begin(begin, letter)
             case WeightsSent():
                 pass
+            case TakenOver() as taken:
+                self.deliver(taken, letter)
+                self._want_again(taken.server)
             case event:
                 self.deliver(event, letter)
 
@@ -110,6 +124,9 @@ class GraphHost(Host):
                 self._executor.keep_rows(what, came)
             case Abandon():
                 self._abandon()
+            case ForgetGradients():
+                for key in [each for each in self._gradients if each[0] < what.before]:
+                    del self._gradients[key]
             case _:
                 raise NotImplementedError(f"a graph server cannot {what}")
 
@@ -131,8 +148,10 @@ class GraphHost(Host):
                     to, message, lambda letter, size: self._send_rows(to, replace(letter, stamp=stamp), size)
                 )
             case GradientArrived():
-                gradients = self._gradients.pop((message.epoch, message.phase, message.interval))
-                self.send(to, message, gradients)
+                key = message.epoch, message.phase, message.interval
+                self.send(to, message, self._gradients[key])
+                if not self._keeps_gradients:
+                    del self._gradients[key]
             case WeightsAsked() if message.interval is not None and message.version is None:
                 self._executor.enter(message, lambda: self._send_now(to, message))
             case EpochFinished():
@@ -142,7 +161,7 @@ class GraphHost(Host):
                     message.epoch,
                     self._server.counts.staleness,
                     self._bytes_scattered,
-                    self._counters() if message.lane == "train" and self._may_be_lost else None,
+                    self._counters() if message.lane == "train" and self._tells_counters else None,
                 )
                 self.send(RUN, ActivityReported(self.address, told), tensors)
                 self.send(to, message)
@@ -169,6 +188,14 @@ class GraphHost(Host):
             wanted = WeightsWanted(self.address, what.version)
             self.send(Address("weight", what.weights), wanted)
         self._held_up[what.version].append(what)
+
+    def _want_again(self, server: Address) -> None:
+        """Ask a new weight server for the weights that its predecessor was asked for."""
+        with self.lock:
+            for version, tasks in self._held_up.items():
+                if any(Address("weight", what.weights) == server for what in tasks):
+                    self.send(server, WeightsWanted(self.address, version))
+        self.post.flush()
 
     def _run(self, what: RunTask) -> None:
         stamp = self._server.fences.stamp(self.address)

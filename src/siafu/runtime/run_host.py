@@ -15,6 +15,7 @@ from siafu.pipeline.events import (
     CheckpointSaved,
     EpochClosed,
     EvaluationStarted,
+    Noted,
     Proceed,
     StateMade,
     StopAsked,
@@ -60,6 +61,9 @@ class ServerRecovery(Protocol):
     def rewound(self, recorded: Epoch, epochs: Epoch) -> None:
         """Of `recorded` epochs, those after `epochs` are void."""
 
+    def resumed(self, recorded: Epoch) -> None:
+        """A server is replaced within the open epoch, the one after `recorded` epochs: nothing is void."""
+
     def proceeding(self) -> None:
         """All servers go on."""
 
@@ -82,6 +86,7 @@ class NoRecovery:
         raise AssertionError(f"{server} cannot be lost")
 
     def rewound(self, recorded: Epoch, epochs: Epoch) -> None: ...
+    def resumed(self, recorded: Epoch) -> None: ...
     def proceeding(self) -> None: ...
     def recorded(self) -> None: ...
     def saved(self) -> None: ...
@@ -186,6 +191,11 @@ class RunHost(Host):
                 self._take_report(report, letter)
             case ActivityReported():
                 pass
+            case Noted() as noted:
+                self.deliver(noted, letter)
+                with self.lock:
+                    if self._run.is_whole:
+                        self._recovery.proceeding()
             case event:
                 self.deliver(event, letter)
 
@@ -211,7 +221,7 @@ class RunHost(Host):
             case Rewind():
                 self._rewind(what)
             case Replace():
-                self._recovery.replace(what.server)
+                self._replace(what)
             case Stop():
                 if what.version is None:
                     self._finish(Outcome(what, None))
@@ -229,7 +239,8 @@ class RunHost(Host):
             beside = named(WEIGHT, self._states.weights(version)) | named(
                 STATE, self._states.optimizer(version)
             )
-            if again is not None and again.weights == to.index and again.version != version:
+            holds = again is not None and (self._run.setup.exact or again.weights == to.index)
+            if again is not None and holds and again.version != version:
                 beside |= named(HELD, self._states.weights(again.version))
         self.send(to, message, beside)
         if isinstance(message, Begin) and to.role == "graph" and self._traced:
@@ -244,6 +255,7 @@ class RunHost(Host):
 
     def _record(self, what: RecordEpoch) -> None:
         now = working_clock()
+        self._recovery.proceeding()
         self.recorded = Epoch(what.epoch + 1)
         self._recovery.recorded()
         activity = self._activity.take(what.epoch)
@@ -271,6 +283,13 @@ class RunHost(Host):
             self.stop_if_wanted()
         elif self._checkpoint_due():
             self.deliver(CheckpointAsked())
+
+    def _replace(self, what: Replace) -> None:
+        if what.within:
+            self._recovery.resumed(self.recorded)
+            lost = self._epoch_counters.lose(what.server)
+            self._counters_at_begin = added(self._counters_at_begin, lost)
+        self._recovery.replace(what.server)
 
     def _rewind(self, what: Rewind) -> None:
         self._recovery.rewound(self.recorded, what.epochs)
@@ -326,7 +345,7 @@ class RunHost(Host):
     def _save(self, epochs: Epoch, found: Collection) -> None:
         saved = self._snapshot(epochs, found)
         self._saved_best, self._saved_counters = saved.best, dict(saved.counters)
-        if not self._run.setup.exact:
+        if not self._run.setup.keeps_states:
             self._states = States(saved)
         self._happened(saved)
         self.deliver(CheckpointSaved(epochs))

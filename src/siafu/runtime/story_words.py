@@ -60,6 +60,11 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     happens.Begin: lambda e: (
         f"begins incarnation {e.incarnation} after epoch {e.start.epoch}, version {e.start.version}"
     ),
+    happens.Resume: lambda e: (
+        f"takes a lost server's place after epoch {e.start.epoch}, version {e.start.version}"
+    ),
+    happens.TakenOver: lambda e: f"{e.server} was lost, and is there again in life {e.life}",
+    happens.Closed: lambda e: f"versions before {e.oldest} may go",
     happens.Proceed: lambda e: f"intervals may enter epochs up to {e.until}",
     happens.EvaluationStarted: lambda e: (
         f"evaluation after epoch {e.epoch + 1} begins, version {e.version} of weight server {e.weights}"
@@ -86,6 +91,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     happens.RoomMade: lambda e: f"weight server {e.server} has room up to version {e.version}",
     # To the run
     happens.Ready: lambda e: f"{e.sender} is ready",
+    happens.Noted: lambda e: f"{e.sender} knows of {e.server} in life {e.life}",
     happens.EpochFinished: lambda e: f"graph server {e.server} has finished {e.lane} epoch {e.epoch + 1}",
     happens.StateMade: lambda e: f"weight server {e.home} gives the run its part of version {e.version}",
     happens.Settled: lambda e: f"weight server {e.server} has settled at version {e.settle.anchor.version}",
@@ -104,6 +110,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     does.BeginTask: lambda i: f"begin {i.task}, with rows of the sources before interval {i.until}",
     does.KeepResult: lambda i: f"keep the result of {i.task}",
     does.KeepRows: lambda i: f"keep {_rows(i)}",
+    does.ForgetGradients: lambda i: f"let go of gradients of the epochs up to {i.before}",
     does.Restore: lambda i: f"restore version {i.version} as it was after epoch {i.epochs}",
     does.Accumulate: lambda i: f"add the {_gradient(i)}, to version {i.version}",
     does.Update: lambda i: f"make version {i.version}",

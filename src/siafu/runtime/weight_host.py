@@ -11,6 +11,7 @@ from siafu.pipeline.events import (
     GradientArrived,
     NormsTold,
     StateMade,
+    TakenOver,
     UpdateDone,
     WeightsGranted,
     WeightsMade,
@@ -79,8 +80,22 @@ class WeightHost(Host):
                 self.answer(wanted)
             case WeightsWanted() as wanted:
                 self._give(wanted)
+            case GradientArrived() as gradient:
+                self.deliver(gradient, letter)
+                self._drop_unless_awaited(gradient)
+            case TakenOver() as taken:
+                with self.lock:
+                    self._given = {each for each in self._given if each[0] != taken.server}
+                self.deliver(taken, letter)
             case event:
                 self.deliver(event, letter)
+
+    def _drop_unless_awaited(self, gradient: GradientArrived) -> None:
+        """Let go of a gradient that came before."""
+        with self.lock:
+            key = gradient.epoch, gradient.phase, gradient.interval
+            if key in self._arrived and not self._server.awaits(*key):
+                del self._arrived[key]
 
     def _give(self, wanted: WeightsWanted) -> None:
         with self.lock:

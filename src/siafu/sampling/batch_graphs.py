@@ -65,8 +65,17 @@ class BatchGraphs:
         attr = (
             self._graph.edge_attr[places] if self._edge_rows and self._graph.edge_attr is not None else None
         )
+        types = self._graph.edge_type
         found = SampleGraph(
-            indptr, indices, weights, edge_attr=attr, x=x, name=self._graph.name, rows=rows, next=following
+            indptr,
+            indices,
+            weights,
+            edge_attr=attr,
+            edge_type=types[places] if self._edge_rows and types is not None else None,
+            x=x,
+            name=self._graph.name,
+            rows=rows,
+            next=following,
         )
         found.__dict__["is_symmetric"] = False  # nobody need look
         if x is None or self._turned:

@@ -21,10 +21,11 @@ from siafu.pipeline.schedule import Schedule, fused_gathers
 from siafu.program.constants import constant_rows
 from siafu.program.constants import recipes as constant_recipes
 from siafu.program.execute.sparse_rows import SparseRows
-from siafu.program.program import Program
+from siafu.program.program import GatherStep, Program
 from siafu.server.disk_share import DiskShare
 from siafu.server.edges import ServerEdges
 from siafu.server.fusion import frees_rows
+from siafu.server.gathers.column_space import ColumnSpace, whole_edges
 from siafu.server.gathers.gather_tables import (
     DiskTables,
     GatherTables,
@@ -32,7 +33,8 @@ from siafu.server.gathers.gather_tables import (
     PassingTables,
     ThreadBuffers,
 )
-from siafu.server.gathers.registry import local_step
+from siafu.server.gathers.local_gather import LocalGather
+from siafu.server.gathers.registry import column_step, local_step
 from siafu.server.lane import Lane
 from siafu.server.rows.blocks import Labels
 from siafu.server.rows.constant_type import constant_type
@@ -46,6 +48,7 @@ from siafu.server.worker import GraphWorker
 from siafu.tables import NamedTables, ScratchDirectory
 
 Mask = NDArray[np.bool_]
+_COLUMNS = ("own rows", "slices")  # tables of a gather by columns
 
 
 ConstantRows = Callable[[Program], dict[str, Tensor]]
@@ -89,6 +92,13 @@ class Blueprint:
         scratch = None if disk is None else disk.directory
         return ServerEdges.of(self.graph, self.partition, server, scratch, self.advisor)
 
+    def whole_edges(self) -> ServerEdges | None:
+        """All edges, where some gathers go by columns; else None."""
+        groups = [group for program in self.programs.values() for group in program.gathers]
+        if not any(step.slices for group in groups for step in group):
+            return None
+        return whole_edges(self.graph, self.advisor)
+
     def bounds(self, edges: ServerEdges) -> list[tuple[int, int]]:
         """Its intervals."""
         return intervals(edges.local.forward.edges.indptr, self.interval_counts[edges.local.server])
@@ -107,12 +117,17 @@ class Blueprint:
         constants: ConstantRows,
         streamed: StreamedConstants | None = None,
         scratch: ScratchDirectory | None = None,
+        whole: ServerEdges | None = None,
     ) -> GraphWorker:
         """The holder of its rows.
 
         streamed: constants, where they are on disk
         scratch:  for its files, which other servers of this process may share; None: one of its own
+        whole:    all edges, where gathers go by columns
         """
+        space = None
+        if whole is not None:
+            space = ColumnSpace(whole, self.partition, edges.local.server, len(bounds))
         y = as_target(target_of(self.objective, self.graph), self.dtype)
         cut = self.savings.disk
         disk = None if cut is None else DiskShare(cut, scratch)
@@ -123,7 +138,7 @@ class Blueprint:
         lanes: dict[LaneName, Lane] = {}
         try:
             for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
-                lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"))
+                lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"), space)
         except BaseException:
             if disk is not None:
                 disk.close()
@@ -143,6 +158,7 @@ class Blueprint:
         y: Tensor,
         memory: "_Memory",
         training_lane: Lane | None,
+        space: ColumnSpace | None,
     ) -> Lane:
         program, training, splits = self.programs[name], name == "train", self.splits[name]
         fused = fused_gathers(self.schedules[name].stages)
@@ -151,18 +167,18 @@ class Blueprint:
             mask[ids.numpy()] = True
         last = len(program.gathers) - 1
         constants = {**held.of(program)}  # before gathers copy their edges: what folding takes is free again
+
+        def made(step: GatherStep, depth: int, number: int) -> LocalGather:
+            width, needed = program.shapes[step.sent[0]][0], mask if depth == last else None
+            if step.slices:
+                assert space is not None
+                tables = memory.column_tables(depth, number, len(mask), in_place=depth != last)
+                return column_step(step, space, tables, width, self.dtype, needed=needed, training=training)
+            placed = edges.placing(memory.tables(program, depth, number, passing=depth in fused))
+            return local_step(step, placed, width, self.dtype, needed=needed, training=training)
+
         gathers = [
-            [
-                local_step(
-                    step,
-                    edges.placing(memory.tables(program, depth, number, passing=depth in fused)),
-                    program.shapes[step.sent[0]][0],
-                    self.dtype,
-                    needed=mask if depth == last else None,
-                    training=training,
-                )
-                for number, step in enumerate(group)
-            ]
+            [made(step, depth, number) for number, step in enumerate(group)]
             for depth, group in enumerate(program.gathers)
         ]
         return Lane(
@@ -203,7 +219,7 @@ class _Memory:
         self._own, self._savings, self._scratch, self._disk = edges.own, savings, ThreadBuffers(), disk
         # Else a ghost's gradient would take the place of another ghost's row, which may still be read.
         self._in_place = savings.in_place and edges.aligned
-        self._known: dict[tuple[int, int], dict[str, Table]] = {}
+        self._known: dict[tuple[int | str, ...], dict[str, Table]] = {}
 
     def tables(self, program: Program, depth: int, number: int, *, passing: bool) -> GatherTables:
         """Those of one gather of a graph phase; passing: what it gathers has none."""
@@ -214,6 +230,17 @@ class _Memory:
         if passing:
             return PassingTables(self._own, self._scratch, str(number), known, in_place=in_place)
         return HeldTables(self._own, known, in_place=in_place)
+
+    def column_tables(
+        self, depth: int, number: int, vertices: int, *, in_place: bool
+    ) -> tuple[HeldTables, HeldTables]:
+        """Those of a gather by columns: for own rows, and for slices of all vertices' rows.
+
+        in_place: gradients take the place of rows; those of the last gather do not come for all of them
+        """
+        shared = self._savings.shared
+        own, slices = (self._known.setdefault((depth, number, of), {}) if shared else None for of in _COLUMNS)
+        return HeldTables(self._own, own, in_place=in_place), HeldTables(vertices, slices, in_place=in_place)
 
     def rows(self) -> NamedTables | None:
         """For rows of a lane that stay at their vertices; None: they are in memory."""
@@ -241,8 +268,11 @@ def assemble(blueprint: Blueprint, x: Tensor | FeatureRows, weights: Mapping[str
     edges = [blueprint.edges(server) for server in range(blueprint.partition.parts)]
     bounds = [blueprint.bounds(each) for each in edges]
     constants = _Constants(blueprint.graph, x, weights)
+    whole = blueprint.whole_edges()
     workers = tuple(
-        blueprint.worker(own, ranges, constants.of_server(own), constants.on_disk(own, ranges), scratch)
+        blueprint.worker(
+            own, ranges, constants.of_server(own), constants.on_disk(own, ranges), scratch, whole
+        )
         for own, ranges in zip(edges, bounds, strict=True)
     )
     return Assembly(workers, layout_of(blueprint.reads([each.local for each in edges], bounds), bounds))

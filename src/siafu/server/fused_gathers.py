@@ -8,7 +8,8 @@ from torch import Tensor
 from siafu.program.program import GatherStep, Program
 from siafu.server.gathers.local_gather import LocalGather
 from siafu.server.rows.blocks import Chunk
-from siafu.server.rows.interval_rows import IntervalRows, WeightGradients, gradient_of
+from siafu.server.rows.interval_rows import IntervalRows, gradient_of
+from siafu.weights.gradient_sums import GradientSums
 
 Weights = Mapping[str, Tensor]
 ROWS_AT_ONCE = 8192
@@ -67,7 +68,7 @@ class FusedGathers:
         self, phase: int, rows: IntervalRows, chunk: Chunk, weights: Weights, draw: Draw
     ) -> Mapping[str, Tensor]:
         """The gradients of what tensor phase `phase` sent; returns those of the edge functions' weights."""
-        gradients = WeightGradients()
+        gradients = GradientSums()
         for gather, local in self._steps.get(phase, ()):
             found = local.backward(chunk.first, chunk.last, weights=weights, **draw.of(gather))
             for name, gradient in zip(gather.sent, found.sent, strict=True):

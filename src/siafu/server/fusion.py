@@ -17,6 +17,8 @@ def _is_used_up(program: Program, depth: int) -> bool:
     phases, gathers = program.phases, program.gathers
     if depth >= len(gathers) or not gathers[depth]:  # an evaluation may have fewer than the training
         return False
+    if any(step.slices for step in gathers[depth]):
+        return False
     own = {step.out for step in gathers[depth]}
     if own & {reduce.sent for group in program.reduces for reduce in group}:
         return False

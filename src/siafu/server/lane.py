@@ -18,13 +18,14 @@ from siafu.server.gathers.local_gather import LocalGather
 from siafu.server.lane_statistics import LaneStatistics
 from siafu.server.phase_runner import PhaseRunner, RowsIn
 from siafu.server.rows.blocks import Block, Chunk, Labels, block_rows, blocks_of, chunks_of
-from siafu.server.rows.interval_rows import IntervalRows, WeightGradients, gradient_of
+from siafu.server.rows.interval_rows import IntervalRows, gradient_of
 from siafu.server.rows.lasting_rows import lasting_rows, places_of
 from siafu.server.rows.sparse_constants import ConstantTable
 from siafu.server.rows.spilled_rows import SpilledRows
 from siafu.server.rows.streamed_rows import StreamedRows
 from siafu.server.statistics import LocalStatistics
 from siafu.tables import NamedTables
+from siafu.weights.gradient_sums import GradientSums
 
 Weights = Mapping[str, Tensor]
 
@@ -210,7 +211,7 @@ class Lane:
     def learn(self, interval: int, weights: Weights, draw: Draw) -> Done:
         """The last tensor phase with the loss and its gradient."""
         phase = len(self.program.phases) - 1
-        run, total, gradients = self._runners[phase], 0.0, WeightGradients()
+        run, total, gradients = self._runners[phase], 0.0, GradientSums()
         weights = self.statistics.among(weights, phase, interval)
         for chunk in self._chunks[phase][interval]:
             self._fused.gather(phase, self._rows[interval], chunk, weights, draw)
@@ -237,7 +238,7 @@ class Lane:
     def gather_back(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """The adjoint of `gather`: the gradients of what tensor phase `phase - 1` sent."""
         first, last = self.bounds[interval]
-        gradients = WeightGradients()
+        gradients = GradientSums()
         for gather, local in self._steps(phase - 1):
             found = local.backward(first, last, weights=weights, **draw.of(gather))
             for name, gradient in zip(gather.sent, found.sent, strict=True):
@@ -248,7 +249,7 @@ class Lane:
 
     def backward(self, phase: int, interval: int, weights: Weights, draw: Draw) -> Done:
         """The adjoint of `forward`."""
-        run, gradients, of_edges = self._runners[phase], WeightGradients(), WeightGradients()
+        run, gradients, of_edges = self._runners[phase], GradientSums(), GradientSums()
         weights = self.statistics.among(weights, phase, interval)
         for chunk in self._chunks[phase][interval]:
             self._rows[interval].end_passing()

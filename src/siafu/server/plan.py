@@ -32,6 +32,7 @@ from siafu.program.record.statistics import CUMULATIVE
 from siafu.server.assembly import Blueprint
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
+from siafu.server.layouts import laid_out
 from siafu.server.rows.feature_rows import FeatureRows, normalized
 from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
@@ -95,6 +96,7 @@ class ServerPlan:
         programs = programs or compile_programs(
             graph, model, splits["train"], objective, sparse=options.lambdas == "off"
         )
+        programs = {lane: laid_out(each, options.layout, partition.parts) for lane, each in programs.items()}
         training, groups = schedule_training(programs["train"])
         weights = {name: tensor.detach().clone() for name, tensor in state_of(model).items()}
         running = _followed(programs["train"])
@@ -147,6 +149,16 @@ class ServerPlan:
             {},
             Settings("sgd", 0.0),
             objective,
+        )
+
+    def laid_out(self, layout: str) -> "ServerPlan":
+        """The same plan with another layout of its gathers."""
+        programs = {
+            lane: laid_out(each, layout, self.partition.parts) for lane, each in self.programs.items()
+        }
+        training, _ = schedule_training(programs["train"], self.savings.fused)
+        return replace(
+            self, programs=programs, training=training, options=replace(self.options, layout=layout)
         )
 
     def evaluating(self) -> "ServerPlan":
@@ -247,6 +259,7 @@ class ServerPlan:
             self.paced,
             options.clip is not None,
             self.gather_parts if rows_travel else 0,
+            rows_stay=not self.savings.in_place and self.savings.disk is None,
         )
 
     @property

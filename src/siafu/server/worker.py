@@ -177,18 +177,14 @@ class GraphWorker:
         self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId
     ) -> Iterator[tuple[SentTable, NDArray[np.int64], slice]]:
         """For each table of a stage: which rows of it another server needs, and which of those are an interval's."""
-        first, last = self._bounds[interval - self._first_interval]
-        for exchange, tables in self._stages[lane][stage.id].scattered:
-            rows = exchange.send[to]
-            bounds = (interval, interval + 1) if exchange.by_interval else (first, last)
-            lo, hi = np.searchsorted(rows, bounds)
-            for table in tables:
-                yield table, rows, slice(int(lo), int(hi))
+        own = interval - self._first_interval
+        for each in self._stages[lane][stage.id].scattered:
+            made = (self._bounds if each.bounds is None else each.bounds)[own]
+            yield from each.taken(to, (interval, interval + 1) if each.exchange.by_interval else made)
 
     def _received(
         self, sender: ServerId, lane: LaneName, stage: Stage
     ) -> Iterator[tuple[SentTable, NDArray[np.int64]]]:
         """For each table of a stage: where the rows of another server go."""
-        for exchange, tables in self._stages[lane][stage.id].scattered:
-            for table in tables:
-                yield table, exchange.receive[sender]
+        for each in self._stages[lane][stage.id].scattered:
+            yield from each.put(sender)

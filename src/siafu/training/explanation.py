@@ -21,6 +21,7 @@ from siafu.program.record.record import state_of
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
 from siafu.server.costs.stage_cost import StageCost
+from siafu.server.layout_choice import chosen_layout, layout_prices, server_peak, told
 from siafu.server.memory.fitting import fit, without_far_blocks
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice, choose
@@ -29,6 +30,7 @@ from siafu.server.plan import ServerPlan, compile_programs, rows_of
 from siafu.server.schedules import schedule_evaluation, schedule_training
 from siafu.server.stages.registry import stages_of
 from siafu.tables import ScratchDirectory
+from siafu.training.placement import choose_partition
 from siafu.training.run_advisor import advisor_of
 
 
@@ -44,6 +46,8 @@ class Explanation:
     choice:   how that training spares memory; None likewise
     budget:   bytes that it may take; None: any amount
     disk:     tables that are on disk, in words; nothing where none is
+    layouts:  what gathers cost on several servers, laid out by vertices and by columns, in words
+    layout:   the cheaper of them, as `siafu train` takes it; None: one server was asked for
     """
 
     training: tuple[StageCost, ...]
@@ -55,6 +59,8 @@ class Explanation:
     choice: Choice | None = None
     budget: int | None = None
     disk: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    layout: str | None = None
 
     def as_json(self, *, ops: bool) -> dict[str, Any]:
         """As JSON takes it; ops: with the tensor programs in words."""
@@ -98,6 +104,27 @@ def explain_training(
     walks = [] if advised is None else advised.reasons()
     choices = *found.choices, str(degrees(graph.indptr)), *walks, recommend(graph)
     return replace(found, memory=choice.listed, choice=choice, budget=budget, choices=choices, disk=on_disk)
+
+
+def explain_layouts(
+    found: Explanation, graph: Graph, model: nn.Module, servers: int, partition: str, gbps: float
+) -> Explanation:
+    """The same with the layouts that gathers may have on so many servers.
+
+    partition: a method, or "auto"
+    gbps:      gigabits a second of each server's network
+    """
+    walked = graph.layout or graph
+    plan = ServerPlan.of(
+        walked, model, Options(servers=servers), choose_partition(walked, servers, partition)
+    )
+    prices = layout_prices(plan, gbps)
+    chosen = chosen_layout(prices)
+    lines = [*told(prices)] or ["no gather of this model can be laid out by columns"]
+    names = dict.fromkeys(("vertices", "columns", chosen)) if prices else ()
+    peaks = {name: server_peak(plan.laid_out(name)) for name in names}
+    sizes = [f"layout {name}: {peak / 1e6:,.0f} MB on the largest server" for name, peak in peaks.items()]
+    return replace(found, layouts=(*lines, *sizes), layout=chosen)
 
 
 def explain(graph: Graph, model: nn.Module, programs: dict[LaneName, Program] | None = None) -> Explanation:

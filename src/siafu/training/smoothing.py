@@ -111,7 +111,7 @@ def _propagated(
 
 def _labels(graph: Graph) -> Tensor:
     """[V, C] zeros and ones."""
-    if graph.y is None:
+    if graph.y is None or graph.has_quantities:
         raise BadInput(f"graph {graph.name!r} has no labels: give it y")
     y = torch.from_numpy(graph.y)
     return (F.one_hot(y.clamp(min=0), graph.num_classes) if y.ndim == 1 else y).float()

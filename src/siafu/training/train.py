@@ -310,6 +310,8 @@ def _as_before(asked: Keywords, directory: RunDirectory) -> Keywords:
     found, order = saved.get("intervals"), saved.get("reorder", "off")
     if asked.intervals is None and isinstance(found, int):
         asked = replace(asked, intervals=found)
+    if asked.layout == "auto":
+        asked = replace(asked, layout=saved.get("layout", "vertices"))
     return replace(asked, reorder=order) if asked.reorder in ("auto", "off") else asked
 
 
@@ -355,7 +357,11 @@ def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | Non
         "model": _describe(model),
         "objective": trainer.objective.as_json(),
         "training": trainer.options.as_json()
-        | {"intervals": trainer.plan.interval_counts[0], "partition": trainer.plan.partition.method},
+        | {
+            "intervals": trainer.plan.interval_counts[0],
+            "partition": trainer.plan.partition.method,
+            "layout": trainer.plan.options.layout,
+        },
         "partition": describe_partition(trainer.plan.partition),
     }
     if graph.renumbered is not None:

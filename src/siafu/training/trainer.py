@@ -34,6 +34,8 @@ from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Entry
 from siafu.sampling.sampled_runtime import SampledRuntime
 from siafu.server.assembly import assemble
+from siafu.server.layout_choice import decided
+from siafu.server.layouts import VERTICES
 from siafu.server.memory.fitting import Fit, fit, fit_apart
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice
@@ -96,6 +98,10 @@ class Trainer:
         self.plan = replace(
             ServerPlan.of(graph, model, options, partition, programs=programs), advisor=advisor
         )
+        if options.layout == "auto":
+            travels = cluster is not None and partition.parts > 1 and options.mode != "async"
+            budget = None if memory is None else budget_bytes(memory)
+            self.plan = decided(self.plan, budget) if travels else self.plan.laid_out(VERTICES)
         self._sampled = SampledTraining(self.plan, model) if options.mode == "sampled" else None
         self.stopped = self.callback_failed = False
         self._pace = self._paced(callbacks)

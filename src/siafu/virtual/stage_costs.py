@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from siafu.kernels import block_size
 from siafu.pipeline.ids import LaneName, PhaseId, StageId
 from siafu.pipeline.schedule import Stage
+from siafu.pipeline.stage_kind import COLUMNS
 from siafu.server.costs.work import Work
 from siafu.virtual.costs import LambdaKind, Machine, task_seconds
 from siafu.virtual.graph_shape import GraphShape
@@ -71,22 +72,21 @@ class StageCosts:
         parts = sample.servers * sample.intervals
         work = whole.share(whole.rows / parts, whole.edges / parts)
         if work.gathers:
-            work = self._placed(work)
+            work = self._placed(work, whole=stage.kind == COLUMNS)
         sent = self._sent(stage, work)
         packing = machine.message_seconds * sample.receivers_each + sent / machine.core.memory
         return TaskCost(work, task_seconds(work, machine) * sample.intervals_each, sent, packing)
 
-    def _placed(self, work: Work) -> Work:
-        """A gather on a server with so many rows of its own and ghosts."""
-        servers = self.sample.servers
-        own = self.shape.vertices / servers
+    def _placed(self, work: Work, *, whole: bool) -> Work:
+        """A gather on a server with so many rows of its own and ghosts; whole: with all vertices and edges."""
+        servers = 1 if whole else self.sample.servers
+        own, edges = self.shape.vertices / servers, self.shape.edges / servers
         columns = own + self.shape.ghosts_of_server(servers)
-        visit = self._visit(own, columns, max(work.row_bytes)) if work.blocked else 0.0
+        visit = self._visit(own, columns, edges, max(work.row_bytes)) if work.blocked else 0.0
         return replace(work, table_bytes=columns * sum(work.row_bytes), visit=visit)
 
-    def _visit(self, own: float, columns: float, row_bytes: float) -> float:
+    def _visit(self, own: float, columns: float, edges: float, row_bytes: float) -> float:
         """Edges that a visit of a row finds in a block of sources; 0: blocks do not pay."""
-        edges = self.shape.edges / self.sample.servers
         cache = int(self.machine.near_cache)
         size = block_size(int(own), int(edges), int(row_bytes), sources=int(columns), cache=cache)
         return 0.0 if size is None else edges / own / math.ceil(columns / size)
@@ -104,12 +104,20 @@ class StageCosts:
     def _ghosts(self, stage: Stage) -> float:
         """Rows that a server receives, and sends, after a stage."""
         servers, shape = self.sample.servers, self.shape
+        last = stage.phase == self._last
+        if stage.everywhere:
+            return self._exchanged(needed=last and (stage.kind == COLUMNS) == (stage.direction == "forward"))
         ghosts = shape.ghosts_of_server(servers)
-        if stage.direction == "backward" and stage.phase == self._last:
+        if stage.direction == "backward" and last:
             return ghosts * shape.train
         if stage.direction == "forward" and stage.phase == self._last - 1:
             return shape.ghosts_of_server(servers, reading=shape.train_edges)
         return ghosts
+
+    def _exchanged(self, *, needed: bool) -> float:
+        """Rows of which every other server gets, or has, some columns; needed: those that enter the loss."""
+        rows = self.shape.vertices * (self.shape.train if needed else 1.0)
+        return rows * (1 - 1 / self.sample.servers)
 
     @property
     def _last(self) -> int:

@@ -16,9 +16,11 @@ from siafu.program.record.record import state_of
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.work import Work
 from siafu.server.gathers.registry import behaviour_of
+from siafu.server.layouts import VERTICES, laid_out
 from siafu.server.plan import Programs, compile_programs, rows_of
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.server.stages.registry import stages_of
+from siafu.server.traffic import Crossings, PhaseTraffic, Traffic
 from siafu.virtual.graph_shape import GraphShape
 
 ATTENTION = ("gat", "gatv2", "transformer")
@@ -63,16 +65,38 @@ class Workload:
     ghost_bytes: float
 
     def server_bytes(self, shape: GraphShape, servers: int) -> float:
-        """Memory of one graph server: edges both ways, constant rows, labels, tables with ghosts, what is kept."""
+        """Memory of one graph server: edges both ways, constant rows, labels, tables with ghosts, what is kept.
+
+        Where gathers go by columns it has all edges besides; their slices take about as much as ghosts would.
+        """
         vertices, edges = shape.vertices / servers, shape.edges / servers
         rows = vertices * (self.constant_bytes + self.activation_bytes + 2 * _ID)
-        return rows + 2 * _FLOAT * edges + shape.ghosts_of_server(servers) * (self.ghost_bytes + 2 * _ID)
+        everything = 2 * _FLOAT * shape.edges if any(each.everywhere for each in self.training.stages) else 0
+        ghosts = shape.ghosts_of_server(servers) * (self.ghost_bytes + 2 * _ID)
+        return rows + 2 * _FLOAT * edges + everything + ghosts
 
 
-def workload_of(model: ModelShape, shape: GraphShape) -> Workload:
-    """Compile the model as `siafu.train` would and say what its stages cost on a graph of that shape."""
+def workload_of(
+    model: ModelShape, shape: GraphShape, layout: str = VERTICES, *, servers: int = 1
+) -> Workload:
+    """Compile the model as `siafu.train` would and say what its stages cost on a graph of that shape.
+
+    layout:  of gathers, as the option names it
+    servers: that share columns
+    """
     programs, numbers = _compiled(model, shape.features, shape.classes)
-    return workload_from(programs, numbers, shape)
+    placed = {lane: laid_out(program, layout, servers) for lane, program in programs.items()}
+    return workload_from(placed, numbers, shape)
+
+
+def traffic_of(model: ModelShape, shape: GraphShape, servers: int) -> tuple[PhaseTraffic, ...]:
+    """Bytes of an epoch's rows between servers, in either layout, by the ghosts that the shape has."""
+    programs, _ = _compiled(model, shape.features, shape.classes)
+    ghosts, own = servers * shape.ghosts_of_server(servers), shape.vertices / servers
+    reading = servers * shape.ghosts_of_server(servers, reading=shape.train_edges)
+    whole = Crossings([own] * servers, ghosts, ghosts)
+    last = Crossings([own * shape.train] * servers, reading, ghosts * shape.train)
+    return Traffic(programs["train"], _FLOAT, True, whole, last).phases()
 
 
 @lru_cache(maxsize=32)

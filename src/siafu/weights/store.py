@@ -6,6 +6,7 @@ from torch import Tensor
 
 from siafu.base.errors import SiafuError
 from siafu.weights.clipping import Norms, clipped, norms_of
+from siafu.weights.gradient_sums import GradientSums
 from siafu.weights.optimizer import Settings, State, Weights, step
 from siafu.weights.policy import Version
 
@@ -32,7 +33,7 @@ class WeightStore:
         self._places = {name: place for place, name in enumerate(order)}
         self._home, self._fixed, self._settings = frozenset(home), dict(fixed), settings
         self._versions: dict[Version, dict[str, Tensor]] = {}
-        self._sums: dict[Version, dict[str, Tensor]] = {}
+        self._sums: dict[Version, GradientSums] = {}
         self._counts: dict[Version, int] = {}
         self._state: State = {}
 
@@ -77,18 +78,13 @@ class WeightStore:
         del self._versions[version]
 
     def accumulate(self, version: Version, gradients: Weights) -> None:
-        """Add a task's gradients to the sum that `version` will be made of."""
-        sums = self._sums.setdefault(version, {})
-        for name, gradient in gradients.items():
-            if name in sums:
-                sums[name].add_(gradient)
-            else:
-                sums[name] = gradient.detach().clone()
+        """Add a task's gradients to the sum that `version` will be made of. Nobody may change the tensors from now on."""
+        self._sums.setdefault(version, GradientSums()).add(gradients)
         self._counts[version] = self._counts.get(version, 0) + 1
 
     def norms(self, version: Version) -> Norms:
         """Norms of the gradients that `version` will be made of here, by the parameters' places in the model."""
-        return norms_of(self._learnt(self._sums.get(version, {})), self._places)
+        return norms_of(self._learnt(self._sums.get(version, GradientSums()).sums), self._places)
 
     def update(self, version: Version, rates: tuple[float, ...] = (), norms: Norms = ()) -> None:
         """Make this server's part of `version` from the version before and the sum of the gradients.
@@ -96,7 +92,7 @@ class WeightStore:
         rates: of each group of parameters; (): those of the settings
         norms: of all gradients, which are scaled to the bound that the settings have
         """
-        gradients = self._sums.pop(version, {})
+        gradients = self._sums.pop(version, GradientSums()).sums
         if self._settings.clip is not None:
             gradients = gradients | clipped(self._learnt(gradients), norms, self._settings.clip)
         made, self._state = step(self.part(version - 1), gradients, self._state, self._settings, rates)

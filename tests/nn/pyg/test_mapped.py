@@ -60,7 +60,7 @@ def wild_edges(case: Mapped, kind: torch.dtype) -> tuple[siafu.Graph, Tensor, di
     if not case.edges:
         return graph, edge_index, {}
     rng = np.random.default_rng(5)
-    if case.edges == "features" and case.call.startswith(("GATConv", "PNAConv")):
+    if case.edges == "features" and case.call.startswith(("GATConv", "PNAConv", "PDNConv")):
         # A sum cannot leave out stored self-loops of which each has features of its own.
         edge_index, _ = remove_self_loops(edge_index)
     edges = edge_index.shape[1]

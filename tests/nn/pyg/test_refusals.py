@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -118,8 +119,31 @@ class Weighs(pyg.GCNConv):
 
 class NormsMessages(Own):
     def message(self, x_j: Tensor) -> Tensor:
-        out: Tensor = self.norm(x_j)
+        return F.instance_norm(x_j.t().unsqueeze(0)).squeeze(0).t()
+
+
+class NormsHeads(Own):
+    def message(self, x_j: Tensor) -> Tensor:
+        out: Tensor = self.norm(x_j.unsqueeze(-1)).squeeze(-1)
         return out
+
+
+class Multiplies(nn.Module):
+    """A sparse matrix, made in forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        ones = torch.ones(edge_index.size(1))
+        matrix = torch.sparse_coo_tensor(edge_index, ones, (x.size(0), x.size(0)))
+        return matrix @ self.lin(x)
+
+
+class PicksEdges(Changing):
+    def changed(self, edge_index: Tensor) -> Tensor:
+        return edge_index[:, :10]
 
 
 class CountsMessages(Own):
@@ -195,7 +219,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "dropout_edge": (DropsEdges, "DropsEdges: dropout_edge", "before training"),
     "to_undirected": (Undirected, "Undirected: to_undirected", "before training"),
     "a function by its module": (ByAttribute, "ByAttribute: coalesce", "before training"),
-    "edges turned round": (Reversed, "Reversed: flip of edge_index", "change data.edge_index before"),
+    "edges turned round": (Reversed, "Reversed: flip of edge_index on a directed graph", "turned round"),
     "adj_t": (Sparse, "GCNConv: gcn_norm of Tensor instead of edge_index", "adj_t"),
     "another edge_index": (Elsewhere, "GCNConv: gcn_norm of Tensor", "the edge_index that forward got"),
     "another graph": (
@@ -220,7 +244,18 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "median": (lambda: pyg.SAGEConv(8, 3, aggr="median"), "SAGEConv: MedianAggregation", "use sum"),
     "product": (lambda: pyg.SAGEConv(8, 3, aggr="mul"), "aggregation 'mul'", "use sum, mean, max"),
     "dropout of messages": (DropsMessages, "DropsMessages: dropout", "drop rows"),
-    "norm of messages": (NormsMessages, "batch_norm of values of edges", "on vertices"),
+    "instance norm of messages": (
+        NormsMessages,
+        "NormsMessages: instance_norm of values of edges",
+        "on vertices",
+    ),
+    "batch norm of heads": (
+        NormsHeads,
+        "a batch norm of values of edges with 3 dimensions",
+        "[edges, channels]",
+    ),
+    "sparse matrix": (Multiplies, "Multiplies: a sparse matrix of edge_index", "MessagePassing, scatter"),
+    "some edges": (PicksEdges, "PicksEdges: edges picked by a mask", "RGCNConv with edge_type"),
     "sum of all edges": (CountsMessages, "CountsMessages: sum mixes", "aggregation"),
     "rows in a message": (TakesRows, "TakesRows: add", "x_i and x_j"),
     "numbers of vertices": (ByNumbers, "ByNumbers: mul of edge_index", "cannot be taken apart"),
@@ -239,22 +274,64 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 }
 
 
+def one_way() -> siafu.Graph:
+    """The toy graph with its edges in one direction alone."""
+    graph = toy_graph()
+    target = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    kept = graph.indices < target
+    data = {name: getattr(graph, name) for name in ("x", "y", "train", "val", "test")}
+    return siafu.Graph.from_edges(graph.indices[kept], target[kept], num_vertices=graph.num_vertices, **data)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_it_is_refused_by_layer_and_operation_with_what_to_do(name: str) -> None:
     build, what, instead = REFUSED[name]
+    turned = "turned round" in instead
     with pytest.raises(BadInput) as caught:
-        siafu.train(toy_graph(), build(), epochs=1)
+        siafu.train(one_way() if turned else toy_graph(), build(), epochs=1)
     said = str(caught.value)
     assert what in said
     assert instead in said
     assert "\n" not in said
 
 
-def test_a_maximum_of_weighted_messages_is_refused() -> None:
+class KindRows(Own):
+    """A vector for each type of edges: for fewer than there are, or with options of an embedding."""
+
+    def __init__(self, rows: int, **options: Any) -> None:
+        super().__init__()
+        self.kinds = nn.Embedding(rows, 3, **options)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        out: Tensor = self.propagate(edge_index, x=self.lin(x), kind=self.kinds(edge_type))
+        return out
+
+    def message(self, x_j: Tensor, kind: Tensor) -> Tensor:
+        return x_j + kind
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: KindRows(2),
+            "KindRows: rows for 2 types of edges: the graph has 3 types: give a row for each",
+        ),
+        (
+            lambda: KindRows(3, padding_idx=0),
+            "KindRows: an embedding of edge_type with padding_idx or max_norm",
+        ),
+        (
+            lambda: pyg.SAGEConv(8, 3, flow="target_to_source"),
+            "SAGEConv: flow=.* with edge_attr or edge_type",
+        ),
+    ],
+)
+def test_types_of_edges_that_do_not_fit_are_refused(build: Any, message: str) -> None:
     graph = toy_graph()
-    weighted = graph.replace(edge_weight=torch.rand(graph.num_edges).numpy())
-    with pytest.raises(BadInput, match=r"GraphConv: a maximum .* edge_weight: use sum or mean"):
-        siafu.train(weighted, pyg.GraphConv(8, 3, aggr="max"), epochs=1)
+    typed = graph.replace(edge_type=np.arange(graph.num_edges, dtype=np.int32) % 3)
+    with pytest.raises(BadInput, match=message):
+        siafu.train(typed, build(), epochs=1)
 
 
 def test_explain_and_hooks_are_refused() -> None:

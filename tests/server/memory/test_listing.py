@@ -32,9 +32,11 @@ MODELS = {
 }
 
 
-def plan_of(model: nn.Module, *, servers: int = 1, graph: Graph = GRAPH) -> ServerPlan:
+def plan_of(
+    model: nn.Module, *, servers: int = 1, graph: Graph = GRAPH, layout: str = "vertices"
+) -> ServerPlan:
     partition = make_partition(graph, servers, method="hash")
-    return ServerPlan.of(graph, model, options(servers=servers, intervals=2), partition)
+    return ServerPlan.of(graph, model, options(servers=servers, intervals=2, layout=layout), partition)
 
 
 def assembled(plan: ServerPlan) -> Assembly:
@@ -61,6 +63,13 @@ def test_tables_and_kept_rows_are_those_that_servers_hold(name: str, precision: 
     plan = plan_of(MODELS[name](precision=precision), servers=servers)
     held = sum(worker.activation_bytes for worker in assembled(plan).workers)
     # What the list knows better: gradients of rows that do not travel, and pages that nobody touches.
+    assert 0.8 * held <= rows(memory_list(plan)) <= 1.25 * held
+
+
+@pytest.mark.parametrize("name", ["gcn", "sage of maxima"])
+def test_tables_of_gathers_by_columns_are_those_that_servers_hold(name: str) -> None:
+    plan = plan_of(MODELS[name](), servers=3, layout="columns")
+    held = sum(worker.activation_bytes for worker in assembled(plan).workers)
     assert 0.8 * held <= rows(memory_list(plan)) <= 1.25 * held
 
 

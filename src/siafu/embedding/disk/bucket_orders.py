@@ -49,6 +49,11 @@ def comet_order(partitions: int, buffer: int, random: np.random.Generator) -> li
         tuple(partition for group in chosen for partition in groups[group])
         for chosen in _beta_states(len(groups), min(held, len(groups)), random)
     ]
+    return drawn_buckets(states, random)
+
+
+def drawn_buckets(states: list[tuple[int, ...]], random: np.random.Generator) -> list[BufferState]:
+    """States with these partitions; each bucket is trained in one drawn at random from those that hold its partitions."""
     places: dict[tuple[int, int], list[int]] = {}
     for number, resident in enumerate(states):
         for i in resident:

@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.embedding.embed_options import EmbedOptions
+from siafu.embedding.steps.float_bits import as_kind, table_type, widened
+from siafu.embedding.steps.row_updates import moment_count
 from siafu.tables import ScratchDirectory, page_buffer
 from siafu.tables.pages import PAGE
 
-_FLOAT = 4
+_FLOAT32 = np.dtype(np.float32)
 
 FirstRows = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 
@@ -29,13 +32,18 @@ class PartitionLayout:
     kinds: arrays that travel together: vectors, then what the optimizer keeps
     step:  rows that fill whole pages
     rows:  of a partition's place: a few more than it has entities, so that places begin on pages
+    dtype: float32, or uint16 for bfloat16
+    width: bytes of a row
     """
 
-    def __init__(self, num_entities: int, dim: int, partitions: int, kinds: int) -> None:
+    def __init__(
+        self, num_entities: int, dim: int, partitions: int, kinds: int, dtype: np.dtype[Any] = _FLOAT32
+    ) -> None:
         self.num_entities, self.dim, self.partitions, self.kinds = num_entities, dim, partitions, kinds
-        self.step = PAGE // math.gcd(PAGE, dim * _FLOAT)
+        self.dtype, self.width = dtype, dim * dtype.itemsize
+        self.step = PAGE // math.gcd(PAGE, self.width)
         self.rows = -(-self.count(0) // self.step) * self.step
-        self.bytes = self.rows * dim * _FLOAT
+        self.bytes = self.rows * self.width
 
     def count(self, partition: int) -> int:
         """Entities of a partition."""
@@ -58,6 +66,15 @@ class PartitionLayout:
         return (buffer + ahead) * self.kinds * self.bytes
 
 
+def layout_of(num_entities: int, options: EmbedOptions) -> PartitionLayout:
+    """How the entities are divided, and in which numbers."""
+    assert options.partitions is not None
+    kinds = 1 + moment_count(options.optimizer)
+    return PartitionLayout(
+        num_entities, options.dim, options.partitions, kinds, table_type(options.precision)
+    )
+
+
 class PartitionBuffer:
     """Partitions in memory, which change places with those in the file.
 
@@ -76,8 +93,8 @@ class PartitionBuffer:
         self._file = scratch.file(layout.file_bytes)
         places = buffer + ahead
         self._memory = [page_buffer(places * layout.bytes) for _ in range(layout.kinds)]
-        self.arrays: list[NDArray[np.float32]] = [
-            memory[: places * layout.bytes].view(np.float32).reshape(-1, layout.dim)
+        self.arrays: list[NDArray[Any]] = [
+            memory[: places * layout.bytes].view(layout.dtype).reshape(-1, layout.dim)
             for memory in self._memory
         ]
         self.slots: dict[int, int] = {}
@@ -99,7 +116,8 @@ class PartitionBuffer:
     def write(self, partition: int, kind: int, rows: NDArray[Any]) -> None:
         """Write rows of a partition that is not resident; what they leave of its place is zeros."""
         memory = page_buffer(self.layout.bytes)[: self.layout.bytes]
-        memory.view(np.float32).reshape(-1, self.layout.dim)[: len(rows)] = rows
+        table = memory.view(self.layout.dtype).reshape(-1, self.layout.dim)
+        table[: len(rows)] = as_kind(rows, self.layout.dtype)
         self._file.write(memory, self.layout.place(partition, kind))
 
     def read(self, partition: int, kind: int) -> NDArray[np.float32]:
@@ -107,17 +125,18 @@ class PartitionBuffer:
         count = self.layout.count(partition)
         if partition in self.slots:
             first = self.slots[partition] * self.layout.rows
-            return self.arrays[kind][first : first + count].copy()
+            rows = widened(self.arrays[kind][first : first + count])
+            return rows if rows.base is None else rows.copy()
         memory = page_buffer(self.layout.bytes)[: self.layout.bytes]
         self._file.read_into(memory, self.layout.place(partition, kind))
-        return memory.view(np.float32).reshape(-1, self.layout.dim)[:count]
+        return widened(memory.view(self.layout.dtype).reshape(-1, self.layout.dim)[:count])
 
     def read_range(self, partition: int, kind: int, first: int, last: int) -> NDArray[np.float32]:
         """Some rows of a partition that is not resident; first and last are multiples of `layout.step`."""
-        width = self.layout.dim * _FLOAT
+        width = self.layout.width
         memory = page_buffer((last - first) * width)[: (last - first) * width]
         self._file.read_into(memory, self.layout.place(partition, kind) + first * width)
-        return memory.view(np.float32).reshape(-1, self.layout.dim)
+        return widened(memory.view(self.layout.dtype).reshape(-1, self.layout.dim))
 
     def load(self, partitions: tuple[int, ...], coming: Iterable[int] = ()) -> None:
         """Read the first partitions of an epoch; coming: those that are admitted later, in this order."""

@@ -13,6 +13,7 @@ from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.steps.batch import Batch, ChunkWork, LossTerms
 from siafu.embedding.steps.dropout import drop
+from siafu.embedding.steps.float_bits import computed_in
 from siafu.embedding.steps.losses import LOSSES
 from siafu.embedding.steps.negatives import Negatives
 from siafu.embedding.steps.row_updates import RowOptimizer, TouchedRows, gather_rows
@@ -77,7 +78,7 @@ class EmbeddingLane:
     """Carries batches, one at a time, from rows of the tables to updated rows."""
 
     def __init__(self, options: EmbedOptions, tables: TrainedTables, each: Each) -> None:
-        terms, dtype = loss_terms(options), tables.entities.table.dtype
+        terms, dtype = loss_terms(options), computed_in(tables.entities.table.dtype)
         negatives = len(tables.entities.table) if options.all_entities else options.negatives
         chunk, size = min(options.chunk, options.batch), (negatives, options.dim, dtype)
         self._options = options
@@ -126,12 +127,20 @@ class EmbeddingLane:
 
     def update(self) -> None:
         """Update the rows. Relations first: who computes next wants them as they are now."""
+        self.update_entities(self.update_relations())
+
+    def update_relations(self) -> int:
+        """Update the relations' rows; the number of the update."""
         batch, tables = self._batch, self._tables
         self._relations.list(batch.relations)
         with tables.relation_lock:
             step = tables.relations.begin_step()
             tables.relations.update(self._relations, batch.relation_gradients, step)
-            step = tables.entities.begin_step()
+            return tables.entities.begin_step()
+
+    def update_entities(self, step: int) -> None:
+        """Update the entities' rows."""
+        batch, tables = self._batch, self._tables
         self._entities.list(batch.ids)
 
         def update(first: int) -> None:

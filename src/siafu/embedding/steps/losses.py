@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
 from siafu.base.jit import fast_kernel
+from siafu.embedding.steps.float_bits import bits_as_float
 
 FILTERED = -1e30
 """The score of a negative that is no negative: its gradient is 0."""
@@ -34,14 +35,6 @@ class RankingLoss:
     ) -> float:
         kind = positives.dtype.type
         return float(self.run(positives, negatives, kind(margin), kind(temperature), gradients))
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _bits_as_float(typing: Any, bits: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(types.float32))
-
-    return types.float32(types.int32), emit
 
 
 def _exp(x: Any) -> Any:
@@ -69,7 +62,7 @@ def _exp_compiled(x: Any) -> Any:
         n = np.floor(x * log2e + half)
         x = x - n * high - n * low
         y = ((((c0 * x + c1) * x + c2) * x + c3) * x + c4) * x + c5
-        return (y * x * x + x + one) * _bits_as_float((np.int32(n) + bias) << shift)
+        return (y * x * x + x + one) * bits_as_float((np.int32(n) + bias) << shift)
 
     return exp
 

@@ -1,15 +1,23 @@
-"""Updates of some rows of a table: gradients that meet in a row are added up, then the optimizer steps once."""
+"""Updates of some rows of a table: gradients that meet in a row are added up, then the optimizer steps once.
+
+A table of bfloat16 (of uint16, see `float_bits`) is computed with in float32. What is written back is rounded up or down by chance, as near
+as it is: rounded to the nearest, small steps would never arrive, and sums of squares would stop to grow. The chance is a hash of the update's
+number and the row's place in it, the same on any number of threads.
+"""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
 from siafu.base.jit import kernel
 from siafu.embedding.embed_options import OPTIMIZERS
+from siafu.embedding.steps.float_bits import bits_as_float, computed_in, float_as_bits
 
 _EPSILON = {"adagrad": 1e-10, "adam": 1e-8}  # as torch.optim has them
 _BETAS = (0.9, 0.999)
@@ -80,8 +88,8 @@ class RowOptimizer:
     ) -> None:
         """Update the touched rows from `first` to `last`; gradients[k] belongs to the k-th id of the list."""
         last = len(touched) if last is None else last
-        kind = self.table.dtype.type
-        where = (touched.rows, touched.starts, touched.order, gradients, first, last)
+        kind = computed_in(self.table.dtype).type
+        where = (touched.rows, touched.starts, touched.order, gradients, first, last, np.uint32(step))
         if self.kind == "adagrad":
             _adagrad(self.table, self.moments[0], *where, kind(self.lr), kind(_EPSILON["adagrad"]))
         else:
@@ -91,7 +99,7 @@ class RowOptimizer:
             means, squares = self.moments
             _adam(self.table, means, squares, *where, kind(rate), *betas, kind(_EPSILON["adam"]))
         if self.unit_rows:
-            _normalise(self.table, touched.rows, first, last)
+            _normalise(self.table, touched.rows, first, last, kind(1))
 
 
 def moment_count(kind: str) -> int:
@@ -101,13 +109,65 @@ def moment_count(kind: str) -> int:
     return 1 if kind == "adagrad" else 2
 
 
+def _widen(x: Any) -> Any:
+    """A number of a table as it is computed with."""
+    return x
+
+
+@overload(_widen)  # type: ignore[untyped-decorator]
+def _widen_compiled(x: Any) -> Any:
+    def same(x: Any) -> Any:
+        return x
+
+    def wide(x: Any) -> Any:
+        return bits_as_float(np.int32(np.uint32(x) << np.uint32(16)))
+
+    return wide if x == types.uint16 else same
+
+
+def _narrow(x: Any, old: Any, chance: Any) -> Any:
+    """A number as a table has it, of the type of `old`; chance: 16 random bits"""
+    return x
+
+
+@overload(_narrow)  # type: ignore[untyped-decorator]
+def _narrow_compiled(x: Any, old: Any, chance: Any) -> Any:
+    def same(x: Any, old: Any, chance: Any) -> Any:
+        return x
+
+    def brief(x: Any, old: Any, chance: Any) -> Any:
+        return np.uint16(np.uint32(np.uint32(float_as_bits(x)) + chance) >> np.uint32(16))
+
+    return brief if old == types.uint16 else same
+
+
+def _chance(step: Any, number: Any, column: Any) -> Any:
+    """32 random bits of a number of an update's `number`-th row: MurmurHash's last step. On disk, a row's place in the table is chance."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(_chance)  # type: ignore[untyped-decorator]
+def _chance_compiled(step: Any, number: Any, column: Any) -> Any:
+    first, second, odd = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35), np.uint32(0x9E3779B9)
+    sixteen, thirteen = np.uint32(16), np.uint32(13)
+
+    def chance(step: Any, number: Any, column: Any) -> Any:
+        h = np.uint32(step * first) ^ np.uint32(np.uint32(number) * second)
+        h = np.uint32(h + np.uint32(column) * odd)
+        h = np.uint32((h ^ (h >> sixteen)) * first)
+        h = np.uint32((h ^ (h >> thirteen)) * second)
+        return np.uint32(h ^ (h >> sixteen))
+
+    return chance
+
+
 @kernel
 def gather_rows(table: Any, ids: NDArray[np.int64], out: Any) -> None:
     """out[i] = table[ids[i]]."""
     for i in range(len(ids)):
         row, into = table[ids[i]], out[i]
         for j in range(len(row)):
-            into[j] = row[j]
+            into[j] = _widen(row[j])
 
 
 @kernel
@@ -162,18 +222,22 @@ def _adagrad(
     gradients: Any,
     first: int,
     last: int,
+    step: Any,
     lr: Any,
     epsilon: Any,
 ) -> None:
-    total = np.empty(table.shape[1], table.dtype)
+    total = np.empty(table.shape[1], gradients.dtype)
+    low, sixteen = np.uint32(0xFFFF), np.uint32(16)
     for k in range(first, last):
         _sum_rows(gradients, order, starts[k], starts[k + 1], total)
         row, square = table[rows[k]], squares[rows[k]]  # rows of their own: LLVM makes vectors of the loop
         for j in range(len(total)):
             g = total[j]
-            summed = square[j] + g * g
-            square[j] = summed
-            row[j] -= lr * g / (np.sqrt(summed) + epsilon)
+            chance = _chance(step, k, j)
+            summed = _widen(square[j]) + g * g
+            square[j] = _narrow(summed, square[j], chance & low)
+            new = _widen(row[j]) - lr * g / (np.sqrt(summed) + epsilon)
+            row[j] = _narrow(new, row[j], chance >> sixteen)
 
 
 @kernel
@@ -187,32 +251,36 @@ def _adam(
     gradients: Any,
     first: int,
     last: int,
+    step: Any,
     rate: Any,
     first_beta: Any,
     second_beta: Any,
     epsilon: Any,
 ) -> None:
-    total = np.empty(table.shape[1], table.dtype)
-    one = table.dtype.type(1)
+    total = np.empty(table.shape[1], gradients.dtype)
+    one, low, sixteen = gradients.dtype.type(1), np.uint32(0xFFFF), np.uint32(16)
     for k in range(first, last):
         _sum_rows(gradients, order, starts[k], starts[k + 1], total)
         row, mean, square = table[rows[k]], means[rows[k]], squares[rows[k]]
         for j in range(len(total)):
             g = total[j]
-            m = mean[j] + (one - first_beta) * (g - mean[j])
-            v = square[j] + (one - second_beta) * (g * g - square[j])
-            mean[j], square[j] = m, v
-            row[j] -= rate * m / (np.sqrt(v) + epsilon)
+            chance, other = _chance(step, k, j), _chance(step, k, ~j)
+            m = _widen(mean[j]) + (one - first_beta) * (g - _widen(mean[j]))
+            v = _widen(square[j]) + (one - second_beta) * (g * g - _widen(square[j]))
+            mean[j], square[j] = _narrow(m, mean[j], other & low), _narrow(v, square[j], chance & low)
+            new = _widen(row[j]) - rate * m / (np.sqrt(v) + epsilon)
+            row[j] = _narrow(new, row[j], chance >> sixteen)
 
 
 @kernel
-def _normalise(table: Any, rows: NDArray[np.int64], first: int, last: int) -> None:
+def _normalise(table: Any, rows: NDArray[np.int64], first: int, last: int, one: Any) -> None:
+    half = np.uint32(0x8000)  # to the nearest
     for k in range(first, last):
         row = rows[k]
-        total = table.dtype.type(0)
+        total = one - one
         for j in range(table.shape[1]):
-            total += table[row, j] * table[row, j]
+            total += _widen(table[row, j]) * _widen(table[row, j])
         if total > 0:
-            scale = table.dtype.type(1) / np.sqrt(total)
+            scale = one / np.sqrt(total)
             for j in range(table.shape[1]):
-                table[row, j] *= scale
+                table[row, j] = _narrow(_widen(table[row, j]) * scale, table[row, j], half)

@@ -55,11 +55,17 @@ class PartitionQuality:
         return _max_over_mean(self.edges)
 
 
-def measure(graph: Graph, partition: Partition, progress: ProgressCallback = silent) -> PartitionQuality:
-    """Measure a partition in two passes over the in-edges. Takes two numbers a vertex and a few a server."""
+def measure(
+    graph: Graph, partition: Partition, progress: ProgressCallback = silent, *, needed: Counts | None = None
+) -> PartitionQuality:
+    """Measure a partition in two passes over the in-edges. Takes two numbers a vertex and a few a server.
+
+    needed: vertices, ascending, that alone count, with the edges that lead to them; None: all
+    """
     parts, owner = partition.parts, partition.owner
-    vertices = np.bincount(owner, minlength=parts)
-    by_server = np.argsort(owner, kind="stable")
+    rows = np.arange(graph.num_vertices) if needed is None else needed
+    vertices = np.bincount(owner[rows], minlength=parts)
+    by_server = rows[np.argsort(owner[rows], kind="stable")]
     starts = np.concatenate([[0], np.cumsum(vertices)])
     edges, cut, forward = (np.zeros(parts, np.int64) for _ in range(3))
     needed_by = np.full(graph.num_vertices, -1, np.int32)
@@ -73,7 +79,7 @@ def measure(graph: Graph, partition: Partition, progress: ProgressCallback = sil
         done += int(edges[server])
         progress("measuring edges", done, graph.num_edges)
     out_edges, backward = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
-    _count_destinations(graph.indptr, graph.indices, owner, np.full(parts, -1), out_edges, backward)
+    _count_destinations(graph.indptr, graph.indices, owner, rows, np.full(parts, -1), out_edges, backward)
     return PartitionQuality(int(cut.sum()), vertices, edges, out_edges, forward, backward)
 
 
@@ -109,13 +115,19 @@ def _count_sources(
 
 @kernel
 def _count_destinations(
-    indptr: Counts, indices: IntArray, owner: Owners, reached_from: Counts, out_edges: Counts, ghosts: Counts
+    indptr: Counts,
+    indices: IntArray,
+    owner: Owners,
+    rows: Counts,
+    reached_from: Counts,
+    out_edges: Counts,
+    ghosts: Counts,
 ) -> None:
-    """Add up, for each server, the edges that start there and the remote vertices that they lead to.
+    """Add up, for each server, the edges to `rows` that start there and the remote vertices that they lead to.
 
     reached_from: [parts] the last vertex that was found to have a source on the server
     """
-    for v in range(len(indptr) - 1):
+    for v in rows:
         home = owner[v]
         for e in range(indptr[v], indptr[v + 1]):
             server = owner[indices[e]]

@@ -4,7 +4,8 @@ x_j                                   a kernel: Sum, Mean or Max
 weight · x_j, and sums of products    Sum or GcnSum, with factors of vertices before and after
 softmax(leaky_relu(a_j + b_i)) · x_j  the attention kernel
 other softmaxes of both ends          `pair_attention`: GATv2's and Transformer's
-anything else                         an edge program
+max of f(s_j + t_i), f rising         Max of s_j, and f on vertices: `extremes`
+anything else                         an edge program, without what one end says alone: `hoist`
 """
 
 from functools import reduce
@@ -23,12 +24,15 @@ from siafu.nn.pyg.expression import (
     End,
     GcnWeight,
     Node,
+    Side,
     StoredFeatures,
-    StoredWeight,
     replaced,
+    turned,
     walk,
 )
+from siafu.nn.pyg.extremes import greatest
 from siafu.nn.pyg.factors import OutWeight, StoredLoops
+from siafu.nn.pyg.hoist import hoisted
 from siafu.nn.pyg.on_vertices import (
     aligned,
     at_loops,
@@ -44,6 +48,7 @@ from siafu.nn.pyg.on_vertices import (
 from siafu.nn.pyg.pair_attention import pair_attention
 from siafu.nn.pyg.session import refusal, session
 from siafu.nn.pyg.terms import SHAPES, Term, pushed, sides, terms_of
+from siafu.nn.pyg.token_functions import refuse_turned
 from siafu.nn.pyg.values import EdgeToken, EdgeValue, lifted
 
 _FAR_BELOW = 1e30
@@ -57,6 +62,8 @@ def aggregate(node: Node, how: str, token: EdgeToken) -> Tensor:
         return _stacked_sum(node, how)
     if token.end == "source":
         return _by_source(node, how, token)
+    if any(isinstance(each, EdgeSoftmax) and each.end != "target" for each in walk(node)):
+        raise refusal("a softmax over out-edges in a sum over in-edges", "normalise over edge_index[1]")
     if isinstance(node, StoredFeatures) and how in ("sum", "mean") and not token.added:
         return session().features_of_edges("mean" if how == "mean" else "sum", removed=token.removed)
     if how == "min":
@@ -70,8 +77,8 @@ def aggregate(node: Node, how: str, token: EdgeToken) -> Tensor:
     raise refusal(f"aggregation {how!r}", "use sum, mean, max, min, var or std")
 
 
-def softmax(logits: Node, dropout: float = 0.0) -> EdgeValue:
-    return EdgeValue(EdgeSoftmax(logits.meta, logits, dropout))
+def softmax(logits: Node, dropout: float = 0.0, end: Side = "target") -> EdgeValue:
+    return EdgeValue(EdgeSoftmax(logits.meta, logits, dropout, end))
 
 
 def count(token: EdgeToken) -> Tensor:
@@ -97,7 +104,7 @@ def _sum(node: Node, token: EdgeToken) -> Tensor:
     if terms is not None and any(normal) and all(normal):
         return reduce(torch.add, (_gcn_term(term, node) for term in terms))
     node = expanded(node)
-    stored = on_stored(node)
+    stored = hoisted(on_stored(node))
     terms = terms_of(stored)
     total = edges_sum(stored, token) if terms is None else _terms_sum(terms, stored, token)
     return total + at_loops(node) if token.added else total
@@ -140,14 +147,12 @@ def _product(factors: list[Any]) -> Any:
 
 
 def _by_source(node: Node, how: str, token: EdgeToken) -> Tensor:
-    """A sum over out-edges: of weights alone, which the graph says."""
+    """A reduction over out-edges: a sum of weights alone, which the graph says, or of anything where each edge stands both ways."""
     terms = terms_of(on_stored(node))
     plain = terms is not None and len(terms) == 1 and sides(node) <= {"weight", "Filled"}
     if how != "sum" or not plain or terms is None or isinstance(terms[0].weight, GcnWeight):
-        raise refusal(
-            f"aggregation {how!r} over a vertex's out-edges",
-            "aggregate over edge_index[1], or train on the graph with its edges turned round",
-        )
+        refuse_turned(f"aggregation {how!r} over a vertex's out-edges")
+        return aggregate(turned(node), how, token.row("target"))
     weighted = terms[0].weight is not None
     total = session().constant(OutWeight(weighted=weighted))
     if token.removed and session().graph.num_self_loops:
@@ -187,12 +192,12 @@ def _max(node: Node, token: EdgeToken, *, exact: bool = True) -> Tensor:
         )
     node = _staged(expanded(node), token)
     stored = on_stored(node)
-    if any(isinstance(each, StoredWeight) for each in walk(stored)):
-        raise refusal("a maximum of messages with edge_weight", "use sum or mean, or a graph without weights")
+    stored = hoisted(stored)
     if sides(stored) == {"source"}:
         found = gather_rows(Max(), on_vertices(stored), stored)
     else:
-        found = gathered(stored, Max())
+        reached = greatest(stored)
+        found = gathered(stored, Max()) if reached is None else reached
     if not token.added:
         return found
     # A self-loop's value is the same whether it was stored or added.

@@ -21,7 +21,8 @@ from siafu.nn.pyg.aggregate import softmax
 from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredFeatures, StoredType, StoredWeight, leaves
 from siafu.nn.pyg.norms import one_graph
 from siafu.nn.pyg.session import PygCall, entered, is_entered, refusal
-from siafu.nn.pyg.values import EdgeToken, EdgeValue, filled_with, without_memory
+from siafu.nn.pyg.value_functions import filled_with
+from siafu.nn.pyg.values import EdgeToken, EdgeValue, without_memory
 from siafu.nn.recording import recorder
 
 
@@ -34,7 +35,7 @@ def call_pyg(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
         stack.enter_context(_named_layers(call))
         stack.enter_context(_unchanged(model))
         stack.enter_context(_stand_ins(model))
-        stack.enter_context(_EdgeFunctions())
+        stack.enter_context(EdgeFunctions())
         try:
             out = run((), _arguments(model, graph, x))
         except (ValueError, TypeError, AssertionError, AttributeError, LookupError) as error:
@@ -277,7 +278,7 @@ def _namespaces(model: nn.Module) -> list[dict[str, Any]]:
     return list({id(space): space for space in spaces}.values())
 
 
-class _EdgeFunctions(TorchFunctionMode):
+class EdgeFunctions(TorchFunctionMode):
     """PyTorch's functions where they make or drop values of edges, and one that tensor programs lack."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -343,7 +344,7 @@ def _dropped(value: EdgeValue, p: float = 0.5, training: bool = True, inplace: b
             "dropout of values of edges cannot be counted",
             "drop rows of vertices instead, or attention weights as GATConv does",
         )
-    return softmax(value.node.logits, p)
+    return softmax(value.node.logits, p, value.node.end)
 
 
 def _extreme(rows: Tensor, dim: int, *, greatest: bool) -> tuple[Tensor, None]:

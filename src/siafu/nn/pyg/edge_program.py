@@ -6,10 +6,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from siafu.nn.edgewise import gather_messages
+from siafu.nn.edgewise import edge_columns, gather_messages
 from siafu.nn.gather import Gather
 from siafu.nn.layer import Layer
-from siafu.nn.pyg.expression import EdgeCall, End, Node, NodeValues, Number, StoredFeatures, walk
+from siafu.nn.pyg.expression import (
+    EdgeCall,
+    End,
+    Node,
+    NodeValues,
+    Number,
+    StoredFeatures,
+    StoredType,
+    StoredWeight,
+    walk,
+)
 from siafu.nn.pyg.session import refusal, session
 from siafu.nn.recording import recorder
 
@@ -34,12 +44,20 @@ def gathered(node: Node, gather: Gather) -> Tensor:
                 f"{type(each).__name__} in a message", "write the message with x_i, x_j and edge_weight"
             )
     if not packed.spans:
-        packed.add(session().x, session().x.new_zeros((session().rows, 1)))
-    features = any(isinstance(each, StoredFeatures) for each in walk(node))
-    columns = session().graph.num_edge_features if features else 0
+        nothing = session().x.new_zeros((session().rows, 1))
+        packed.add(nothing, nothing)
+    columns = _edge_columns(node)
     layer = EdgeExpression(node, packed.spans, parameters, session().layer_name, columns)
     out = layer.run(packed.rows(), gather, [tensor for tensor, _ in parameters])
     return out if len(node.shape) == 1 else out.reshape(-1, *node.shape)
+
+
+def _edge_columns(node: Node) -> int:
+    """Columns of what edges have that an expression reads: features, or these with weight and type."""
+    read = {type(each) for each in walk(node)}
+    if read & {StoredWeight, StoredType}:
+        return edge_columns(session().graph)
+    return session().graph.num_edge_features if StoredFeatures in read else 0
 
 
 def _parameter(tensor: Tensor) -> nn.Parameter | None:
@@ -86,7 +104,7 @@ class _Packing:
         return self._parts[0] if len(self._parts) == 1 else torch.cat(self._parts, 1)
 
 
-_COMPUTED = (EdgeCall, End, Number, StoredFeatures)
+_COMPUTED = (EdgeCall, End, Number, StoredFeatures, StoredWeight, StoredType)
 
 
 class EdgeExpression(Layer):
@@ -95,7 +113,7 @@ class EdgeExpression(Layer):
     spans:      where each tensor's rows are in what an edge reads
     parameters: as the expression has them, and as the user's module does
     title:      the user's layer, for people
-    features:   columns of the edges' features that it reads; 0: none
+    features:   columns of what edges have that it reads; 0: none
     """
 
     def __init__(
@@ -108,6 +126,13 @@ class EdgeExpression(Layer):
     ) -> None:
         super().__init__()
         self._node, self._spans, self.title, self._features = node, spans, title, features
+        graph = session().graph
+        own = graph.num_edge_features
+        self._columns: dict[type[Node], Any] = {
+            StoredFeatures: slice(0, own),
+            StoredWeight: own,
+            StoredType: own + (graph.edge_weight is not None),
+        }
         self._places = {id(given): f"parameter{k}" for k, (given, _) in enumerate(parameters)}
         for k, (_, parameter) in enumerate(parameters):
             self.register_parameter(f"parameter{k}", parameter)
@@ -138,9 +163,9 @@ class EdgeExpression(Layer):
         def leaf(node: Node) -> Tensor:
             if isinstance(node, Number):
                 return source.new_full((source.shape[0],), node.value)
-            if isinstance(node, StoredFeatures):
+            if isinstance(node, (StoredFeatures, StoredWeight, StoredType)):
                 assert features is not None
-                return features
+                return features[:, self._columns[type(node)]]
             assert isinstance(node, End)
             return columns(node.rows, source if node.side == "source" else target)
 

@@ -11,7 +11,7 @@ from siafu.nn.pyg.edge_program import gathered
 from siafu.nn.pyg.expression import MANY, EdgeCall, Node, Number, StoredWeight, walk
 from siafu.nn.pyg.factors import StoredLoops
 from siafu.nn.pyg.on_vertices import aligned, at_loops
-from siafu.nn.pyg.session import refusal, session
+from siafu.nn.pyg.session import session
 from siafu.nn.pyg.terms import pushed, weight_of
 from siafu.nn.pyg.values import EdgeToken, without_memory
 
@@ -28,16 +28,15 @@ def edges_sum(node: Node, token: EdgeToken) -> Tensor:
 
 
 def without_weight(node: Node) -> Node:
-    """A product without its factor that is the stored weight: the gather multiplies by it."""
-    if not any(isinstance(each, StoredWeight) for each in walk(node)):
+    """A product without its factor that is the stored weight: the gather multiplies by it; anything else as it is."""
+    if not _has_weight(node):
         return node
     found = _stripped(node)
-    if found is None or any(isinstance(each, StoredWeight) for each in walk(found)):
-        raise refusal(
-            "edge_weight in a message that is not a product with it",
-            "multiply the message by edge_weight once",
-        )
-    return found
+    return node if found is None or _has_weight(found) else found
+
+
+def _has_weight(node: Node) -> bool:
+    return any(isinstance(each, StoredWeight) for each in walk(node))
 
 
 def _stripped(node: Node) -> Node | None:
@@ -51,7 +50,7 @@ def _stripped(node: Node) -> Node | None:
     arguments = list(node.arguments)
     for k, each in enumerate(arguments):
         divided_by = k == 1 and node.name in ("div", "truediv")
-        if isinstance(each, Node) and not divided_by and any(isinstance(n, StoredWeight) for n in walk(each)):
+        if isinstance(each, Node) and not divided_by and _has_weight(each):
             arguments[k] = _stripped(each)
             if arguments[k] is None:
                 return None

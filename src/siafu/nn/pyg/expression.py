@@ -66,10 +66,11 @@ class GcnWeight(Node):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class EdgeSoftmax(Node):
-    """The softmax of `logits` over each target's edges. dropout: share of it put to zero"""
+    """The softmax of `logits` over the edges of each target, or of each source. dropout: share of it put to zero"""
 
     logits: Node
     dropout: float = 0.0
+    end: Side = "target"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -171,6 +172,20 @@ def replaced(node: Node, change: Callable[[Node], Node | None], known: dict[int,
     return found
 
 
+def turned(node: Node) -> Node:
+    """The value of the edge the other way: what was said of its source is said of its target."""
+    other: dict[Side, Side] = {"source": "target", "target": "source"}
+
+    def change(each: Node) -> Node | None:
+        if isinstance(each, End):
+            return End(each.meta, each.rows, other[each.side])
+        if isinstance(each, EdgeSoftmax):
+            return EdgeSoftmax(each.meta, turned(each.logits), each.dropout, other[each.end])
+        return None
+
+    return replaced(node, change)
+
+
 def _rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     def of(value: Any) -> Any:
         return change(value) if isinstance(value, Node) else value
@@ -179,7 +194,7 @@ def _rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
         arguments, options = mapped(of, node.arguments), mapped(of, node.options)
         return EdgeCall(node.meta, node.function, arguments, options, node.part)
     if isinstance(node, EdgeSoftmax):
-        return EdgeSoftmax(node.meta, change(node.logits), node.dropout)
+        return EdgeSoftmax(node.meta, change(node.logits), node.dropout, node.end)
     if isinstance(node, Filled):
         return Filled(node.meta, change(node.edges), node.loops)
     return node

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from siafu.nn.pyg import aggregate as aggregation
-from siafu.nn.pyg.expression import MANY, Filled, GcnWeight, Number, StoredFeatures, StoredWeight
+from siafu.nn.pyg.expression import MANY, Filled, GcnWeight, Number, Side, StoredFeatures, StoredWeight
 from siafu.nn.pyg.session import refusal, session
+from siafu.nn.pyg.token_functions import refuse_turned
 from siafu.nn.pyg.values import EdgeToken, EdgeValue, node_of, without_memory
 
 PygFunction = Callable[..., Any]
@@ -24,22 +25,35 @@ def gcn_norm(
     dtype: torch.dtype | None = None,
 ) -> tuple[EdgeToken, EdgeValue]:
     if flow != "source_to_target":
-        raise refusal(f"flow={flow!r}", "train on the graph with its edges turned round")
+        refuse_turned(f"flow={flow!r}")
     if edge_weight is not None and not isinstance(node_of(edge_weight), StoredWeight):
-        raise refusal("gcn_norm of weights that the model computes", "give it the graph's own edge_weight")
+        return _computed_norm(edge_index, edge_weight, improved, add_self_loops)
     if edge_index.added or (edge_index.removed and session().graph.num_self_loops):
         raise refusal("gcn_norm after a change of self-loops", "leave self-loops to gcn_norm")
     # PyG's own: without weights an added self-loop counts 1, `improved` or not.
     loops = (2.0 if improved and edge_weight is not None else 1.0) if add_self_loops else None
     meta = without_memory(MANY, dtype=session().x.dtype)
-    token = EdgeToken(removed=True, added=1) if add_self_loops else edge_index
+    token = EdgeToken(removed=True, added=1, turned=edge_index.turned) if add_self_loops else edge_index
     return token, EdgeValue(GcnWeight(meta, edge_weight is not None, loops))
+
+
+def _computed_norm(
+    edge_index: EdgeToken, weight: Any, improved: bool, with_loops: bool
+) -> tuple[EdgeToken, EdgeValue]:
+    """Of weights that the model computes: w_ij / √(d_i d_j), d the sums of weights over in-edges."""
+    if with_loops:
+        edge_index, weight = add_remaining_self_loops(edge_index, weight, 2.0 if improved else 1.0)
+    source, target = edge_index
+    degrees = aggregation.aggregate(node_of(weight), "sum", target)
+    factors = degrees.clamp(min=1e-30).rsqrt() * (degrees > 0)
+    found: EdgeValue = factors[source] * weight * factors[target]
+    return edge_index, found
 
 
 def remove_self_loops(edge_index: EdgeToken, edge_attr: Any = None) -> tuple[EdgeToken, Any]:
     if edge_index.added:
         raise refusal("remove_self_loops after add_self_loops", "leave out both")
-    return EdgeToken(removed=True), edge_attr
+    return EdgeToken(removed=True, turned=edge_index.turned), edge_attr
 
 
 def add_self_loops(
@@ -47,12 +61,14 @@ def add_self_loops(
 ) -> tuple[EdgeToken, Any]:
     if edge_index.added:
         raise refusal("add_self_loops twice", "add one self-loop to each vertex")
-    token = EdgeToken(edge_index.removed, 1)
+    token = EdgeToken(edge_index.removed, 1, turned=edge_index.turned)
     if edge_attr is None:
         return token, None
     node = node_of(edge_attr)
     if isinstance(fill_value, str):
-        loops = aggregation.aggregate(node, fill_value, EdgeToken(edge_index.removed, end="target"))
+        loops = aggregation.aggregate(
+            node, fill_value, EdgeToken(edge_index.removed, end=edge_index.sides[1])
+        )
     elif isinstance(fill_value, Tensor):
         loops = fill_value.expand(session().rows, *node.shape)
     else:
@@ -89,9 +105,16 @@ def softmax(
     src: EdgeValue, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: int = 0
 ) -> EdgeValue:
     _refuse_dimension(src, dim)
-    if isinstance(index, EdgeToken) and index.end != "target":
-        raise refusal("softmax over a vertex's out-edges", "normalise over edge_index[1]")
-    return aggregation.softmax(src.node)
+    return aggregation.softmax(src.node, end=_end_of(index))
+
+
+def _end_of(index: Any) -> Side:
+    """The end of the edges that an index names; without one, what `message` normalises over."""
+    if not isinstance(index, EdgeToken) or index.end is None:
+        return "target"
+    if index.end == "source":
+        refuse_turned("softmax over a vertex's out-edges")
+    return index.end
 
 
 def degree(index: EdgeToken, num_nodes: Any = None, dtype: torch.dtype | None = None) -> Tensor:

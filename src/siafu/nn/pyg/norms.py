@@ -1,4 +1,4 @@
-"""PyG's norms that number the graphs of a batch, while stand-ins go through a model: there is one graph, and it is whole."""
+"""PyG's norms that number the graphs of a batch, and recurrent layers, while stand-ins are recorded: there is one graph, and it is whole."""
 
 import types
 from collections.abc import Callable
@@ -6,14 +6,20 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from siafu.nn.pyg.recurrent import gru_cell, lstm
 from siafu.nn.pyg.session import refusal, session
 
 
 def one_graph(model: nn.Module) -> None:
-    """Let these norms take the statistics of all vertices at once; what they were is restored with all else of the model."""
+    """Let these norms take the statistics of all vertices at once, and recurrent layers be written out; what they were is restored with all else of the model."""
     from torch_geometric.nn import norm
 
-    forms: dict[type, Callable[..., Tensor]] = {norm.GraphNorm: _graph_norm, norm.GraphSizeNorm: _graph_size}
+    forms: dict[type, Callable[..., Any]] = {
+        norm.GraphNorm: _graph_norm,
+        norm.GraphSizeNorm: _graph_size,
+        nn.LSTM: lstm,
+        nn.GRUCell: gru_cell,
+    }
     for each in model.modules():
         form = forms.get(type(each))
         if form is not None:

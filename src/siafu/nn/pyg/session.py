@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
@@ -14,16 +14,21 @@ from siafu.nn.gather import Gather
 from siafu.nn.pyg.factors import EdgeFeatures
 from siafu.nn.recording import recorder
 
+if TYPE_CHECKING:
+    from siafu.nn.pyg.values import EdgeToken
+
 
 @dataclass(eq=False)
 class PygCall:
     """graph: whose edges the model sees; x: the rows that came in; modules: those whose `forward` runs, innermost last;
-    loop_features: features of self-loops, which depend on the graph alone, by their ids"""
+    loop_features: features of self-loops, which depend on the graph alone, by their ids;
+    edges: those that a layer's messages go along, while they do; None: none do"""
 
     graph: Graph
     x: Tensor
     modules: list[nn.Module] = field(default_factory=list)
     loop_features: dict[int, Tensor] = field(default_factory=dict)
+    edges: "EdgeToken | None" = None
     _constants: dict[Gather, Tensor] = field(default_factory=dict)
 
     @property

@@ -1,9 +1,8 @@
 """EdgeToken and EdgeValue: tensors without numbers that stand for `edge_index` and for values of edges."""
 
 import inspect
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +14,6 @@ from siafu.nn.pyg.expression import (
     MANY,
     EdgeCall,
     End,
-    Filled,
-    IsLoop,
-    Never,
     Node,
     Number,
     Side,
@@ -25,8 +21,6 @@ from siafu.nn.pyg.expression import (
     mapped,
 )
 from siafu.nn.pyg.session import refusal, session
-
-_SIDES: tuple[Side, Side] = ("source", "target")
 
 
 def without_memory(*shape: int, dtype: torch.dtype) -> Tensor:
@@ -67,7 +61,9 @@ class EdgeValue(Tensor):
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        special = _SPECIAL.get(_bare(function))
+        from siafu.nn.pyg.value_functions import OF_VALUES
+
+        special = OF_VALUES.get(_bare(function))
         if special is not None:
             found = special(*args, **kwargs)
             if found is not NotImplemented:
@@ -154,17 +150,30 @@ class EdgeToken(Tensor):
     removed: stored self-loops are left out
     added:   self-loops that every vertex got besides
     end:     which row it is; None: both
+    turned:  the targets come first: `edge_index.flip(0)`
     """
 
     removed: bool
     added: int
     end: Side | None
+    turned: bool
 
     @staticmethod
-    def __new__(cls, removed: bool = False, added: int = 0, end: Side | None = None) -> "EdgeToken":
+    def __new__(
+        cls, removed: bool = False, added: int = 0, end: Side | None = None, turned: bool = False
+    ) -> "EdgeToken":
         made: EdgeToken = _wrapper(cls, _token_meta(end))
-        made.removed, made.added, made.end = removed, added, end
+        made.removed, made.added, made.end, made.turned = removed, added, end, turned
         return made
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Ends of the edges as the graph stores them: of the first row, where messages come from, and of the second."""
+        return ("target", "source") if self.turned else ("source", "target")
+
+    def row(self, side: Side) -> "EdgeToken":
+        """One end of each edge."""
+        return EdgeToken(self.removed, self.added, side, self.turned)
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"EdgeToken(removed={self.removed}, added={self.added}, end={self.end})"
@@ -181,12 +190,14 @@ class EdgeToken(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        raise _changed(_bare(func))
+        raise _changed(_bare(func).removesuffix(".default"))
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from siafu.nn.pyg.token_functions import OF_TOKENS
+
         name, kwargs = _bare(function), kwargs or {}
-        found = _TOKEN[name](*args, **kwargs) if name in _TOKEN else NotImplemented
+        found = OF_TOKENS[name](*args, **kwargs) if name in OF_TOKENS else NotImplemented
         if found is not NotImplemented:
             return found
         if name in _LOOKS and isinstance(args[0], EdgeToken):
@@ -205,6 +216,11 @@ def _token_meta(end: Side | None) -> Tensor:
 
 
 def _changed(name: str) -> BadInput:
+    if "sparse" in name:
+        return refusal(
+            "a sparse matrix of edge_index",
+            "aggregate with MessagePassing, scatter or index_add over edge_index[1]",
+        )
     return refusal(
         f"{name} of edge_index inside forward",
         "train on the graph that you want: change data.edge_index before",
@@ -228,186 +244,4 @@ def number(value: float, dtype: torch.dtype) -> EdgeValue:
     return EdgeValue(Number(without_memory(MANY, dtype=dtype), value))
 
 
-# Functions that take tokens.
-
-
-def _token_item(value: Tensor, index: Any) -> Any:
-    if isinstance(value, EdgeToken):
-        if value.end is None and index in (0, 1) and not isinstance(index, (bool, Tensor)):
-            return EdgeToken(value.removed, value.added, _SIDES[index])
-        if value.end is None and isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None):
-            return _masked_token(value, index[1])
-        return NotImplemented
-    if isinstance(index, EdgeToken) and index.end is not None:
-        return lifted(value, index.end)
-    return NotImplemented
-
-
-def _masked_token(token: EdgeToken, mask: Any) -> Any:
-    if (
-        isinstance(mask, EdgeValue)
-        and isinstance(mask.node, IsLoop)
-        and mask.node.negated
-        and token.added == 0
-    ):
-        return EdgeToken(removed=True)
-    return NotImplemented
-
-
-def _token_select(rows: Tensor, dim: int, index: Any) -> Any:
-    if isinstance(index, EdgeToken) and index.end is not None and dim in (0, -rows.ndim):
-        return lifted(rows, index.end)
-    return NotImplemented
-
-
-def _token_compared(negated: bool) -> Callable[..., Any]:
-    def compared(one: Any, other: Any) -> Any:
-        both = isinstance(one, EdgeToken) and isinstance(other, EdgeToken)
-        if both and {one.end, other.end} == {"source", "target"}:
-            return EdgeValue(IsLoop(without_memory(MANY, dtype=torch.bool), negated))
-        return NotImplemented
-
-    return compared
-
-
-def _token_ends(token: Any, dim: int = 0) -> Any:
-    if token.end is not None:
-        return NotImplemented
-    return tuple(EdgeToken(token.removed, token.added, side) for side in _SIDES)
-
-
-def _token_itself(token: Any, *args: Any, **kwargs: Any) -> Any:
-    return token if isinstance(token, EdgeToken) else NotImplemented
-
-
-def _scattered(reduce: str, in_place: bool) -> Callable[..., Any]:
-    def scattered(out: Tensor, dim: int, index: Any, src: Any, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs or dim not in (0, -out.ndim) or not isinstance(index, EdgeToken):
-            return NotImplemented
-        from siafu.nn.pyg.aggregate import aggregate
-
-        found = out + aggregate(node_of(src), reduce, index)
-        return out.copy_(found) if in_place else found
-
-    return scattered
-
-
-_TOKEN: dict[str, Callable[..., Any]] = {
-    "__getitem__": _token_item,
-    "index_select": _token_select,
-    "eq": _token_compared(False),
-    "__eq__": _token_compared(False),
-    "ne": _token_compared(True),
-    "__ne__": _token_compared(True),
-    "unbind": _token_ends,
-    "__iter__": lambda token: iter(_token_ends(token)),
-    **dict.fromkeys(("to", "long", "contiguous", "cpu", "clone", "detach"), _token_itself),
-    **{
-        f"{name}{mark}": _scattered("sum", bool(mark))
-        for name in ("scatter_add", "index_add")
-        for mark in ("", "_")
-    },
-}
-
-
-# Functions of values of edges that are no plain calls.
-
-
-def _item(value: Any, index: Any) -> Any:
-    if isinstance(index, EdgeToken):
-        return NotImplemented
-    if isinstance(index, EdgeValue) and isinstance(index.node, IsLoop):
-        if index.node.negated:
-            return value  # of tokens without self-loops: `remove_self_loops`
-        from siafu.nn.pyg.on_vertices import at_loops
-
-        # A copy: it may be changed in place before it is put back.
-        return at_loops(node_of(value)).clone()
-    return NotImplemented
-
-
-def _set_item(value: Any, index: Any, new: Any) -> Any:
-    if not (isinstance(index, EdgeValue) and isinstance(index.node, IsLoop) and not index.node.negated):
-        raise refusal("values of some edges set by their numbers", "use torch.where on what each edge has")
-    rows = new if isinstance(new, Tensor) else session().x.new_full((session().rows,), float(new))
-    value.node = Filled(value.node.meta, value.node, rows)
-    return None
-
-
-def _compared(one: Any, other: Any) -> Any:
-    # Where weights are normalised, infinite factors of vertices have been put to zero before they came to the edges.
-    if isinstance(one, EdgeValue) and isinstance(other, float) and math.isinf(other):
-        return EdgeValue(Never(without_memory(*one.node.meta.shape, dtype=torch.bool)))
-    return NotImplemented
-
-
-def _masked_fill(value: Any, mask: Any, new: Any) -> Any:
-    return value if isinstance(mask, EdgeValue) and isinstance(mask.node, Never) else NotImplemented
-
-
-def _new(value: float | None) -> Callable[..., Any]:
-    def made(like: Any, *size: Any, **options: Any) -> Any:
-        shape = tuple(size[0]) if len(size) >= 1 and isinstance(size[0], Sequence) else size
-        what = value
-        if what is None:
-            shape, what = tuple(size[0]), size[1]
-        dtype = options.get("dtype") or like.dtype
-        if shape and type(shape[0]) is int and shape[0] == MANY:
-            return filled_with(what, shape, dtype)
-        return session().x.new_full(shape, what, dtype=dtype)
-
-    return made
-
-
-def _like(value: float) -> Callable[..., Any]:
-    return lambda like, **options: filled_with(
-        value, tuple(like.node.meta.shape), options.get("dtype") or like.dtype
-    )
-
-
-def filled_with(value: float, shape: Sequence[int], dtype: torch.dtype) -> EdgeValue:
-    """The same number on all edges, in any shape."""
-    whole = EdgeValue(Number(without_memory(MANY, dtype=dtype), value))
-    wide: Any = whole if len(shape) == 1 else whole.reshape(MANY, *[1] * (len(shape) - 1)).expand(*shape)
-    return cast(EdgeValue, wide)
-
-
-def _greatest(value: Any, *args: Any, **kwargs: Any) -> Any:
-    """Of all edges: known of the normalised Laplacian, whose self-loops weigh 1 and whose edges weigh no more than 0."""
-    if args or kwargs:
-        return NotImplemented
-    known = getattr(value, "greatest", None)
-    if known is None:
-        raise refusal("max over all edges", "give the number itself, such as lambda_max")
-    return torch.full((), known, dtype=value.dtype)
-
-
-def _same(value: Any, *args: Any, **kwargs: Any) -> Any:
-    return value
-
-
-_SPECIAL: dict[str, Callable[..., Any]] = {
-    "__getitem__": _item,
-    "__setitem__": _set_item,
-    "eq": _compared,
-    "__eq__": _compared,
-    "masked_fill": _masked_fill,
-    "masked_fill_": _masked_fill,
-    "max": _greatest,
-    "new_ones": _new(1.0),
-    "new_zeros": _new(0.0),
-    "new_full": _new(None),
-    "ones_like": _like(1.0),
-    "zeros_like": _like(0.0),
-    "contiguous": _same,
-    "requires_grad_": _same,
-    **{
-        f"{name}{mark}": _scattered("sum", bool(mark))
-        for name in ("scatter_add", "index_add")
-        for mark in ("", "_")
-    },
-}
-
-_ACROSS = frozenset(
-    {"batch_norm", "instance_norm", "cumsum", "cumprod", "sort", "argsort", "flip", "roll", "median"}
-)
+_ACROSS = frozenset({"instance_norm", "cumsum", "cumprod", "sort", "argsort", "flip", "roll", "median"})

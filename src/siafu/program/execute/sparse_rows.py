@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.base.jit import kernel
-from siafu.kernels import empty_table, is_table, pack_range, sum_range
+from siafu.kernels import empty_table, is_table, near_cache_bytes, pack_range, sum_range
+from siafu.kernels.emit import MAX_TILE
+from siafu.kernels.sums import ONE_HEAD
+from siafu.kernels.tiles import accumulate_near
 from siafu.nn.tensors import as_rows, as_tensor
 
 
@@ -98,7 +101,10 @@ class SparseRows:
 def _product(indptr: Any, indices: Any, values: Any, matrix: Tensor) -> Tensor:
     table = _table_of(as_rows(matrix))
     out = empty_table(len(indptr) - 1, matrix.shape[1], values.dtype)
-    sum_range(indptr, indices, values, table, None, None, out, None, 0, len(out))
+    if table.nbytes <= near_cache_bytes() // 2:
+        _sum_near(indptr, indices, values, table, out)
+    else:
+        sum_range(indptr, indices, values, table, None, None, out, None, 0, len(out))
     return as_tensor(out, matrix.shape[1])
 
 
@@ -116,6 +122,19 @@ def _transposed(indptr: Any, indices: Any, values: Any, columns: int) -> tuple[A
     rows, moved = np.empty(len(indices), np.int32), np.empty(len(indices), values.dtype)
     _sort_by_column(indptr, indices, values, starts[:-1].copy(), rows, moved)
     return starts, rows, moved
+
+
+@kernel
+def _sum_near(indptr: Any, indices: Any, values: Any, table: Any, out: Any) -> None:
+    """`sum_range` of a matrix that stays in the core's own cache: none of its rows is asked for early."""
+    columns = out.shape[1]
+    for i in range(len(out)):
+        out[i, :] = 0
+        for c in range(0, columns, MAX_TILE):
+            tile = min(columns - c, MAX_TILE)
+            accumulate_near(
+                out, i, table, indices, indptr[i], -1, -1, indptr[i + 1], c, tile, values, 0, ONE_HEAD
+            )
 
 
 @kernel

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn import Layer
-from siafu.nn.calling import call_with
+from siafu.nn.calling import call_with, refuse_types_apart
 from siafu.nn.dropout import CountedDropout, on_edges
 from siafu.nn.gather import Gather
 from siafu.nn.recording import recording
@@ -90,6 +90,7 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
     # PyTorch's tracing takes long to import: programs that are read from a file do without.
     from siafu.program.trace.tracing import shapes_only, traced, without_numbers
 
+    refuse_types_apart(model)
     weights = state_of(model)
     note = _Note(weights, dict(model.named_parameters()))
     running: dict[int, RunningStatistics] = {}
@@ -97,7 +98,7 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
 
     def forward(weights_given: list[Tensor], x: Tensor, vertices: Tensor, key: Tensor) -> Tensor:
         note.begin(weights_given, x)
-        norms = NormsRecorded(note.name_of)
+        note.norms = norms = NormsRecorded(note.name_of)
         with recording(note), norms, CountedDropout(key, vertices) as note.counting:
             named = dict(zip(weights, weights_given, strict=True))
 
@@ -202,6 +203,7 @@ class _Note:
     remarks: list[str] = field(default_factory=list)
     sites: list[GatherSite] = field(default_factory=list)
     counting: CountedDropout | None = None
+    norms: NormsRecorded | None = None
     layer: Layer | None = None
 
     def begin(self, given: list[Tensor], x: Tensor) -> None:
@@ -222,6 +224,14 @@ class _Note:
 
     def features(self) -> Tensor:
         return self.x
+
+    def running_mean(self, rows: Tensor, buffer: Tensor | None, momentum: float) -> Tensor:
+        assert self.norms is not None
+        return self.norms.running_mean(rows, buffer, momentum)
+
+    def moves(self, buffer: Tensor) -> None:
+        assert self.norms is not None
+        self.norms.moves(buffer)
 
     def entered(self, layer: nn.Module) -> None:
         self.layer = cast(Layer, layer)

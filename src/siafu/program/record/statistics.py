@@ -143,8 +143,8 @@ class NormsRecorded(TorchFunctionMode):
         assert running_mean is not None and running_var is not None, (
             "without buffers a norm takes the rows' own"
         )
-        names = (self._name_of(running_mean), self._name_of(running_var))
-        self.moving.update(name for name in names if name is not None)
+        self.moves(running_mean)
+        self.moves(running_var)
         return _normalised(rows, running_mean, running_var, weight, bias, eps)
 
     def _of_all(
@@ -157,13 +157,29 @@ class NormsRecorded(TorchFunctionMode):
         momentum: float,
         eps: float,
     ) -> Tensor:
+        found = self._moments(rows, running_mean, running_var, momentum, variance=True)
+        return _normalised(rows, found[0], found[1], weight, bias, eps)
+
+    def running_mean(self, rows: Tensor, buffer: Tensor | None, momentum: float) -> Tensor:
+        """The mean of the rows of all vertices, which a buffer follows; None: none does."""
+        return self._moments(rows, buffer, None, momentum, variance=False)[0]
+
+    def moves(self, buffer: Tensor) -> None:
+        """A buffer that follows statistics in trainings is read."""
+        name = self._name_of(buffer)
+        if name is not None:
+            self.moving.add(name)
+
+    def _moments(
+        self, rows: Tensor, mean: Tensor | None, spread: Tensor | None, momentum: float, *, variance: bool
+    ) -> Tensor:
         # Sites of norms count down from -1: those of other statistics, which are found later, count up.
         site = -1 - len(self.running)
-        found = MOMENTS(rows, site, True)
+        found: Tensor = MOMENTS(rows, site, variance)
         counted, self._counted = self._counted, None
-        mean, variance = (self._name_of(each) for each in (running_mean, running_var))
-        self.running[site] = RunningStatistics(mean, variance, counted, float(momentum))
-        return _normalised(rows, found[0], found[1], weight, bias, eps)
+        named = self._name_of(mean), self._name_of(spread)
+        self.running[site] = RunningStatistics(named[0], named[1], counted, float(momentum))
+        return found
 
 
 def _has_rows(value: Any) -> bool:

@@ -8,11 +8,12 @@ from siafu.kernels import table_row_bytes
 
 
 class RowCounts(NamedTuple):
-    """Rows of a server's arrays: own ones; and with the ghosts that its gathers read, forward and backward."""
+    """Rows of a server's arrays: own ones; with the ghosts that its gathers read, forward and backward; all of the graph."""
 
     own: int
     forward: int
     backward: int
+    every: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class HeldArray:
     purpose:  why it is there
     until:    when its rows of one epoch are used up: after the "gather" that follows, or in the "backward" pass
     columns, itemsize: numbers in a row, and bytes of each
-    rows:     which rows it has: the server's own, or those with the ghosts of one direction
+    rows:     which rows it has: the server's own, those with the ghosts of one direction, or every vertex's
     forward, backward: the own rows that each pass writes: "all" or only those that are "needed"; None: it writes none
     aligned:  rows start on cache lines and have spare columns, as kernels want it
     on_threads: it is there only where the stage's tasks run on threads: Lambdas keep theirs
@@ -38,7 +39,7 @@ class HeldArray:
     until: Literal["gather", "backward"]
     columns: int
     itemsize: int
-    rows: Literal["own", "forward", "backward"] = "own"
+    rows: Literal["own", "forward", "backward", "every"] = "own"
     forward: Literal["all", "needed"] | None = None
     backward: Literal["all", "needed"] | None = None
     aligned: bool = True

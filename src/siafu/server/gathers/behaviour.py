@@ -15,7 +15,7 @@ from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.program_work import row_work
 from siafu.server.costs.work import Work
 from siafu.server.edges import ServerEdges
-from siafu.server.gathers.local_gather import LocalGather, Mask
+from siafu.server.gathers.local_gather import LocalGather, Mask, stored_size
 from siafu.server.gathers.reduction import Reduction
 
 _FLOAT = 4
@@ -29,10 +29,12 @@ class GatherBehaviour(ABC, Generic[G]):
 
     gather:  the type; its subclasses behave the same, unless one has a behaviour of its own
     blocked: whether it may go block by block where edges are dense
+    by_columns: whether every column is gathered by itself: it can be laid out by columns
     """
 
     gather: type[G]
     blocked: bool = True
+    by_columns: bool = False
 
     @abstractmethod
     def local(
@@ -90,6 +92,10 @@ class GatherBehaviour(ABC, Generic[G]):
     def ghost_row(self, gather: G, width: int, *, back: bool) -> float:
         """Bytes that travel to a ghost: a table's row, and logits."""
         return sum(self._slabs(gather, width)) + self.heads(gather) * _FLOAT * (3 if back else 1)
+
+    def column_bytes(self, gather: G, itemsize: int, *, made: bool, back: bool, training: bool) -> int:
+        """Bytes of one column of a row that travels, where it is laid out by columns: to a slice, or from it (`made`)."""
+        return itemsize if made else stored_size(gather, itemsize)
 
     def work(self, step: GatherStep, rows: float, edges: float, *, back: bool) -> Work:
         """Of so many rows and edges."""

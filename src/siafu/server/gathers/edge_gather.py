@@ -89,11 +89,11 @@ class EdgeGather(LocalGather):
         *,
         needed: Mask | None = None,
         training: bool = True,
-        features: bool = False,
+        features: int = 0,
     ) -> None:
         super().__init__(server, needed)
         self._program, self._reduction = program, reduction
-        self._dtype = dtype
+        self._dtype, self._edge_columns = dtype, features
         self._numbers: dict[str, NDArray[Any]] = {}
         if features:
             for walk, direction in ((self._walks.forward, "forward"), (self._walks.backward, "backward")):
@@ -198,7 +198,9 @@ class EdgeGather(LocalGather):
         return self._program.gradients(source, target, weights, of_messages, features)
 
     def _features(self, edges: _Edges) -> torch.Tensor | None:
-        return None if edges.number is None else edge_rows(self.server.graph, edges.number, self._dtype)
+        if edges.number is None:
+            return None
+        return edge_rows(self.server.graph, edges.number, self._dtype, self._edge_columns)
 
     def _ends(self, edges: _Edges) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows of in-edges' sources and targets."""
@@ -209,10 +211,8 @@ class EdgeGather(LocalGather):
         self, direction: str, picked: NDArray[np.int64] | None, first: int, last: int
     ) -> Iterator[_Edges]:
         """The edges of a range of rows, some rows at a time; one piece at least, which may have none."""
-        walk = self._walks.forward if direction == "forward" else self._walks.backward
         numbers = self._numbers.get(direction)
-        indptr, indices, _ = walk.edges
-        weights = walk.weights(self._kind) if self._reduction.weighted else None
+        indptr, indices, weights = self._edges(direction)
         while True:
             end = rows_within(indptr, picked, first, last, EDGES_AT_ONCE)
             outer, inner, weight = edge_ends(indptr, indices, weights, picked, first, end)
@@ -223,6 +223,12 @@ class EdgeGather(LocalGather):
             if end == last:
                 return
             first = end
+
+    def _edges(self, direction: str) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any] | None]:
+        """Where rows' edges begin, their ends, and their weights where these count."""
+        walk = self._walks.forward if direction == "forward" else self._walks.backward
+        indptr, indices, _ = walk.edges
+        return indptr, indices, walk.weights(self._kind) if self._reduction.weighted else None
 
     def _results(self) -> list[ResultTable]:
         return [self._out, self._of_rows, *self._reduction.results]

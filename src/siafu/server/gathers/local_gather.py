@@ -15,7 +15,7 @@ from siafu.server.disk_share import DiskShare
 from siafu.server.edges import Exchange, ServerEdges, Walk, Walks
 from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.gather_tables import HeldTables, ResultTable
-from siafu.server.rows.sent_rows import SentTable
+from siafu.server.scattered import Scattered
 from siafu.tables import GhostedTable
 
 Mask = NDArray[np.bool_]
@@ -54,11 +54,15 @@ class LocalGather(ABC):
     resends:         `send_back` reads what `forward` made
     weight_names:    the model's parameters that it reads, in its gather's order; learnt: those that get gradients
     early_forward, early_backward: for ranges that are begun before all rows are there; None: they wait
+    gathered:        what `forward` makes: the gathered rows, and what `send_back` reads besides; (): nobody asks for them
+    returned:        what `backward` makes; None likewise
     """
 
     resends: bool = False
     early_forward: EarlyGather[Any] | None = None
     early_backward: EarlyGather[Any] | None = None
+    gathered: tuple[ResultTable, ...] = ()
+    returned: ResultTable | None = None
 
     def __init__(self, server: ServerEdges, needed: Mask | None) -> None:
         self.server = server
@@ -88,14 +92,14 @@ class LocalGather(ABC):
         return self._walks.backward.exchange
 
     @property
-    def sent_forth(self) -> list[SentTable]:
-        """All tables whose rows travel along the edges."""
-        return [*self.forward_on_disk, *self.forward_tables]
+    def sent_forward(self) -> Scattered:
+        """Rows that go to other servers after `send`."""
+        return Scattered.whole(self.forward_exchange, [*self.forward_on_disk, *self.forward_tables])
 
     @property
-    def sent_back(self) -> list[SentTable]:
-        """All tables whose rows travel against them."""
-        return [*self.backward_on_disk, *self.backward_tables]
+    def sent_backward(self) -> Scattered:
+        """Rows that go to other servers after `send_back`."""
+        return Scattered.whole(self.backward_exchange, [*self.backward_on_disk, *self.backward_tables])
 
     @abstractmethod
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:

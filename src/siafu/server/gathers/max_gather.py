@@ -68,6 +68,7 @@ class MaxGather(LocalGather):
             self.backward_tables = [
                 tables.source(name, columns, width, kind) for name in ("maxima sent", "shares")
             ]
+        self.gathered, self.returned = (self._out, self._ties) if training else (self._out,), self._back
         if tables.results_stay:
             (rows,), walks = self.forward_tables, self._walks
             self.early_forward = EarlyMax(
@@ -130,6 +131,7 @@ class MaxOfMessages(Reduction):
     def __init__(self, server: ServerEdges, width: int, dtype: torch.dtype) -> None:
         self._kind = np.dtype(sum_type(dtype))
         self._ties = (server.tables or HeldTables(server.own)).result("ties", width, self._kind)
+        self.ties = self._ties
         self.results = (self._ties,)
 
     def begin(self, first: int, last: int) -> None:
@@ -177,6 +179,7 @@ class MaxBehaviour(GatherBehaviour[Max]):
     """Max."""
 
     gather = Max
+    by_columns = True
 
     def local(
         self,
@@ -247,6 +250,12 @@ class MaxBehaviour(GatherBehaviour[Max]):
             on_disk="source",
         )
         return (*arrays, back, replace(back, name="shares", purpose="what a row gets that reaches a maximum"))
+
+    def column_bytes(self, gather: Max, itemsize: int, *, made: bool, back: bool, training: bool) -> int:
+        """Back go maxima and shares; numbers of ties come with the maxima, if they are wanted."""
+        if made != back and (back or training):
+            return 2 * itemsize
+        return super().column_bytes(gather, itemsize, made=made, back=back, training=training)
 
     def reduction(self, gather: Max, server: ServerEdges, width: int, dtype: torch.dtype) -> Reduction:
         return MaxOfMessages(server, width, dtype)

@@ -20,11 +20,15 @@ class Reduction(ABC):
     weighted: whether edge weights count
     results:  what it makes besides the reduced rows; `send_back` reads it
     tables:   how many backward tables it needs besides that of the messages' gradients, as wide as messages
+    scale:    what each row is multiplied by at the end; None: 1
+    ties:     how many messages reach each maximum; None: messages are added up
     """
 
     weighted: bool = False
     results: Sequence[ResultTable] = ()
     tables: int = 0
+    scale: NDArray[Any] | None = None
+    ties: ResultTable | None = None
 
     def begin(self, first: int, last: int) -> None:  # noqa: B027  (a sum makes nothing besides)
         """The calling thread will reduce the messages of the rows from `first` up to `last`."""

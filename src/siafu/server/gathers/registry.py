@@ -1,18 +1,25 @@
 """The gathers that servers can run, and from a layer's gather to the one that runs it."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 
 from siafu.base.errors import BadInput
 from siafu.nn.gather import Gather, refused_messages
 from siafu.program.program import GatherStep
+from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.attention_gather import SoftmaxBehaviour
 from siafu.server.gathers.behaviour import GatherBehaviour
+from siafu.server.gathers.column_gather import ColumnGather
+from siafu.server.gathers.column_space import ColumnSpace, widest_slice
+from siafu.server.gathers.edge_code import codes_of
 from siafu.server.gathers.edge_gather import EdgeGather, EdgeProgram, held_on_edges
 from siafu.server.gathers.edge_programs import TracedEdge
+from siafu.server.gathers.fused_edge_gather import FusedEdgeGather
+from siafu.server.gathers.gather_tables import GatherTables
 from siafu.server.gathers.local_gather import LocalGather, Mask
 from siafu.server.gathers.max_gather import MaxBehaviour
 from siafu.server.gathers.pair_gather import PairBehaviour
@@ -23,6 +30,8 @@ GATHERS: dict[type[Gather], GatherBehaviour[Any]] = {
     each.gather: each
     for each in (SumBehaviour(), MaxBehaviour(), SoftmaxBehaviour(), PairBehaviour(), RelationBehaviour())
 }
+
+_OF = {"own": "", "every": ", some columns of all"}
 
 
 def behaviour_of(gather: Gather) -> GatherBehaviour[Any]:
@@ -64,9 +73,9 @@ def local_messages(
     *,
     needed: Mask | None = None,
     training: bool = True,
-    features: bool = False,
+    features: int = 0,
 ) -> LocalGather:
-    """The same of the messages that an edge function makes of rows `width` wide; features: it gets the edges' besides."""
+    """The same of the messages that an edge function makes of rows `width` wide; features: columns of what edges have that it gets besides."""
     if not gather.reduces_messages:
         raise refused_messages(gather)
     reduction = behaviour_of(gather).reduction(gather, server, message_width, dtype)
@@ -81,6 +90,34 @@ def local_messages(
         training=training,
         features=features,
     )
+
+
+def column_step(
+    step: GatherStep,
+    space: ColumnSpace,
+    tables: tuple[GatherTables, GatherTables],
+    width: int,
+    dtype: torch.dtype,
+    *,
+    needed: Mask | None = None,
+    training: bool = True,
+) -> LocalGather:
+    """One gather of a program, laid out by columns.
+
+    tables: for own rows, and for the slices of all vertices
+    """
+    own, of_slices = tables
+
+    def make(server: ServerEdges, width: int) -> LocalGather:
+        placed = server.placing(own if server is space.owned else of_slices)
+        return local_gather(step.site.gather, placed, width, dtype, needed=needed, training=training)
+
+    return ColumnGather(make, space, width, needed=needed)
+
+
+def can_go_by_columns(step: GatherStep) -> bool:
+    """Whether every column is gathered by itself: no edge function, no attention."""
+    return step.edge is None and len(step.sent) == 1 and behaviour_of(step.site.gather).by_columns
 
 
 def local_step(
@@ -98,6 +135,20 @@ def local_step(
         found = local_gather(gather, server, width, dtype, needed=needed, training=training)
         found.weight_names, found.learnt = step.site.weights, step.learnt
         return found
+    reduction = behaviour_of(gather).reduction(gather, server, made, dtype)
+    codes = codes_of(step.edge, greatest=reduction.ties is not None)
+    if codes is not None:
+        return FusedEdgeGather(
+            reduction,
+            TracedEdge(step),
+            codes,
+            server,
+            width,
+            made,
+            dtype,
+            needed=needed,
+            training=training,
+        )
     return local_messages(
         gather,
         TracedEdge(step),
@@ -107,13 +158,20 @@ def local_step(
         dtype,
         needed=needed,
         training=training,
-        features=step.site.features > 0,
+        features=step.site.features,
     )
 
 
-def held_by_step(step: GatherStep, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
-    """The arrays that `local_step` makes, before it makes them."""
+def held_by_step(
+    step: GatherStep, width: int, itemsize: int, *, training: bool, last: bool = False
+) -> tuple[HeldArray, ...]:
+    """The arrays that `local_step` makes, before it makes them; of a gather by columns, those of own rows.
+
+    last: it is the last graph phase
+    """
     gather, made = step.site.gather, step.site.width
+    if step.slices:
+        return _held_by_columns(step, width, itemsize, training=training, last=last, rows="own")
     behaviour = behaviour_of(gather)
     if step.edge is None:
         return behaviour.held(gather, width, itemsize, training=training)
@@ -121,3 +179,28 @@ def held_by_step(step: GatherStep, width: int, itemsize: int, *, training: bool)
         *held_on_edges(width, made, itemsize, training=training),
         *behaviour.held_by_reduction(made, itemsize, training=training),
     )
+
+
+def held_by_slice(step: GatherStep, itemsize: int, *, training: bool, last: bool) -> tuple[HeldArray, ...]:
+    """The arrays that a gather by columns has for its slice of all vertices' rows."""
+    width = widest_slice(step.site.width, step.slices)
+    return _held_by_columns(step, width, itemsize, training=training, last=last, rows="every")
+
+
+def _held_by_columns(
+    step: GatherStep, width: int, itemsize: int, *, training: bool, last: bool, rows: Literal["own", "every"]
+) -> tuple[HeldArray, ...]:
+    """Gradients take the place of rows, but for the last gather's."""
+    found = behaviour_of(step.site.gather).held(step.site.gather, width, itemsize, training=training)
+    return tuple(
+        replace(each, rows=rows, on_disk=None, passes=False, over=None, name=f"{each.name}{_OF[rows]}")
+        for each in found
+        if each.over is None or last
+    )
+
+
+def column_bytes(step: GatherStep, extent: Extent, *, made: bool, back: bool) -> float:
+    """Bytes of a row that travels to each other server, or from each (`made`), where it is laid out by columns."""
+    gather, size = step.site.gather, extent.itemsize
+    a_column = behaviour_of(gather).column_bytes(gather, size, made=made, back=back, training=extent.training)
+    return a_column * step.site.width / step.slices

@@ -97,6 +97,7 @@ class SumGather(LocalGather):
             self._backward = self._direction(walks.backward, self.backward_tables[0])
             self.early_backward = self._early(self._backward, self._back, self._pre, None)
             self._compile(self._backward, self._back, self._pre, None)
+        self.gathered, self.returned = (self._out,), self._back
         self.early_forward = self._early(self._forward, self._out, self._post, self.needed)
         self._compile(self._forward, self._out, self._post, self.needed)
 
@@ -207,7 +208,7 @@ class SumOfMessages(Reduction):
     """Messages times their edges' weights, added up; times the target's factor."""
 
     def __init__(self, gather: Sum, server: ServerEdges, dtype: torch.dtype) -> None:
-        self._scale = server.own_part(gather.scaling(server.graph, dtype).post)
+        self.scale = server.own_part(gather.scaling(server.graph, dtype).post)
         self.weighted = gather.weighted
 
     def reduce(
@@ -220,7 +221,7 @@ class SumOfMessages(Reduction):
         weight: NDArray[Any] | None,
         out: Table,
     ) -> None:
-        add_messages(indptr, picked, first, last, messages, weight, self._scale, out)
+        add_messages(indptr, picked, first, last, messages, weight, self.scale, out)
 
     def send_back(
         self,
@@ -230,7 +231,7 @@ class SumOfMessages(Reduction):
         needed: RowIds | None,
         first: int,
     ) -> None:
-        pack_range(gradient, self._scale, tables[0], needed, first)
+        pack_range(gradient, self.scale, tables[0], needed, first)
 
     def of_messages(
         self,
@@ -250,6 +251,7 @@ class SumBehaviour(GatherBehaviour[Sum]):
     """Sum, and all that is a sum with factors."""
 
     gather = Sum
+    by_columns = True
 
     def local(
         self,

@@ -17,6 +17,7 @@ from siafu.nn.relation_sum import RelationSum
 from siafu.pipeline.ids import LaneName
 from siafu.program.program import GatherStep, Program
 from siafu.server.edges import WORTH_A_COPY
+from siafu.server.gathers.column_space import widest_slice
 from siafu.server.gathers.local_gather import stored_size
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
@@ -36,15 +37,18 @@ def is_mapped(array: NDArray[Any] | None) -> bool:
     return mapped_file(array) is not None
 
 
-def graph_edges(graph: Graph, parts: Sequence[ServerPart], *, on_disk: bool = False) -> Iterator[Allocation]:
+def graph_edges(
+    graph: Graph, parts: Sequence[ServerPart], *, on_disk: bool = False, numbered: bool = False
+) -> Iterator[Allocation]:
     """The graph's own edges, those of its transpose, and each server's part where there are several.
 
-    on_disk: copies of edges are in mapped scratch files
+    on_disk:  copies of edges are in mapped scratch files
+    numbered: a gather finds what edges have by their numbers, whether they have features and types or a weight alone
     """
     arrays = [each for each in graph.in_edges if each is not None]
     mapped, size = is_mapped(graph.indices), sum(each.nbytes for each in arrays)
     yield Allocation("in-edges", size, Lifetime.RUN, "the graph as it is given", mapped=mapped)
-    yield from _edge_rows(graph, parts)
+    yield from _edge_rows(graph, parts, numbered)
     symmetric = graph.is_symmetric
     if not symmetric:
         pointers = graph.indptr.nbytes if on_disk else 0
@@ -66,13 +70,14 @@ def graph_edges(graph: Graph, parts: Sequence[ServerPart], *, on_disk: bool = Fa
         yield Allocation("ghosts' ids", 3 * _POINTER * ghosts, Lifetime.RUN, "which rows servers exchange")
 
 
-def _edge_rows(graph: Graph, parts: Sequence[ServerPart]) -> Iterator[Allocation]:
+def _edge_rows(graph: Graph, parts: Sequence[ServerPart], numbered: bool) -> Iterator[Allocation]:
     """Features and types of edges, and by which numbers gathers find them."""
     found = [each for each in (graph.edge_attr, graph.edge_type) if each is not None]
-    if not found:
+    if not found and not numbered:
         return
-    size, mapped = sum(each.nbytes for each in found), all(is_mapped(each) for each in found)
-    yield Allocation("edges' features and types", size, Lifetime.RUN, "as they are given", mapped=mapped)
+    if found:
+        size, mapped = sum(each.nbytes for each in found), all(is_mapped(each) for each in found)
+        yield Allocation("edges' features and types", size, Lifetime.RUN, "as they are given", mapped=mapped)
     several = sum(part.edges + part.out_edges for part in parts if not part.alone)
     number = np.dtype(id_dtype(graph.num_edges)).itemsize
     yield Allocation(
@@ -103,6 +108,7 @@ class EdgeCopies:
     on_disk: gathers of a lane, by place, that read their rows from disk: they go by buckets, and walk edges as they are
     mapped:  the copies of some of the edges are in mapped scratch files
     advisor: the servers'; None: the rules say how edges are walked
+    columns: those of gathers by columns, for which the part is the whole graph; else of all others
     partitions: of sources, where edges are copied in the order of buckets; 0: they are not
     """
 
@@ -112,6 +118,7 @@ class EdgeCopies:
     on_disk: Mapping[LaneName, frozenset[int]]
     mapped: bool = False
     advisor: Advisor | None = None
+    columns: bool = False
     partitions: int = 0
 
     def of(
@@ -124,7 +131,7 @@ class EdgeCopies:
             last = len(program.gathers) - 1
             for depth, group in enumerate(program.gathers):
                 only = needed if depth == last and not needed.are_all else None
-                for step in group:
+                for step in (each for each in group if bool(each.slices) == self.columns):
                     for walk in self._walks(only, training=training):
                         in_blocks = depth not in self.on_disk[lane]
                         yield from self._copies(program, step, walk, known, in_blocks=in_blocks)
@@ -162,6 +169,7 @@ class EdgeCopies:
         plain = not isinstance(gather, Sum) or step.edge is not None or not in_blocks
         if not plain:
             width, stored = program.shapes[step.sent[0]][0], stored_size(gather, self.itemsize)
+            width = widest_slice(width, step.slices) if step.slices else width
             for row_bytes in slab_bytes(width, stored):
                 size = block_size(walk.rows, walk.whole, row_bytes, sources=walk.columns)
                 purpose = "gathers walk dense graphs so"

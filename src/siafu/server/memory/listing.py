@@ -17,7 +17,7 @@ from siafu.server.memory.edge_copies import EdgeCopies, bucket_bytes, graph_edge
 from siafu.server.memory.lane_rows import LaneRows
 from siafu.server.memory.memory_list import Allocation, Lifetime, MemoryList
 from siafu.server.memory.needed_rows import NeededRows
-from siafu.server.memory.server_part import ServerPart, parts_of
+from siafu.server.memory.server_part import ServerPart, parts_of, whole_part
 from siafu.server.plan import ServerPlan
 from siafu.server.savings import Savings
 
@@ -172,11 +172,15 @@ def _edges(
     plan: ServerPlan, parts: Sequence[ServerPart], needs: Mapping[LaneName, NeededRows]
 ) -> Iterator[Allocation]:
     graph, itemsize, mapped = plan.graph, plan.dtype.itemsize, plan.savings.disk is not None
-    yield from graph_edges(graph, parts, on_disk=mapped)
+    steps = (step for each in plan.programs.values() for group in each.gathers for step in group)
+    numbered = any(step.site.features for step in steps)
+    yield from graph_edges(graph, parts, on_disk=mapped, numbered=numbered)
     cut = plan.savings.disk
     partitions = cut.partitions if cut is not None and cut.buckets and cut.tables else 0
     for part in parts:
-        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor, partitions)
+        copies = EdgeCopies(
+            graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor, partitions=partitions
+        )
         yield from copies.of(plan.programs, needs)
     if cut is not None and cut.buckets and cut.constants:
         edges, weight = sum(part.edges for part in parts), 0 if graph.edge_weight is None else itemsize
@@ -184,6 +188,10 @@ def _edges(
         yield Allocation(
             "edges in buckets, to fold", found, Lifetime.FOLDING, "each is read once", mapped=True
         )
+    if plan.partition.parts > 1:
+        whole, on_disk = whole_part(graph), plan.gathers_on_disk
+        copies = EdgeCopies(graph, whole, itemsize, on_disk, advisor=plan.advisor, columns=True)
+        yield from copies.of(plan.programs, needs)
 
 
 def constants_of(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:

@@ -33,14 +33,20 @@ class ServerPart:
     def rows(self) -> RowCounts:
         """Rows of its tables."""
         own = self.vertices
-        return RowCounts(own, own + self.forward_ghosts, own + self.backward_ghosts)
+        every = round(own / self.share) if own else 0
+        return RowCounts(own, own + self.forward_ghosts, own + self.backward_ghosts, every)
+
+
+def whole_part(graph: Graph) -> ServerPart:
+    """That of a server which has the whole graph."""
+    edges = graph.num_edges
+    return ServerPart(graph.num_vertices, 1.0, edges, edges, 0, 0, alone=True)
 
 
 def parts_of(graph: Graph, partition: Partition) -> Sequence[ServerPart]:
     """The parts of all servers; several are counted in two passes over the edges."""
     if partition.parts == 1:
-        edges = graph.num_edges
-        return [ServerPart(graph.num_vertices, 1.0, edges, edges, 0, 0, alone=True)]
+        return [whole_part(graph)]
     found = measure(graph, partition)
     return [
         ServerPart(

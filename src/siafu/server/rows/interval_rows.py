@@ -98,21 +98,3 @@ class IntervalRows:
         if name not in self._there:
             self._there[name] = table
         return table
-
-
-class WeightGradients:
-    """Gradients of weights, added up block by block in tensors of their own."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, Tensor] = {}
-        self._own: set[str] = set()
-
-    def add(self, gradients: Mapping[str, Tensor]) -> None:
-        for name, gradient in gradients.items():
-            if name not in self.sums:
-                self.sums[name] = gradient
-            elif name in self._own:
-                self.sums[name].add_(gradient)
-            else:
-                self.sums[name] = self.sums[name] + gradient
-                self._own.add(name)

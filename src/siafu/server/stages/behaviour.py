@@ -12,21 +12,20 @@ from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.stage_cost import StageCost
 from siafu.server.costs.work import Work
-from siafu.server.edges import Exchange
 from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import TaskInputs, TaskSettings
-from siafu.server.rows.sent_rows import SentTable
+from siafu.server.scattered import Scattered
 from siafu.server.stages.draws import Draws
 
 
 class LocalStage(ABC):
     """One stage of a lane on one graph server. Intervals are counted from the server's first.
 
-    scattered: the tables whose rows go to other servers after a task of it, with who gets which
+    scattered: rows that go to other servers after a task of it
     begins:    a task can begin with some of the rows that it gathers
     """
 
-    scattered: Sequence[tuple[Exchange, Sequence[SentTable]]] = ()
+    scattered: Sequence[Scattered] = ()
     begins: bool = False
 
     @abstractmethod

@@ -7,12 +7,13 @@ from siafu.pipeline.schedule import Stage
 from siafu.pipeline.stage_kind import StageKind
 from siafu.program.program import Program
 from siafu.server.stages.behaviour import StageBehaviour
+from siafu.server.stages.columns import ColumnStages
 from siafu.server.stages.fused import FusedStages
 from siafu.server.stages.gather import GatherStages
 from siafu.server.stages.tensor import TensorStages
 
 STAGES: dict[str, StageBehaviour] = {
-    each.kind.name: each for each in (TensorStages(), GatherStages(), FusedStages())
+    each.kind.name: each for each in (TensorStages(), GatherStages(), ColumnStages(), FusedStages())
 }
 """By the names of their kinds; in this order each puts its stages into a pass."""
 

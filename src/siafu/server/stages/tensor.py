@@ -1,7 +1,7 @@
 """Tensor stages: a tensor phase, forward or backward, on threads or on Lambdas."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -18,13 +18,12 @@ from siafu.server.costs.program_work import row_work
 from siafu.server.costs.reduce_cost import reduce_cost
 from siafu.server.costs.stage_cost import StageCost
 from siafu.server.costs.work import Work
-from siafu.server.edges import Exchange
-from siafu.server.gathers.registry import behaviour_of
+from siafu.server.gathers.registry import behaviour_of, column_bytes
 from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import RemotePhases, TaskInputs, TaskSettings
 from siafu.server.rows.interval_rows import gradient_of
 from siafu.server.rows.lasting_rows import lasting_rows, places_of
-from siafu.server.rows.sent_rows import SentTable
+from siafu.server.scattered import Scattered
 from siafu.server.stages.behaviour import LocalStage, StageBehaviour
 from siafu.server.stages.draws import Draws
 
@@ -71,19 +70,20 @@ class LocalTensorStage(LocalStage):
         return self._remote.finish(self._stage, interval, outputs, training=self._training)
 
 
-def _scattered(lane: Lane, stage: Stage) -> list[tuple[Exchange, Sequence[SentTable]]]:
+def _scattered(lane: Lane, stage: Stage) -> list[Scattered]:
     if stage.direction == "forward":
-        return [(each.forward_exchange, each.sent_forth) for each in lane.gathers[stage.phase]]
-    return [(each.backward_exchange, each.sent_back) for each in lane.gathers[stage.phase - 1]]
+        return [each.sent_forward for each in lane.gathers[stage.phase]]
+    return [each.sent_backward for each in lane.gathers[stage.phase - 1]]
 
 
-def _summed(lane: Lane, stage: Stage) -> Iterator[tuple[Exchange, Sequence[SentTable]]]:
+def _summed(lane: Lane, stage: Stage) -> Iterator[Scattered]:
     if stage.direction == "forward":
-        yield from ((each.exchange, (each.forward_table,)) for each in lane.statistics.groups[stage.phase])
+        for each in lane.statistics.groups[stage.phase]:
+            yield Scattered.whole(each.exchange, (each.forward_table,))
         return
     for each in lane.statistics.groups[stage.phase - 1]:
         if each.backward_table is not None:
-            yield each.exchange, (each.backward_table,)
+            yield Scattered.whole(each.exchange, (each.backward_table,))
 
 
 class TensorStages(StageBehaviour):
@@ -277,6 +277,8 @@ def _ghost_bytes(extent: Extent, stage: Stage) -> float:
         return 0.0
     forward = stage.direction == "forward"
     group = extent.program.gathers[stage.phase if forward else stage.phase - 1]
+    if stage.everywhere:
+        return sum(column_bytes(step, extent, made=False, back=not forward) for step in group)
     return sum(
         behaviour_of(step.site.gather).ghost_row(step.site.gather, step.site.width, back=not forward)
         for step in group

@@ -1,0 +1,182 @@
+"""PartitionedTrainer: what trainers have in common whose entities' vectors lie in partitions, and not in memory."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.embedding.disk.partition_buffer import PartitionLayout
+from siafu.embedding.embed_options import EmbedOptions
+from siafu.embedding.embedding_trainer import Pause, never
+from siafu.embedding.embeddings import Embeddings, VectorBlock, first_entities
+from siafu.embedding.steps.epoch import EpochLosses
+from siafu.embedding.steps.row_updates import RowOptimizer
+from siafu.embedding.steps.scores import SCORES, TripleScore
+from siafu.graph.triples import Triples
+from siafu.report.files.large_tensors import StreamedTable
+
+_BLOCK = 1 << 20
+_STREAM = 32 << 20  # bytes of vectors that are put in order at once
+
+
+class Partitions(Protocol):
+    """Where partitions lie."""
+
+    @property
+    def layout(self) -> PartitionLayout: ...
+
+    def read(self, partition: int, kind: int) -> NDArray[np.float32]:
+        """Rows of one kind of a partition."""
+
+    def read_range(self, partition: int, kind: int, first: int, last: int) -> NDArray[np.float32]:
+        """Some of them; first and last are multiples of `layout.step`."""
+
+    def write(self, partition: int, kind: int, rows: NDArray[Any]) -> None:
+        """Write all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCounts:
+    """Traffic of partitions, and how much of its time was waited for."""
+
+    swaps: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    moving_seconds: float = 0.0
+    waited_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class PartitionedEmbeddings(Embeddings):
+    """Vectors of which the entities' lie in partitions. `entities` is empty."""
+
+    partitions: Partitions
+
+    @property
+    def num_entities(self) -> int:
+        return self.partitions.layout.num_entities
+
+    @property
+    def dim(self) -> int:
+        return self.partitions.layout.dim
+
+    def rows(self, entities: NDArray[Any]) -> NDArray[Any]:
+        layout = self.partitions.layout
+        found = np.empty((len(entities), layout.dim), np.float32)
+        for partition in range(layout.partitions):
+            own = np.flatnonzero(entities % layout.partitions == partition)
+            if len(own):
+                found[own] = self.partitions.read(partition, 0)[entities[own] // layout.partitions]
+        return found
+
+    def is_one_block(self, most: int) -> bool:
+        return False
+
+    def blocks(self, most: int) -> Iterator[VectorBlock]:
+        step = self.partitions.layout.partitions
+        for partition in range(step):
+            rows = self.partitions.read(partition, 0)
+            for first in range(0, len(rows), most):
+                yield VectorBlock(partition + first * step, step, rows[first : first + most])
+
+
+class PartitionedTrainer(ABC):
+    """Learns embeddings of triples whose entities lie in partitions.
+
+    epoch:     how many are done
+    position:  states done of the next one
+    losses:    of these states
+    relations: their vectors, and what their optimizer keeps
+    """
+
+    partitions: Partitions
+    relations: RowOptimizer
+
+    def __init__(self, triples: Triples, options: EmbedOptions) -> None:
+        self.triples, self.options = triples, options
+        self.epoch = self.position = 0
+        self.losses = EpochLosses()
+        self._score = SCORES[options.score]
+
+    @abstractmethod
+    def run_epoch(self, pause: Pause = never) -> EpochLosses | None:
+        """Go over all training triples once. None: it rests within the epoch; the next call goes on from there."""
+
+    @abstractmethod
+    def counts(self) -> DiskCounts:
+        """Traffic until now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give memory and disk back."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> dict[str, int]:
+        """Updates of each table."""
+
+    @abstractmethod
+    def set_steps(self, steps: dict[str, int]) -> None: ...
+
+    @property
+    def embeddings(self) -> Embeddings:
+        """The vectors as they are now."""
+        nothing = np.empty((0, self.options.dim), np.float32)
+        relations = self.relations.table
+        return PartitionedEmbeddings(
+            self._score, nothing, relations, self.triples.num_relations, self.partitions
+        )
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """All that the next epoch depends on: tables, and numbers."""
+        names = ["entities", *(f"entities.moment{k}" for k in range(self.partitions.layout.kinds - 1))]
+        arrays: dict[str, Any] = {name: self.streamed(kind) for kind, name in enumerate(names)}
+        arrays["relations"] = self.relations.table
+        arrays |= {f"relations.moment{k}": moment for k, moment in enumerate(self.relations.moments)}
+        return arrays, self.steps
+
+    def streamed(self, kind: int = 0) -> StreamedTable:
+        """The entities' rows of one kind, in the order of entities, a few at a time."""
+        layout = self.partitions.layout
+        return StreamedTable(
+            (layout.num_entities, layout.dim), np.dtype(np.float32), lambda: self._in_order(kind)
+        )
+
+    def _in_order(self, kind: int) -> Iterator[NDArray[np.float32]]:
+        layout = self.partitions.layout
+        some = layout.step * max(1, _STREAM // (layout.step * layout.partitions * layout.dim * 4))
+        for first in range(0, layout.rows, some):
+            last = min(first + some, layout.rows)
+            rows = np.empty((last - first, layout.partitions, layout.dim), np.float32)
+            for partition in range(layout.partitions):
+                rows[:, partition] = self.partitions.read_range(partition, kind, first, last)
+            yield rows.reshape(-1, layout.dim)[: max(0, layout.num_entities - first * layout.partitions)]
+
+    def restore(self, arrays: dict[str, NDArray[Any]], steps: dict[str, int]) -> None:
+        """Take the tables that `state` gave. ValueError: they are of other embeddings."""
+        layout = self.partitions.layout
+        for name, found in self.state()[0].items():
+            if name not in arrays or tuple(arrays[name].shape) != tuple(found.shape):
+                raise ValueError(f"it has no {name} of shape {list(found.shape)}")
+        for partition in range(layout.partitions):
+            self.partitions.write(partition, 0, arrays["entities"][partition :: layout.partitions])
+            for kind in range(1, layout.kinds):
+                moments = arrays[f"entities.moment{kind - 1}"]
+                self.partitions.write(partition, kind, moments[partition :: layout.partitions])
+        self.relations.table[:] = arrays["relations"]
+        for k, moment in enumerate(self.relations.moments):
+            moment[:] = arrays[f"relations.moment{k}"]
+        self.set_steps(steps)
+
+
+def first_rows(score: TripleScore, entities: NDArray[np.int64], options: EmbedOptions) -> NDArray[np.float32]:
+    """The first vectors of ascending entities, the same as in memory: they depend on an entity's number and the seed."""
+    out = np.empty((len(entities), options.dim), np.float32)
+    for first in range(0, len(entities), _BLOCK):
+        own = entities[first : first + _BLOCK]
+        drawn = first_entities(score, int(own[0]), int(own[-1]) + 1, options.dim, options.seed)
+        out[first : first + len(own)] = drawn[own - own[0]]
+    return out
