@@ -1,6 +1,7 @@
 """On many processes a model comes out as it does in one piece, and servers read no more rows than they must."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,8 +35,8 @@ def test_servers_with_tables_on_disk_have_the_bits_of_those_without(tmp_path: Pa
     for name, mode, servers in (("gcn", "pipe", 3), ("gat", "sync", 2)):
         disk = DiskCut(tmp_path, 2, 3, rows=True, constants=2 if name == "gcn" else 0)
         savings = Savings(frozenset({0}), frozenset({0}), shared=True, disk=disk)
-        plain = train_on_crew(name, epochs=3, mode=mode, servers=servers)
-        on_disk = train_on_crew(name, epochs=3, mode=mode, servers=servers, savings=savings)
+        layout: dict[str, Any] = {"epochs": 3, "mode": mode, "servers": servers, "layout": "vertices"}
+        plain, on_disk = train_on_crew(name, **layout), train_on_crew(name, savings=savings, **layout)
         assert on_disk.losses == plain.losses
         assert [each.val_loss for each in on_disk.history] == [each.val_loss for each in plain.history]
         assert all(each.bytes_read and each.bytes_written for each in on_disk.history)

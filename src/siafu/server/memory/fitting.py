@@ -206,7 +206,7 @@ def _told(plan: ServerPlan, scratch: int) -> str:
     cut = f", {disk.groups} groups of rows, {disk.partitions} partitions of sources" if disk.tables else ""
     copied = ", edges in that order" if disk.buckets else ""
     kept = (
-        ", tables of edge functions, pairs and relations in memory"
+        ", tables of edge functions, pairs, relations and gathers by columns in memory"
         if disk.tables and _some_stay(plan)
         else ""
     )
