@@ -5,7 +5,8 @@
 Its models: GCN of 2 layers, 16 wide, and GIN of 5 layers, 64 wide. Its types: I, small graphs with wide features; II, many small graphs beside each
 other; III, large graphs with skewed degrees. GRAPH is a .npz of ../shared/data ($SIAFU_SHARED) by its name, or `small-graphs`: 1,100 of 39 vertices, as many vertices
 and edges as PROTEINS_full. Features and labels are drawn, dense, the same for both. Each turn runs both, one after the other, in processes of their own; CPU
-seconds of all threads for an epoch count, the least of the turns, without the first epochs: other work on the machine disturbs them least.
+seconds for an epoch count, the least of the turns, without the first epochs, on one thread each: PyTorch's threads spin while they wait, which is charged to DGL
+on a machine that has other work.
 """
 
 import argparse
@@ -75,7 +76,8 @@ def main() -> None:
 def _run(who: str, graph: str, model: str, asked: argparse.Namespace) -> float:
     python = sys.executable if who == "siafu" else str(asked.peer)
     command = [python, __file__, "--one", who, graph, model, "--epochs", str(asked.epochs)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    alone = {**os.environ, "OMP_NUM_THREADS": "1", "SIAFU_THREADS": "1"}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=alone)
     return float(json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -194,8 +194,8 @@ def read(path: Path, most_features: int | None = MOST_FEATURES) -> siafu.Graph:
     rng = np.random.default_rng(0)
     if most_features is not None and x.shape[1] > most_features:
         x = x @ rng.normal(0, x.shape[1] ** -0.5, (x.shape[1], most_features)).astype(np.float32)
-    order = rng.permutation(count)
-    ends = [0, int(0.6 * count), int(0.8 * count), count]
+    order = rng.permutation(np.flatnonzero(file["y"] >= 0))
+    ends = [0, int(0.6 * len(order)), int(0.8 * len(order)), len(order)]
     splits = {
         name: np.sort(order[a:b])
         for name, a, b in zip(("train", "val", "test"), ends, ends[1:], strict=False)

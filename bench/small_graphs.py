@@ -1,12 +1,18 @@
 """Epochs on small graphs, where overhead counts: Siafu beside PyG on Cora and PubMed, in one run.
 
-    python bench/small_graphs.py [REPEATS]
+    python bench/small_graphs.py [REPEATS] [--cpu]
 
 The same model, features, split, optimizer and dropout. An epoch is forward, loss, backward and the optimizer's step, without
-evaluation; Siafu's with evaluation, a run of its own, stands beside it. Each line is the best epoch of all repeats, which take turns.
+evaluation: PyG's best, and the best of a Siafu run without evaluations. Beside it stands the mean of a Siafu run that evaluates every
+epoch; one alone says nothing, since an evaluation runs beside the next epoch. Repeats take turns.
+
+--cpu: CPU time instead, for a machine that others use: PyG's best epoch on one thread, and the median of Siafu's epochs.
 """
 
+import itertools
+import statistics
 import sys
+import time
 
 import torch
 from pyg_peer import pyg_epoch
@@ -22,26 +28,53 @@ EPOCHS = 60
 
 
 def main() -> None:
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    numbers = [each for each in sys.argv[1:] if each != "--cpu"]
+    measure = cpu_times if "--cpu" in sys.argv else wall_times
     print(
         f"{'graph':8} {'model':12} {'PyG, ms':>8} {'Siafu, ms':>10} {'ratio':>6} {'with evaluation, ms':>20}"
     )
     for name, kind, width in CASES:
         graph = siafu.load(name)
-        theirs, own, evaluated = [], [], []
-        for _ in range(repeats):
-            theirs.append(pyg_epoch(graph, model_of(models, graph, kind, width), EPOCHS))
-            own.append(own_epoch(graph, model_of(siafu.nn, graph, kind, width), EPOCHS))
-            evaluated.append(own_epoch(graph, model_of(siafu.nn, graph, kind, width), 1))
-        ratio = min(theirs) / min(own)
-        times = f"{min(theirs) * 1e3:8.2f} {min(own) * 1e3:10.2f} {ratio:6.1f} {min(evaluated) * 1e3:20.2f}"
+        found = [measure(graph, kind, width) for _ in range(int(numbers[0]) if numbers else 3)]
+        theirs, own, evaluated = (1e3 * min(each) for each in zip(*found, strict=True))
+        times = f"{theirs:8.2f} {own:10.2f} {theirs / own:6.1f} {evaluated:20.2f}"
         print(f"{name:8} {f'{kind}-{width}':12} {times}", flush=True)
 
 
-def own_epoch(graph: siafu.Graph, model: torch.nn.Module, evaluate_every: int) -> float:
-    """Seconds of the best epoch. The last is left out: it is always evaluated."""
-    history = siafu.train(graph, model, epochs=EPOCHS, evaluate_every=evaluate_every).history[3:-1]
-    return min(each.seconds + (each.evaluate_seconds or 0.0) for each in history)
+def wall_times(graph: siafu.Graph, kind: str, width: int) -> tuple[float, float, float]:
+    """Seconds of an epoch: PyG's, Siafu's, and Siafu's with its evaluation."""
+    theirs = pyg_epoch(graph, model_of(models, graph, kind, width), EPOCHS)
+    alone, evaluated = (
+        siafu.train(
+            graph, model_of(siafu.nn, graph, kind, width), epochs=EPOCHS, evaluate_every=every
+        ).history[3:-1]  # the last is always evaluated
+        for every in (EPOCHS, 1)
+    )
+    whole = statistics.fmean(each.seconds + (each.evaluate_seconds or 0.0) for each in evaluated)
+    return theirs, min(each.seconds for each in alone), whole
+
+
+def cpu_times(graph: siafu.Graph, kind: str, width: int) -> tuple[float, float, float]:
+    """The same in CPU seconds."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    theirs = pyg_epoch(graph, model_of(models, graph, kind, width), EPOCHS, time.process_time)
+    torch.set_num_threads(threads)
+    model = (model_of(siafu.nn, graph, kind, width) for _ in range(2))
+    return theirs, cpu_of_epoch(graph, next(model), EPOCHS), cpu_of_epoch(graph, next(model), 1)
+
+
+def cpu_of_epoch(graph: siafu.Graph, model: torch.nn.Module, evaluate_every: int) -> float:
+    """Median over the epochs. A callback waits for each: the next begins after it."""
+    ended: list[float] = []
+    siafu.train(
+        graph,
+        model,
+        epochs=EPOCHS,
+        evaluate_every=evaluate_every,
+        callbacks=[lambda _: ended.append(time.process_time())],
+    )
+    return statistics.median(later - sooner for sooner, later in itertools.pairwise(ended[3:-1]))
 
 
 def model_of(module: object, graph: siafu.Graph, kind: str, width: int) -> torch.nn.Module:

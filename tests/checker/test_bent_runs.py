@@ -26,16 +26,16 @@ def test_schedules_of_runs_that_bend_keep_every_invariant() -> None:
 
 
 class RatesOfTheEpochBefore(RunMachine):
-    def _send_rates(self, first, until, out):
-        super()._send_rates(max(0, first - 1), max(0, until - 1), out)
+    def _send_rates(self, first, until, homes, out):
+        super()._send_rates(max(0, first - 1), max(0, until - 1), homes, out)
 
 
 class RatesAreSentOnce(RunMachine):
-    """It forgets that weight servers that begin again know nothing."""
+    """It forgets that weight servers that begin again, or take a lost one's place, know nothing."""
 
-    def _send_rates(self, first, until, out):
-        if not self.fences.incarnation:
-            super()._send_rates(first, until, out)
+    def _send_rates(self, first, until, homes, out):
+        if not self.fences.lives:
+            super()._send_rates(first, until, homes, out)
 
 
 class UpdatesDoNotWaitForRates(WeightServer):
@@ -58,17 +58,9 @@ class TheNextEpochDoesNotWaitForTheOwner(RunMachine):
         super()._proceed(out)
 
 
-class ARecordSeenLateIsVoid(RunMachine):
-    """The record was made before a loss, and is seen after it."""
-
-    def _is_void(self, event):
-        return event.incarnation != self.fences.incarnation
-
-
 @pytest.mark.parametrize(
     "machines",
     [
-        Machines(run=ARecordSeenLateIsVoid),
         Machines(run=RatesOfTheEpochBefore),
         Machines(run=RatesAreSentOnce),
         Machines(weight=UpdatesDoNotWaitForRates),

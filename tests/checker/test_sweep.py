@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.checker.scenario import random_scenario
+from tests.checker.scenario import losing_scenario, random_scenario
 from tests.checker.simulation import simulate
 from tests.checker.sweep import run_seeds
 
@@ -21,6 +21,18 @@ def test_ten_thousand_schedules_keep_every_invariant(seeds: range) -> None:
     assert set(tally.reasons) == {"finished", "patience", "asked", "diverged"}
     assert tally.restarts > 100
     assert tally.lead == {0: 0, 1: 1, 2: 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "seeds"), [(None, 200), ("async", 60)], ids=["exact", "async"])
+def test_schedules_that_lose_servers_keep_every_invariant(mode: str | None, seeds: int) -> None:
+    found = [simulate(losing_scenario(seed, mode=mode)) for seed in range(seeds)]
+    assert sum(each.losses for each in found) > seeds
+    assert sum(each.lost for each in found) > seeds / 5, "letters are lost with their sender"
+    if mode is None:
+        # No one begins again, and of all tasks only those of lost servers are run again.
+        assert {each.restarts for each in found} == {0}
+        assert 0 < sum(each.again for each in found) < 0.05 * sum(each.tasks for each in found)
 
 
 def test_the_same_seed_replays_the_same_run() -> None:

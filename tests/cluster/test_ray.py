@@ -15,6 +15,7 @@ import siafu
 from siafu.base.errors import SiafuError
 from siafu.cluster import ray_actors
 from siafu.graph import Graph
+from siafu.graph.triples.triple_import import import_triples
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.happenings import Rewound
 from siafu.training.checkpoint import Checkpoint
@@ -23,6 +24,7 @@ from siafu.training.trainer import Trainer
 from tests.cli.command import spawn
 from tests.cluster.cases import SETTINGS, case, truth
 from tests.cluster.ray_nodes import RayNodes, ray_nodes
+from tests.embedding.knowledge import SMALL, write_families
 from tests.oracle import History
 from tests.test_exactness import assert_exact
 from tests.training_runs import Trained, options
@@ -179,3 +181,12 @@ def test_the_command_trains_on_a_cluster_and_refuses_what_is_none(
     assert '"epochs": 5' in told.splitlines()[-1]
     logs = {path.name for path in (out / "logs").iterdir()}
     assert logs == {"graph-0.log", "graph-1.log", "weight-0.log"}
+
+
+def test_embeddings_are_learnt_by_servers_that_ray_places_on_three_nodes(
+    cluster: RayNodes, tmp_path: Path
+) -> None:
+    import_triples(write_families(tmp_path / "families"), tmp_path / "families.store")
+    run = siafu.embed(tmp_path / "families.store", servers=3, cluster=cluster.address, **SMALL)
+    assert [each.epoch for each in run.history] == [1, 2, 3]
+    assert run.summary()["test_mrr"] > 0.1

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from siafu.base import threads
 from siafu.base.errors import BadInput, Diverged, Interrupted
 from siafu.embedding.embedding_run import EmbeddingRun
 from siafu.embedding.embedding_trainer import EmbeddingTrainer
+from siafu.embedding.evaluation import Evaluator
+from siafu.embedding.ranking import RankScores
 from siafu.embedding.steps.epoch_order import epoch_batches
 from siafu.embedding.steps.scores import SCORES
 from siafu.report.files.metrics import EpochMetrics
@@ -193,3 +196,23 @@ def test_every_score_that_can_be_asked_for_is_there() -> None:
 
     assert set(embed_options.SCORES) == set(SCORES)
     assert set(embed_options.LOSSES) == set(losses.LOSSES)
+
+
+def test_a_finished_run_that_goes_on_keeps_its_best_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {1: 0.2, 2: 0.6, 3: 0.3, 4: 0.4}
+
+    def scores(self: Evaluator, embeddings: Any, split: str) -> RankScores:
+        return replace(real(self, embeddings, split), mrr=found.get(len(asked) + 1, 0.1))
+
+    asked: list[int] = []
+    real = Evaluator.scores
+    monkeypatch.setattr(Evaluator, "scores", scores)
+    options = {**SMALL, "exact": True, "evaluate_every": 1, "out": tmp_path / "run"}
+    monkeypatch.setattr(Progress, "epoch_ended", lambda self, metrics: asked.append(metrics.epoch))
+    first = siafu.embed(families(), **{**options, "epochs": 2})
+    asked[:] = [1, 2]
+    again = siafu.embed(families(), **{**options, "epochs": 4}, resume=True)
+    assert again.summary()["best_epoch"] == 2
+    assert np.array_equal(first.embeddings.entities, again.embeddings.entities)

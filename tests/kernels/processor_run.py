@@ -12,6 +12,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core.codegen import CPUCodeLibrary
 
 from siafu.graph.csr import from_coo
 from siafu.kernels import (
@@ -80,13 +81,26 @@ def fresh(kernel: Any) -> Any:
     return numba.njit(nogil=True, error_model="numpy")(kernel.py_func)
 
 
+def record_code(texts: dict[str, str]) -> None:
+    """Note each library's code by its name before machine code is made of it, which leaves that of one processor behind."""
+    plain = CPUCodeLibrary._finalize_final_module
+
+    def noted(library: Any) -> None:
+        texts[library.name] = str(library._final_module)
+        plain(library)
+
+    CPUCodeLibrary._finalize_final_module = noted
+
+
 def main() -> None:
     compiled: dict[str, Any] = {}
+    texts: dict[str, str] = {}
+    record_code(texts)
     np.savez(sys.argv[1], **results(compiled))
-    code = {
-        name: [next(iter(kernel.inspect_llvm().values())), next(iter(kernel.inspect_asm().values()))]
-        for name, kernel in compiled.items()
-    }
+    code = {}
+    for name, kernel in compiled.items():
+        library = next(iter(kernel.overloads.values())).library
+        code[name] = [texts[library.name], library.get_asm_str()]
     Path(sys.argv[2]).write_text(json.dumps(code))
 
 

@@ -413,17 +413,32 @@ def test_a_checkpoint_that_a_loss_disturbs_is_asked_for_again() -> None:
     assert SaveCheckpoint(Epoch(1), Version(1)) in rejoin(run, lost)
 
 
-def test_where_rows_do_not_stay_all_begin_the_open_epoch_again() -> None:
-    run = RunMachine(replace(setup(), rows_stay=False), RunOptions(50, evaluate_every=50), score)
+def forgetful(options: RunOptions) -> RunMachine:
+    """A run whose rows do not stay; all are ready."""
+    run = RunMachine(replace(setup(), rows_stay=False), options, score)
+    run.begin()
     for to in run._servers:
-        run.begin() if to == run._servers[0] else None
         run.handle(Ready(to))
+    return run
+
+
+def test_where_rows_do_not_stay_all_begin_the_open_epoch_again() -> None:
+    run = forgetful(RunOptions(50, evaluate_every=50))
     finished(run, 0)
     lost = Address("graph", ServerId(0))
     out = run.handle(ServerGone(lost, Life(1)))
     assert out[:2] == [Rewind(Epoch(1), to_checkpoint=False), Replace(lost, Life(2))]
     begin = Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), True, None, ((lost, Life(2)),))
     assert sent(out, Begin) == [begin] * 2
+
+
+def test_what_the_owner_says_late_of_a_record_holds_though_all_began_again() -> None:
+    run = forgetful(RunOptions(50, evaluate_every=50, closes=True))
+    assert until(finished(run, 0)) == []
+    run.handle(ServerGone(Address("graph", ServerId(0)), Life(1)))
+    run.handle(EpochClosed(NOW, Epoch(0)))
+    out = [each for to in run._servers for each in run.handle(Ready(to))]
+    assert until(out) == [2]
 
 
 @pytest.mark.parametrize("stop", [False, True])

@@ -12,7 +12,7 @@ from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.partition import make_partition
 from siafu.server.plan import ServerPlan
-from siafu.server.traffic import Traffic
+from siafu.server.traffic import RowTraffic
 from tests.oracle import train_plainly
 from tests.toys import toy_graph
 from tests.training_runs import options, tangled_graph
@@ -85,7 +85,7 @@ def test_bytes_are_those_of_the_formula(name: str, servers: int, layout: str) ->
     plan = ServerPlan.of(graph, model_of(name, graph), options(servers=servers), partition)
     expected = 0
     for lane, passes in (("train", EPOCHS), ("evaluate", 1)):
-        found = Traffic.of(
+        found = RowTraffic.of(
             graph, partition, plan.programs[lane], plan.needed(lane), 8, training=lane == "train"
         ).phases()
         expected += passes * sum(getattr(each, layout) for each in found)
@@ -98,7 +98,9 @@ def test_columns_move_about_two_tables_a_way_whatever_the_partition() -> None:
     for method in ("hash", "contiguous"):
         partition = make_partition(graph, servers, method=method)
         plan = ServerPlan.of(graph, model, options(servers=servers), partition)
-        found = Traffic.of(graph, partition, plan.programs["train"], plan.needed("train"), 4, training=True)
+        found = RowTraffic.of(
+            graph, partition, plan.programs["train"], plan.needed("train"), 4, training=True
+        )
         (first, *_) = found.phases()
         assert first.columns == 2 * 2 * 4 * 300 * width * (servers - 1) / servers
 

@@ -1,15 +1,21 @@
 """The advisor in trainings: no bit depends on it, and it learns once."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import siafu
+from siafu.graph.partition import make_partition
 from siafu.kernels import blocking
 from siafu.kernels.findings import machine_name
+from siafu.options import Options
 from siafu.report.progress import Progress
+from siafu.server.memory.fitting import fit
+from siafu.server.memory.listing import RunListing
+from siafu.server.plan import ServerPlan
 from siafu.training.run_advisor import advisor_of
 from tests.toys import toy_graph
 
@@ -73,6 +79,17 @@ def test_a_store_with_findings_can_be_overwritten(store: siafu.Graph) -> None:
     losses(store)
     store.save(str(store.source), overwrite=True)
     assert not (Path(str(store.source)) / "advice").exists()
+
+
+def test_blocks_are_left_out_where_memory_is_short(store: siafu.Graph) -> None:
+    partition = make_partition(store, 1)
+    model = siafu.nn.GCN(store.num_features, 16, 2, store.num_classes)
+    plan = ServerPlan.of(store, model, Options(), partition)
+    listing = RunListing.of(replace(plan, advisor=advisor_of(store, "on")))
+    plain = listing.again(plan).listed.peak
+    assert listing.listed.peak > plain
+    assert fit(listing, listing.listed.peak).plan.advisor is not None
+    assert fit(listing, plain).plan.advisor is None
 
 
 def test_off_is_no_advisor(store: siafu.Graph) -> None:

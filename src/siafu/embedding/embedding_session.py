@@ -241,6 +241,8 @@ class EmbeddingSession:
             name.removeprefix("best."): table for name, table in arrays.items() if name.startswith("best.")
         }
         self.history, self.state, self.best = history, state, best or None
+        if self.best is None and 0 < state.best_epoch == state.epoch:
+            self.best = self._copy()  # the last epoch was the best: later ones need not be
         self._disk_before = replace(state)
 
     def _finish(self) -> EmbeddingRun:

@@ -30,7 +30,7 @@ from siafu.kernels.head_vectors import (
 )
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.sums import sum_dtype
-from siafu.kernels.tiles import accumulate, ask_for
+from siafu.kernels.tiles import accumulate, ask_for, one_by_one
 
 EDGE_BLOCK = 64  # edges whose weights are made together: their rows stay in the first-level cache
 
@@ -331,6 +331,7 @@ def by_head(table: Any, near: Any, count: int, heads: int, column: int, spare: f
         row = np.uint64(near[k])
         for h in range(np.uint64(heads)):
             out[h * np.uint64(EDGE_BLOCK) + k] = table[row, np.uint64(column) + h]
+            one_by_one()
     for k in range(count, -(-count // LANES) * LANES):
         for h in range(heads):
             out[h * EDGE_BLOCK + k] = spare

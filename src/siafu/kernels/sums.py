@@ -11,7 +11,7 @@ from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.emit import MAX_TILE
 from siafu.kernels.hubs import Hub, HubEdges, add_groups, cut_hubs, hub_rows, over_groups, without_hubs
 from siafu.kernels.rows import Table, empty_table
-from siafu.kernels.tiles import accumulate, accumulate_listed, accumulate_near, ask_for, value_of
+from siafu.kernels.tiles import accumulate_listed, accumulate_near, accumulate_onward, ask_for, value_of
 
 ONE_HEAD = 1 << 30  # vectors: more than any row has, so that each has the edge's one weight
 _SOON = 8  # rows: how early a visit's sums are asked for
@@ -104,13 +104,14 @@ def sum_range(
     for k in range(first, last):
         i = row_at(picked, k)
         lo, hi = indptr[i], indptr[i + 1]
+        end = indptr[last] if picked is None else hi  # edges of the rows that follow are asked for early
         skip_lo, skip_hi = -1, -1
         if self_weight is not None:
             skip_lo, skip_hi = _own_edges(indices, lo, hi, i)
         start_sum(rows, self_weight, out, i)
         for c in range(0, columns, MAX_TILE):
             tile = min(columns - c, MAX_TILE)
-            accumulate(out, i, rows, indices, lo, skip_lo, skip_hi, hi, c, tile, weights, 0, ONE_HEAD)
+            accumulate_onward(out, i, rows, indices, lo, skip_lo, skip_hi, hi, end, c, tile, weights)
         finish_sum(scale, out, i)
 
 

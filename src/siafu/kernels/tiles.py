@@ -82,17 +82,27 @@ def accumulate_near(  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def accumulate_onward(  # type: ignore[no-untyped-def]
+    typing_context, out, row, rows, ids, lo, skip_lo, skip_hi, hi, end, column, tile, weights
+):
+    """`accumulate` of a row that others follow: rows that their edges need, up to edge `end`, are asked for too."""
+    return _accumulate(out, rows, ids, weights, far=True, onward=True)
+
+
+@intrinsic
 def accumulate_listed(typing_context, out, row, rows, ids, lo, hi, end, column, tile, weights):  # type: ignore[no-untyped-def]
     """`accumulate` of one visit in a list of several: rows that the visits after it need, up to `end`, are asked for."""
     return _accumulate(out, rows, ids, weights, far=True, listed=True)
 
 
-def _accumulate(out: Any, rows: Any, ids: Any, weights: Any, *, far: bool, listed: bool = False) -> Any:
+def _accumulate(
+    out: Any, rows: Any, ids: Any, weights: Any, *, far: bool, listed: bool = False, onward: bool = False
+) -> Any:
     weighted = not isinstance(weights, types.NoneType)
     lanes = LANES if weighted else WIDE_LANES
     # bfloat16 is widened at half the cost if even and odd columns are summed apart.
     split = rows.dtype == types.uint16 and not weighted
-    numbers, heads = (5, 0) if listed else (6, 2)
+    numbers, heads = (5, 0) if listed else (7, 0) if onward else (6, 2)
     signature = types.void(
         out, types.int64, rows, ids, *[types.int64] * numbers, weights, *[types.int64] * heads
     )
@@ -104,6 +114,8 @@ def _accumulate(out: Any, rows: Any, ids: Any, weights: Any, *, far: bool, liste
         if listed:
             lo, hi, end, column, tile = args[4:9]
             skip_lo, skip_hi = NONE, NONE
+        elif onward:
+            lo, skip_lo, skip_hi, hi, end, column, tile = args[4:11]
         else:
             lo, skip_lo, skip_hi, hi, column, tile = args[4:10]
             end = hi
@@ -270,6 +282,20 @@ def ask_for(typing_context, rows, row, columns):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic
+def one_by_one(typing_context):  # type: ignore[no-untyped-def]
+    """Keeps LLVM from making vectors of the loop that this stands in.
+
+    A loop that stores at a stride would become scatters, which take some ten times as long as single stores.
+    """
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 @intrinsic

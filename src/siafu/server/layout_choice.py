@@ -10,7 +10,7 @@ from siafu.server.layouts import VERTICES, layout_name
 from siafu.server.memory.listing import server_memory_list
 from siafu.server.memory.server_part import parts_of
 from siafu.server.plan import ServerPlan
-from siafu.server.traffic import PhaseTraffic, Traffic
+from siafu.server.traffic import PhaseTraffic, RowTraffic
 
 NETWORK_GBPS = 10.0
 """What a server's network is taken to carry, where nobody says."""
@@ -92,7 +92,7 @@ def layout_prices(plan: ServerPlan, gbps: float = NETWORK_GBPS) -> tuple[LayoutP
     """
     program, needed = plan.programs["train"], plan.needed("train")
     itemsize = plan.dtype.itemsize
-    traffic = Traffic.of(plan.graph, plan.partition, program, needed, itemsize, training=True)
+    traffic = RowTraffic.of(plan.graph, plan.partition, program, needed, itemsize, training=True)
     servers, whole = plan.partition.parts, traffic.whole
     pace = ServerPace(
         plan.graph.num_vertices,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from siafu.server.edges import Exchange
 from siafu.server.rows.sent_rows import SentTable
 
-Rows = NDArray[np.int64]
+_Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +33,14 @@ class Scattered:
         every = (tables,) * (len(exchange.send.starts) - 1)
         return cls(exchange, every, every)
 
-    def taken(self, to: int, made: tuple[int, int]) -> Iterator[tuple[SentTable, Rows, slice]]:
+    def taken(self, to: int, made: tuple[int, int]) -> Iterator[tuple[SentTable, _Rows, slice]]:
         """For each table: which rows of it another server needs, and which of those lie in `made`."""
         rows = self.exchange.send[to]
         first, last = np.searchsorted(rows, made)
         for table in self.sent[to]:
             yield table, rows, slice(int(first), int(last))
 
-    def put(self, sender: int) -> Iterator[tuple[SentTable, Rows]]:
+    def put(self, sender: int) -> Iterator[tuple[SentTable, _Rows]]:
         """For each table: where the rows of another server go."""
         for table in self.received[sender]:
             yield table, self.exchange.receive[sender]

@@ -1,4 +1,4 @@
-"""Traffic: bytes that servers send each other in one pass over a program, graph phase by graph phase, in either layout."""
+"""RowTraffic: bytes that servers send each other in one pass over a program, graph phase by graph phase, in either layout."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class PhaseTraffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class RowTraffic:
     """Bytes of a program's rows between servers.
 
     whole: vertices that cross
@@ -75,7 +75,7 @@ class Traffic:
         itemsize: int,
         *,
         training: bool,
-    ) -> "Traffic":
+    ) -> "RowTraffic":
         """Counted in a partition, to the byte; needed: vertices whose rows the last phase computes."""
         rows = np.unique(np.concatenate([each.numpy() for each in needed]))
         whole, last = (Crossings.of(measure(graph, partition, needed=each)) for each in (None, rows))

@@ -20,7 +20,7 @@ from siafu.server.layouts import VERTICES, laid_out
 from siafu.server.plan import Programs, compile_programs, rows_of
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.server.stages.registry import stages_of
-from siafu.server.traffic import Crossings, PhaseTraffic, Traffic
+from siafu.server.traffic import Crossings, PhaseTraffic, RowTraffic
 from siafu.virtual.graph_shape import GraphShape
 
 ATTENTION = ("gat", "gatv2", "transformer")
@@ -96,7 +96,7 @@ def traffic_of(model: ModelShape, shape: GraphShape, servers: int) -> tuple[Phas
     reading = servers * shape.ghosts_of_server(servers, reading=shape.train_edges)
     whole = Crossings([own] * servers, ghosts, ghosts)
     last = Crossings([own * shape.train] * servers, reading, ghosts * shape.train)
-    return Traffic(programs["train"], _FLOAT, True, whole, last).phases()
+    return RowTraffic(programs["train"], _FLOAT, True, whole, last).phases()
 
 
 @lru_cache(maxsize=32)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from torch import nn
 import siafu
 from siafu.graph import Graph
 from siafu.graph.partition import make_partition
+from siafu.kernels import blocking
+from siafu.kernels.advisor import Advisor
+from siafu.kernels.findings import Findings
 from siafu.server.assembly import Assembly, assemble
 from siafu.server.memory.constants import widened_bytes
 from siafu.server.memory.listing import memory_list
@@ -73,8 +77,12 @@ def test_tables_of_gathers_by_columns_are_those_that_servers_hold(name: str) -> 
     assert 0.8 * held <= rows(memory_list(plan)) <= 1.25 * held
 
 
+@pytest.mark.parametrize("far", [False, True], ids=["rules", "advisor"])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_edges_are_those_that_servers_hold(symmetric: bool) -> None:
+def test_edges_are_those_that_servers_hold(
+    symmetric: bool, far: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an advisor in blocks for the cache that cores share, which is taken to be very small."""
     draws = np.random.default_rng(0)
     src, dst = draws.integers(0, 3000, (2, 400_000))
     ends = (np.concatenate([src, dst]), np.concatenate([dst, src])) if symmetric else (src, dst)
@@ -86,11 +94,17 @@ def test_edges_are_those_that_servers_hold(symmetric: bool) -> None:
         train=np.arange(0, 3000, 2),
     )
     plan = plan_of(MODELS["gcn"](), graph=graph)
+    if far:
+        monkeypatch.setattr(blocking, "cache_bytes", lambda level: {2: 1 << 20, 3: 1 << 14}[level])
+        monkeypatch.setattr(blocking, "_EDGES_PER_VISIT", 1 << 20)
+        plan = replace(plan, advisor=Advisor(Findings()))
     blueprint = plan.blueprint()
     edges = blueprint.edges(0)
     blueprint.worker(edges, blueprint.bounds(edges), lambda program: {"constant0": torch.ones(3000, 8)})
     named = {"in-edges", "out-edges", "edges in blocks"}
-    listed = sum(each.bytes for each in memory_list(plan).allocations if each.name in named)
+    allocations = memory_list(plan).allocations
+    assert far == any("share" in each.purpose for each in allocations if each.name == "edges in blocks")
+    listed = sum(each.bytes for each in allocations if each.name in named)
     assert listed == pytest.approx(edges.held_bytes, rel=0.02)
 
 

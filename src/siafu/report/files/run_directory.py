@@ -308,6 +308,10 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 
 
 def _complete(config: dict[str, Any]) -> dict[str, Any]:
-    """With every option: one that is younger than the run was not there to be chosen, and is what it is by default."""
+    """With every option: one that is younger than the run was not there to be chosen, and is what it is by default.
+
+    Gathers of a run that is older than layouts went by vertices.
+    """
     training = config.get("training")
-    return {**config, "training": Options().as_json() | training} if isinstance(training, dict) else config
+    younger = Options(layout="vertices").as_json()
+    return {**config, "training": younger | training} if isinstance(training, dict) else config
