@@ -1,4 +1,4 @@
-"""Limits: points where a run stands still: checkpoints, the end, the end of patience, and what was asked for."""
+"""RunLimits: points where a run stands still: checkpoints, the end, the end of patience, and what was asked for."""
 
 from siafu.pipeline.ids import Epoch
 from siafu.pipeline.instructions import StopReason
@@ -6,7 +6,7 @@ from siafu.pipeline.records import Records
 from siafu.pipeline.run_options import RunOptions
 
 
-class Limits:
+class RunLimits:
     """Points that no interval may pass before something is done there.
 
     saved: the epoch of the last checkpoint

@@ -36,9 +36,9 @@ from siafu.pipeline.instructions import (
     StopReason,
 )
 from siafu.pipeline.records import Evaluation, diverged
+from siafu.pipeline.run_basis import SavedRun
 from siafu.pipeline.run_losses import RunLosses
 from siafu.pipeline.run_options import RunOptions
-from siafu.pipeline.run_state import SavedRun
 from siafu.pipeline.setup import Setup
 
 
@@ -61,7 +61,7 @@ class RunMachine(RunLosses):
     def __init__(
         self, setup: Setup, options: RunOptions, score: Callable[[Measures], Score], **more: Any
     ) -> None:
-        """more: as `RunState` has it"""
+        """more: as `RunBasis` has it"""
         super().__init__(setup, options, score, **more)
         self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
             Ready: self._ready,

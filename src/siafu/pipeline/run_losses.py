@@ -16,10 +16,10 @@ from siafu.pipeline.instructions import (
     Rewind,
     Send,
 )
-from siafu.pipeline.run_state import RunState, SavedRun
+from siafu.pipeline.run_basis import RunBasis, SavedRun
 
 
-class RunLosses(RunState):
+class RunLosses(RunBasis):
     """A run's beginning, and its losses.
 
     Within an exact epoch another takes a lost server's place: it stands ready, all others are told and send again what it

@@ -1,4 +1,4 @@
-"""Standing: how far a run has come at a limit where all intervals stand still."""
+"""RunStanding: how far a run has come at a limit where all intervals stand still."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -7,7 +7,7 @@ from siafu.pipeline.events import Settle, Settled
 from siafu.pipeline.ids import ServerId
 
 
-class Standing:
+class RunStanding:
     """At a limit the weights settle, then a checkpoint is saved if one is due, and the run goes on or ends.
 
     state:     going: not at a limit; settling: weight servers apply what is left; settled; saving: a checkpoint is made

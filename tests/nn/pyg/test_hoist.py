@@ -117,3 +117,18 @@ def test_the_product_of_our_own_edge_functions_leaves_the_edges() -> None:
     (site,) = record(Model(), graph, training=True).sites
     assert site.apply_edge is not None
     assert site.weights == ()
+
+
+class Chosen(pyg.MessagePassing):
+    """A condition that one end says alone: it stays with the edges, since rows hold numbers."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return torch.where(x_j > 0, torch.exp(x_i) * x_j, x_i)
+
+
+def test_conditions_stay_on_the_edges() -> None:
+    compare(Chosen(aggr="sum"))
+    assert sites(Chosen(aggr="sum")) == [("Sum", True, ())]

@@ -126,6 +126,20 @@ class Updated(Own):
         return alpha * inputs + (1 - alpha) * F.relu(first)
 
 
+class Recurrent(Own):
+    """A cell that takes what is gathered, as in gated graph networks."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add")
+        self.cell = nn.GRUCell(5, 5)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        rows = self.lin(x)
+        for _ in range(2):
+            rows = self.cell(self.propagate(edge_index, x=rows), rows)
+        return rows
+
+
 class Scattered(nn.Module):
     """PyTorch's own sums, without MessagePassing."""
 
@@ -166,6 +180,7 @@ OWN: dict[str, Any] = {
     "typed": Typed,
     "normed messages": NormedMessages,
     "updated": Updated,
+    "recurrent": Recurrent,
     "scattered": Scattered,
     "both ways": BothWays,
     "several": lambda: Own(aggr=["mean", "max", "std"]),
@@ -228,7 +243,9 @@ def test_an_own_layer_gives_pygs_outputs_and_gradients(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_float64")
-@pytest.mark.parametrize("name", ["weight in functions", "typed", "normed messages", "added up", "both ways"])
+@pytest.mark.parametrize(
+    "name", ["weight in functions", "typed", "normed messages", "added up", "recurrent", "both ways"]
+)
 def test_an_own_layer_is_trained_in_parts_as_pyg_trains_it(name: str) -> None:
     theirs, graph, edge_index, extra = case(name)
     ours = copy.deepcopy(theirs)

@@ -200,7 +200,12 @@ def _moved(node: Node) -> Node | None:
 
 
 def _pays(node: EdgeCall) -> bool:
-    """Whether a value of one end does more than change its shape, and is not much wider than what it is made of."""
+    """Whether a value of one end does more than change its shape, and is not much wider than what it is made of.
+
+    Rows of vertices travel as numbers, so that a condition stays where it is.
+    """
+    if not node.meta.dtype.is_floating_point:
+        return False
     calls = [each for each in walk(node) if isinstance(each, EdgeCall)]
     if all(each.name in SHAPES for each in calls):
         return False

@@ -1,4 +1,4 @@
-"""RunState: everything that a run decides by: records, limits, evaluations, and who is there."""
+"""RunBasis: everything that a run decides by: records, limits, evaluations, and who is there."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from siafu.pipeline.instructions import (
     Instruction,
     Send,
 )
-from siafu.pipeline.limits import Limits
+from siafu.pipeline.limits import RunLimits
 from siafu.pipeline.records import Best, Records
 from siafu.pipeline.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.stamp import Fences
-from siafu.pipeline.standing import Standing
+from siafu.pipeline.standing import RunStanding
 from siafu.pipeline.succession import Succession
 
 _START = Anchor(Epoch(0), Version(0))
@@ -36,7 +36,7 @@ class SavedRun:
     best: Best | None
 
 
-class RunState:
+class RunBasis:
     """Everything that a run knows, and how it is checked.
 
     fences: lives of the servers, which are the run's to count
@@ -71,7 +71,7 @@ class RunState:
         self._servers = setup.graph_addresses + setup.weight_addresses
         self._saved = SavedRun(start, setup.exact or exact, best)
         self._closing = Closing(setup.parts, start) if setup.keeps_states else None
-        self._limits = Limits(options, start.epoch)
+        self._limits = RunLimits(options, start.epoch)
         self._evaluations = Evaluations(setup, options)
         self._begin_records()
         self._reset()
@@ -139,7 +139,7 @@ class RunState:
         self._exact = self._base if self._saved.exact else None
         self._until = self._base.epoch
         self._evaluations.forget_asked()
-        self._standing = Standing()
+        self._standing = RunStanding()
         self._limits.begin_again(self._base.epoch)
         self._switching = False
         self._best_on_its_way: Epoch | None = None
