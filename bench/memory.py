@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,12 +135,10 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
     listed = trainer.memory_list
     with Sampler() as sampler:
         said, _ = trainer.prepare()
-        prepared, began, cpu = sampler.peak, time.perf_counter(), time.process_time()
-        traffic = trainer._traffic
-        before = (0.0, 0.0) if traffic is None else (traffic.seconds_busy, traffic.seconds_waited)
+        prepared, cpu = sampler.peak, time.process_time()
         for _ in trainer.run():
             pass
-        wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+        cpu = time.process_time() - cpu
     seconds = min(each.seconds for each in trainer.history)
     chosen = said[-1] if trainer.memory_choice.measures or scratch is not None else ""
     return {
@@ -151,21 +150,22 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
         "loss": trainer.history[-1].train_loss,
         "evaluate_seconds": min(each.evaluate_seconds or 0.0 for each in trainer.history),
         "cpu_seconds": cpu,
-        "disk": disk_of(trainer, wall, *before),
+        "disk": disk_of(trainer.history),
     }
 
 
-def disk_of(trainer: Any, wall: float, busy: float, waited: float) -> dict[str, float]:
+def disk_of(history: Sequence[Any]) -> dict[str, float]:
     """Bytes that went from and to scratch files, with those of the preparation; how busy the epochs kept the disk, and which share of
-    that was hidden behind computing. busy, waited: the disk's seconds before the epochs."""
-    traffic = trainer._traffic
-    if traffic is None:
+    that was hidden behind computing. The first epoch has the preparation's seconds: it counts only where it is the only one."""
+    if not any(each.bytes_read for each in history):
         return {}
+    later = history[1:] or history
+    busy = sum(each.disk_busy_seconds for each in later)
     return {
-        "read_gb": traffic.bytes_read / 1e9,
-        "written_gb": traffic.bytes_written / 1e9,
-        "busy": (traffic.seconds_busy - busy) / wall,
-        "hidden": 1 - (traffic.seconds_waited - waited) / max(traffic.seconds_busy - busy, 1e-9),
+        "read_gb": sum(each.bytes_read for each in history) / 1e9,
+        "written_gb": sum(each.bytes_written for each in history) / 1e9,
+        "busy": busy / sum(each.seconds + (each.evaluate_seconds or 0.0) for each in later),
+        "hidden": 1 - sum(each.disk_wait_seconds for each in later) / max(busy, 1e-9),
     }
 
 

@@ -1,7 +1,11 @@
 """On many processes a model comes out as it does in one piece, and servers read no more rows than they must."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from siafu.server.disk_share import DiskCut
 from siafu.server.savings import Savings
 from tests.cluster.cases import MODELS, case, truth
 from tests.cluster.cluster_runs import assert_exact, train_on_crew
@@ -25,6 +29,20 @@ def test_servers_that_spare_memory_have_the_bits_of_those_that_do_not() -> None:
         spared = train_on_crew(name, epochs=3, mode=mode, savings=every)
         assert spared.losses == plain.losses
         assert [each.val_loss for each in spared.history] == [each.val_loss for each in plain.history]
+
+
+def test_servers_with_tables_on_disk_have_the_bits_of_those_without(tmp_path: Path) -> None:
+    for name, mode, servers in (("gcn", "pipe", 3), ("gat", "sync", 2)):
+        disk = DiskCut(tmp_path, 2, 3, rows=True, constants=2 if name == "gcn" else 0)
+        savings = Savings(frozenset({0}), frozenset({0}), shared=True, disk=disk)
+        layout: dict[str, Any] = {"epochs": 3, "mode": mode, "servers": servers, "layout": "vertices"}
+        plain, on_disk = train_on_crew(name, **layout), train_on_crew(name, savings=savings, **layout)
+        assert on_disk.losses == plain.losses
+        assert [each.val_loss for each in on_disk.history] == [each.val_loss for each in plain.history]
+        assert all(each.bytes_read and each.bytes_written for each in on_disk.history)
+        assert on_disk.counters["bytes_read"] == sum(each.bytes_read or 0 for each in on_disk.history)
+        assert plain.counters["bytes_read"] == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gin"])

@@ -1,5 +1,6 @@
 """A graph phase run on several servers, interval by interval, with rows copied by hand from table to table."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import torch
 from siafu import Graph
 from siafu.graph.partition import Partition, intervals
 from siafu.server import Exchange, LocalGather, ServerEdges
+from siafu.server.rows.sent_rows import SentTable, keep_packed, packed_rows
 
 MakeGather = Callable[[ServerEdges], LocalGather]
 
@@ -53,7 +55,7 @@ def run_phase(
     poison(gathers)
     for k, first, last in spans:
         gathers[k].send(first, last, tuple(rows[ids[k]][first:last] for rows in sent))
-    copy_rows([g.forward_tables for g in gathers], [g.forward_exchange for g in gathers])
+    copy_rows([g.sent_forward.sent[0] for g in gathers], [g.forward_exchange for g in gathers])
     out = torch.zeros_like(gradient)
     for k, first, last in spans:
         out[ids[k][first:last]] = gathers[k].forward(first, last, dropout=dropout, seed=seed, weights=weights)
@@ -64,7 +66,7 @@ def run_phase(
         if needed is not None:
             rows = torch.from_numpy(needed[(needed >= first) & (needed < last)])
         gathers[k].send_back(first, last, mine[rows])
-    copy_rows([g.backward_tables for g in gathers], [g.backward_exchange for g in gathers])
+    copy_rows([g.sent_backward.sent[0] for g in gathers], [g.backward_exchange for g in gathers])
     of_sent = [torch.full_like(rows, torch.nan) for rows in sent]
     of_weights: dict[str, torch.Tensor] = {}
     for k, first, last in spans:
@@ -90,11 +92,15 @@ def fill_with_nan(table: np.ndarray, rows: slice | np.ndarray) -> None:
     table[rows] = 0x7FC0 if table.dtype == np.uint16 else np.nan
 
 
-def copy_rows(tables: list[list[np.ndarray]], exchanges: list[Exchange]) -> None:
+def copy_rows(tables: list[list[SentTable]], exchanges: list[Exchange]) -> None:
+    """Rows come in two pieces, as those of two intervals."""
     for me, exchange in enumerate(exchanges):
         for other, theirs in enumerate(exchanges):
             for table, source in zip(tables[me], tables[other], strict=True):
-                table[exchange.receive[other]] = source[theirs.send[me]]
+                rows, slots = theirs.send[me], exchange.receive[other]
+                for first, last in itertools.pairwise((0, len(rows) // 3, len(rows))):
+                    packed = packed_rows(source, rows[first:last])
+                    keep_packed(packed, table, other, first, slots[first:last])
 
 
 def some_graph(

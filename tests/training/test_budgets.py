@@ -44,6 +44,7 @@ def settled() -> Iterator[None]:
             patch.setattr(module, "thread_count", lambda: 0)
         patch.setattr(disk_choice, "_GROUPS", (2, 4))
         patch.setattr(disk_choice, "_FOLDED", (1, 4))
+        patch.setattr(disk_choice, "LEAST_READ", 1)
         for module in (disk_share, listing):
             patch.setattr(module, "WRITTEN_BEHIND", 1 << 14)
         yield

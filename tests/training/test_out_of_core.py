@@ -75,17 +75,27 @@ def several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_disk(
-    directory: Path, groups: int, partitions: int, *, rows: bool = True, constants: int = 0
+    directory: Path,
+    groups: int,
+    partitions: int,
+    *,
+    rows: bool = True,
+    constants: int = 0,
+    buckets: bool = False,
+    kept: bool = False,
 ) -> Savings:
     every = frozenset({0, 1})
-    return Savings(fused=every, remade=every, disk=DiskCut(directory, groups, partitions, rows, constants))
+    cut = DiskCut(directory, groups, partitions, rows, constants, buckets=buckets)
+    return Savings(fused=every, remade=frozenset() if kept else every, disk=cut)
 
 
-def trained(make: Make, savings: Savings, dtype: torch.dtype = torch.float32, **given: Any) -> list[Any]:
+def trained(
+    make: Make, savings: Savings, dtype: torch.dtype = torch.float32, servers: int = 1, **given: Any
+) -> list[Any]:
     """Losses and scores of all epochs, and the weights after the last."""
     torch.manual_seed(0)
-    settings = options(epochs=3, intervals=3, **given)
-    trainer = Trainer(GRAPH, make(GRAPH).to(dtype), settings, choose_partition(GRAPH, 1, "hash"))
+    settings = options(epochs=3, intervals=3, servers=servers, **given)
+    trainer = Trainer(GRAPH, make(GRAPH).to(dtype), settings, choose_partition(GRAPH, servers, "hash"))
     trainer.plan = trainer.plan.saving(savings)
     trainer.prepare()
     (last,) = [event for event in trainer.run() if isinstance(event, Checkpoint)]
@@ -109,6 +119,29 @@ def test_a_training_on_disk_is_the_same_to_the_bit(
 ) -> None:
     plain = trained(MODELS[name], Savings(), mode=mode)
     assert trained(MODELS[name], on_disk(tmp_path, groups, partitions), mode=mode) == plain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name,mode,servers,folded",
+    [("gcn", "pipe", 2, 3), ("sage", "sync", 3, 0), ("gat", "pipe", 3, 0), ("max", "pipe", 2, 0)],
+)
+def test_servers_of_one_process_have_the_same_bits_on_disk(
+    tmp_path: Path, name: str, mode: str, servers: int, folded: int
+) -> None:
+    plain = trained(MODELS[name], Savings(), mode=mode, servers=servers)
+    disk = on_disk(tmp_path, 3, 4, constants=folded, buckets=servers == 2)
+    assert trained(MODELS[name], disk, mode=mode, servers=servers) == plain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sage", "gin"])
+def test_so_has_a_training_that_keeps_its_products_on_disk_and_walks_a_copy_of_its_edges(
+    tmp_path: Path, name: str
+) -> None:
+    plain = trained(MODELS[name], Savings())
+    assert trained(MODELS[name], on_disk(tmp_path, 3, 5, constants=2, buckets=True, kept=True)) == plain
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
@@ -219,7 +252,7 @@ def test_a_run_within_a_budget_is_the_one_without_limit(
     "given,what",
     [
         ({"mode": "async"}, "only in modes sync and pipe"),
-        ({"servers": 2}, "only on one server"),
+        ({"lambdas": "local"}, "only without Lambdas"),
         ({"scratch": "none"}, "does not exist"),
     ],
 )

@@ -12,7 +12,7 @@ from siafu.base.memory import own_bytes, refuse_more_than_budget
 from siafu.cluster.member import Member
 from siafu.cluster.station import Station
 from siafu.graph import Graph
-from siafu.graph.partition.reads import Reads, intervals_of_vertices, server_reads
+from siafu.graph.partition.reads import Reads, all_read, intervals_of_vertices, server_reads
 from siafu.pipeline.events import Begin
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import Address, Life
@@ -25,6 +25,7 @@ from siafu.runtime.letter import Letter
 from siafu.runtime.one_thread import use_one_thread
 from siafu.runtime.pool import Job, Pool
 from siafu.runtime.server_activity import ServerActivity
+from siafu.server.assembly import constants_streamed
 from siafu.server.edges import ServerEdges
 from siafu.server.memory.listing import server_memory_list
 from siafu.server.memory.server_part import ServerPart
@@ -97,8 +98,9 @@ class GraphStation(Station):
         self._bounds = blueprint.bounds(self._edges)
         vertices = self._edges.local.vertices
         constants = constants_of_share(plan.graph, vertices, plan.rows, plan.weights)
+        streamed = constants_streamed(plan.graph, plan.features, plan.weights, self._edges, self._bounds)
         self._worker: GraphWorker = blueprint.worker(
-            self._edges, self._bounds, constants, whole=blueprint.whole_edges()
+            self._edges, self._bounds, constants, streamed, whole=blueprint.whole_edges()
         )
         self._lambdas: LambdaTasks | None = None
         if lambdas is not None:
@@ -155,6 +157,8 @@ class GraphStation(Station):
 
         bounds: the intervals of all graph servers
         """
+        if self._plan.savings.reads_all:
+            return all_read(len(self._bounds), sum(map(len, bounds)))
         partition = self._plan.partition
         vertices = [partition.vertices_of(server) for server in range(partition.parts)]
         return server_reads(self._edges.local, bounds, intervals_of_vertices(vertices, bounds))
@@ -162,7 +166,9 @@ class GraphStation(Station):
     def join(self, setup: Setup, members: list[Member]) -> None:
         machine = GraphServer(setup, self.address.index, Life(self.post.member.life))
         executor = self.executor_kind(setup, self.address.index, self._worker, self._pool, self._lambdas)
-        activity = ServerActivity(self._pool.activity, self._lambdas)
+        disk = self._worker.disk
+        traffic = None if disk is None else disk.scratch.traffic
+        activity = ServerActivity(self._pool.activity, self._lambdas, traffic)
         self._pool.start()
         if self._lambdas is not None:
             self._lambdas.start()

@@ -21,6 +21,7 @@ from siafu.kernels.attention_buckets import (
 )
 from siafu.kernels.attention_rows import attention_gradient_range
 from siafu.kernels.blocking import Blocks, block_edges, block_size, far_block_size, near_cache_bytes
+from siafu.kernels.bucket_edges import count_buckets, fill_buckets
 from siafu.kernels.buckets import (
     HubSum,
     add_bucket,
@@ -33,6 +34,7 @@ from siafu.kernels.buckets import (
     start_sums,
 )
 from siafu.kernels.chunks import equal_chunks, over_rows, row_at
+from siafu.kernels.copying import copy_rows, place_rows, taken_rows
 from siafu.kernels.edge_machine import (
     EDGE_OPERATIONS,
     GRADIENT,
@@ -125,11 +127,14 @@ __all__ = [
     "block_edges",
     "block_size",
     "copy_range",
+    "copy_rows",
+    "count_buckets",
     "cut_hubs",
     "edge_ends",
     "empty_table",
     "equal_chunks",
     "far_block_size",
+    "fill_buckets",
     "finish_attention",
     "finish_sums",
     "first_edges",
@@ -157,6 +162,7 @@ __all__ = [
     "pair_stats_range",
     "pair_targets_range",
     "pick_bucket",
+    "place_rows",
     "relation_range",
     "relation_weights_range",
     "row_at",
@@ -172,6 +178,7 @@ __all__ = [
     "sum_hub",
     "sum_range",
     "table_row_bytes",
+    "taken_rows",
     "type_shares",
     "typed_edges",
     "window",

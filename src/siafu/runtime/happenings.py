@@ -37,6 +37,7 @@ class EpochActivity:
     bytes_scattered: bytes sent to ghosts
     lambda_counts: counts of controllers; None: there are no Lambdas
     latencies: seconds of each task on Lambdas
+    disk:     traffic of scratch files, as `DiskTraffic.counts` has it; {}: no table is on disk
     """
 
     threads: tuple[Taken, ...] = ()
@@ -45,6 +46,7 @@ class EpochActivity:
     bytes_scattered: int = 0
     lambda_counts: Mapping[str, float] | None = None
     latencies: tuple[float, ...] = ()
+    disk: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,9 @@ class LocalRuntime:
         executor = ThreadExecutor(setup, worker.server, worker, self._pool, self._lambdas)
         # All servers share the Lambdas: one of them tells of them all.
         own = self._lambdas if worker.server == 0 else None
-        post, activity = self._post.of(machine.address), ServerActivity(None, own)
+        # They share a scratch directory, too.
+        disk = worker.disk.scratch.traffic if worker.server == 0 and worker.disk is not None else None
+        post, activity = self._post.of(machine.address), ServerActivity(None, own, disk)
         return GraphHost(machine, post, executor, activity, own, self.story.note)
 
     def _weight_host(self, setup: Setup, server: ServerId, store: WeightStore) -> WeightHost:

@@ -11,6 +11,7 @@ from siafu.base.activity import About, Activity, Span, Taken
 from siafu.pipeline.ids import Address
 from siafu.runtime.counting import added
 from siafu.runtime.happenings import EpochActivity
+from siafu.tables import DiskTraffic
 from siafu.wire.tensors import Array
 
 if TYPE_CHECKING:
@@ -23,10 +24,16 @@ class ServerActivity:
     """A graph server's side: activity of its threads and its Lambdas since its last report.
 
     threads: None: it shares them with other servers, and the run has their activity
+    disk:    traffic of its scratch files; None: it has none, or another server tells of them
     """
 
-    def __init__(self, threads: Activity | None, lambdas: "LambdaTasks | None") -> None:
-        self._threads, self._lambdas = threads, lambdas
+    def __init__(
+        self,
+        threads: Activity | None,
+        lambdas: "LambdaTasks | None",
+        disk: DiskTraffic | None = None,
+    ) -> None:
+        self._threads, self._lambdas, self._disk = threads, lambdas, disk
         self._staleness: Counter[int] = Counter()
         self._scattered = 0
 
@@ -63,6 +70,8 @@ class ServerActivity:
             "epochs": epoch + 1,
             "counters": counters,
         }
+        if self._disk is not None:
+            told["disk"] = self._disk.drain()
         tensors: dict[str, Array] = {}
         if self._threads is not None:
             told[_THREADS], tensors = _said(*self._threads.drain(epoch), _THREADS)
@@ -96,7 +105,8 @@ class RunActivity:
     ) -> tuple[int, dict[str, Any]] | None:
         """Add a server's report; returns its counters after so many epochs, if a training has ended."""
         found = json.loads(told)
-        self._since = added(self._since, {name: found[name] for name in ("staleness", "bytes_scattered")})
+        told_of = ("staleness", "bytes_scattered", "disk")
+        self._since = added(self._since, {name: found[name] for name in told_of if name in found})
         for where in (_THREADS, _LAMBDAS):
             if where in found:
                 self._fill(where, sender, found[where], tensors)
@@ -125,6 +135,7 @@ class RunActivity:
             self._since.get("bytes_scattered", 0),
             counts or None,
             tuple(self._latencies),
+            self._since.get("disk", {}),
         )
         self._since, self._latencies = {}, []
         self._counts = {server: {"count": each["count"]} for server, each in self._counts.items()}

@@ -156,7 +156,8 @@ class SampledRuntime:
     def _record(
         self, epoch: Epoch, found: _Counts, evaluated: Measures | None, seconds: float, evaluating: float
     ) -> EpochRecord:
-        taken = self.activity.take(epoch)
+        taken, traffic = self.activity.take(epoch), self.evaluation.traffic
+        moved = {} if traffic is None else traffic.drain()
         return EpochRecord(
             epoch,
             (found.loss,),
@@ -164,7 +165,7 @@ class SampledRuntime:
             seconds,
             evaluating,
             dict(self.activity.busy_seconds),
-            EpochActivity(threads=(taken,), staleness={"0": found.batches}),
+            EpochActivity(threads=(taken,), staleness={"0": found.batches}, disk=moved),
         )
 
     def _reason(self, done: Epoch) -> StopReason | None:

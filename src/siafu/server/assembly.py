@@ -1,7 +1,7 @@
 """Assembly: the graph servers of a run, made of a graph, its partition and a model's programs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from siafu.graph import Graph
 from siafu.graph.partition import LocalGraph, Partition, intervals
-from siafu.graph.partition.reads import Reads, interval_reads
+from siafu.graph.partition.reads import Reads, all_read, interval_reads
 from siafu.kernels import Table
 from siafu.kernels.advisor import Advisor
 from siafu.objective.objective import Objective, as_target, target_of
@@ -45,7 +45,7 @@ from siafu.server.savings import Savings
 from siafu.server.schedules import Groups
 from siafu.server.statistics import LocalStatistics
 from siafu.server.worker import GraphWorker
-from siafu.tables import NamedTables
+from siafu.tables import NamedTables, ScratchDirectory
 
 Mask = NDArray[np.bool_]
 _COLUMNS = ("own rows", "slices")  # tables of a gather by columns
@@ -105,10 +105,10 @@ class Blueprint:
 
     def reads(self, parts: Sequence[LocalGraph], bounds: Sequence[Sequence[tuple[int, int]]]) -> Reads:
         """Which interval reads rows of which; where tables are on disk all become ready together, and each reads all."""
-        if self.savings.disk is None or not self.savings.disk.tables:
+        if not self.savings.reads_all:
             return interval_reads(parts, bounds)
         count = sum(len(each) for each in bounds)
-        return Reads(np.ones((count, count), np.bool_), np.ones((count, count), np.bool_))
+        return all_read(count, count)
 
     def worker(
         self,
@@ -116,11 +116,13 @@ class Blueprint:
         bounds: Sequence[tuple[int, int]],
         constants: ConstantRows,
         streamed: StreamedConstants | None = None,
+        scratch: ScratchDirectory | None = None,
         whole: ServerEdges | None = None,
     ) -> GraphWorker:
         """The holder of its rows.
 
         streamed: constants, where they are on disk
+        scratch:  for its files, which other servers of this process may share; None: one of its own
         whole:    all edges, where gathers go by columns
         """
         space = None
@@ -128,7 +130,7 @@ class Blueprint:
             space = ColumnSpace(whole, self.partition, edges.local.server, len(bounds))
         y = as_target(target_of(self.objective, self.graph), self.dtype)
         cut = self.savings.disk
-        disk = None if cut is None else DiskShare(cut)
+        disk = None if cut is None else DiskShare(cut, scratch)
         held: _Held | ConstantsOnDisk = _Held(self.graph, constants, sparse=self.multiplies)
         if disk is not None and disk.cut.constants and streamed is not None:
             held = streamed(disk)
@@ -164,6 +166,7 @@ class Blueprint:
         for ids in splits.values():
             mask[ids.numpy()] = True
         last = len(program.gathers) - 1
+        constants = {**held.of(program)}  # before gathers copy their edges: what folding takes is free again
 
         def made(step: GatherStep, depth: int, number: int) -> LocalGather:
             width, needed = program.shapes[step.sent[0]][0], mask if depth == last else None
@@ -182,7 +185,7 @@ class Blueprint:
             program,
             bounds,
             torch.from_numpy(edges.own_numbers),
-            {**held.of(program)},
+            constants,
             gathers,
             _own_labels(edges, mask, y, splits),
             self.objective,
@@ -258,12 +261,18 @@ def assemble(blueprint: Blueprint, x: Tensor | FeatureRows, weights: Mapping[str
     x:       [V, F] the features, in the type to compute in
     weights: what the model has now; constants are made of those that are not trained
     """
+    cut = blueprint.savings.disk
+    if cut is not None:  # made once, for all servers
+        blueprint = replace(blueprint, graph=blueprint.graph.with_mapped_out_edges(cut.directory))
+    scratch = None if cut is None else ScratchDirectory(cut.directory)
     edges = [blueprint.edges(server) for server in range(blueprint.partition.parts)]
     bounds = [blueprint.bounds(each) for each in edges]
     constants = _Constants(blueprint.graph, x, weights)
     whole = blueprint.whole_edges()
     workers = tuple(
-        blueprint.worker(own, ranges, constants.of_server(own), constants.on_disk(ranges), whole)
+        blueprint.worker(
+            own, ranges, constants.of_server(own), constants.on_disk(own, ranges), scratch, whole
+        )
         for own, ranges in zip(edges, bounds, strict=True)
     )
     return Assembly(workers, layout_of(blueprint.reads([each.local for each in edges], bounds), bounds))
@@ -280,12 +289,12 @@ class _Constants:
     def _x(self) -> Tensor:
         return self._given.whole() if isinstance(self._given, FeatureRows) else self._given
 
-    def on_disk(self, ranges: Sequence[tuple[int, int]]) -> StreamedConstants | None:
-        """Those of a server that has all vertices, on its disk; ranges: its intervals."""
+    def on_disk(self, edges: ServerEdges, ranges: Sequence[tuple[int, int]]) -> StreamedConstants | None:
+        """Those of one server's vertices, on its disk; ranges: its intervals."""
         x = self._given
         if not isinstance(x, FeatureRows):
             return None
-        return lambda disk: ConstantsOnDisk(self._graph, x, self._weights, disk, ranges)
+        return constants_streamed(self._graph, x, self._weights, edges, ranges)
 
     def of_server(self, edges: ServerEdges) -> ConstantRows:
         """Those of one server's vertices."""
@@ -298,6 +307,18 @@ class _Constants:
             kind = constant_type(program, self._x.dtype)
             self._known |= {recipe: rows.to(kind) for recipe, rows in zip(recipes, made, strict=True)}
         return {name: self._known[recipe] for name, recipe in zip(program.constants, recipes, strict=True)}
+
+
+def constants_streamed(
+    graph: Graph,
+    x: FeatureRows,
+    weights: Mapping[str, Tensor],
+    edges: ServerEdges,
+    ranges: Sequence[tuple[int, int]],
+) -> StreamedConstants:
+    """Constant rows of one server's vertices, on its disk."""
+    own = None if edges.own == graph.num_vertices else edges.local.vertices
+    return lambda disk: ConstantsOnDisk(graph, x, weights, disk, ranges, own)
 
 
 class _Held:

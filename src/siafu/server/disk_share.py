@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
 from siafu.kernels import table_row_bytes
-from siafu.tables import NamedTables, ScratchDirectory, WriteBehind
+from siafu.tables import GhostedTable, NamedTables, ScratchDirectory, WriteBehind
 
 WRITTEN_BEHIND = 64 << 20
 """Bytes of rows that may wait to be written."""
 SLOTS = 3
 """Partitions of sources in memory at a time: one is used while others are read."""
+CONSTANT_PARTITIONS = 4
+"""Partitions of what constants are gathered from, for each group."""
 _EDGE = 8  # bytes of a row's next edge
 
 
@@ -25,6 +30,7 @@ class DiskCut:
     rows:       whether rows that stay at their vertices are on disk, too
     constants:  groups of rows that constants are gathered in, which are on disk then; 0: they are in memory
     tables:     whether rows that edges read are on disk
+    buckets:    whether edges that sums walk are copied in the order of groups and partitions, to scratch files
     """
 
     directory: Path
@@ -33,11 +39,12 @@ class DiskCut:
     rows: bool = False
     constants: int = 0
     tables: bool = True
+    buckets: bool = False
 
     @property
     def constant_partitions(self) -> int:
         """Of what constants are gathered from."""
-        return 4 * self.constants
+        return CONSTANT_PARTITIONS * self.constants
 
 
 class DiskShare:
@@ -54,6 +61,12 @@ class DiskShare:
         """Let go of the files, whose space is free then; no task may run."""
         self.writer.close()
 
+    def sources(
+        self, rows: int, own: int, received: Sequence[NDArray[np.int64]], columns: int, dtype: DTypeLike
+    ) -> GhostedTable:
+        """A table for rows that edges read: see `GhostedTable`."""
+        return GhostedTable(self.scratch, self.writer, rows, own, received, columns, dtype)
+
     def rows(self, own: int) -> NamedTables | None:
         """For rows that stay at their vertices, so many; None: they are in memory."""
         return NamedTables(self.scratch, self.writer, own) if self.cut.rows else None
@@ -67,13 +80,15 @@ def equal_ranges(rows: int, count: int) -> Sequence[tuple[int, int]]:
 
 
 def buffer_bytes(
-    cut: DiskCut, rows: int, columns: int, stored: int, summed: int, grouped: int | None = None
+    cut: DiskCut, own: int, rows: int, columns: int, stored: int, summed: int, grouped: int | None = None
 ) -> int:
     """Memory of one gather while it runs: two groups of sums, and partitions of sources.
 
+    own:            rows that it gathers for; rows: those that it gathers from
     stored, summed: bytes of a number, as it is read and as it is summed
     grouped:        numbers that a group holds for each row; None: as many as columns
     """
-    group, partition = -(-rows // cut.groups), -(-rows // cut.partitions)
-    sums = 2 * group * (table_row_bytes(grouped or columns, summed) + _EDGE)
+    group, partition = -(-own // cut.groups), -(-rows // cut.partitions)
+    edges = 2 * _EDGE if cut.buckets else _EDGE
+    sums = 2 * group * (table_row_bytes(grouped or columns, summed) + edges)
     return sums + min(SLOTS, cut.partitions) * partition * table_row_bytes(columns, stored)

@@ -16,6 +16,7 @@ from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, edge_numbers, local_graph
 from siafu.kernels import Blocks, HubEdges, block_edges, block_size, cut_hubs, hub_rows
 from siafu.kernels.advisor import Advisor, WalkShape
+from siafu.server.gathers.edge_buckets import EdgeBuckets, Ranges
 from siafu.server.gathers.gather_tables import GatherTables
 from siafu.server.restrict import edges_to, rows_read, rows_read_by
 
@@ -71,6 +72,7 @@ class Walk:
     _weights: dict[np.dtype[Any], NDArray[Any]] = field(default_factory=dict)
     _numbers: dict[str, NDArray[Any] | None] = field(default_factory=dict)
     typed: dict[Any, Any] = field(default_factory=dict)
+    _bucketed: dict[Any, EdgeBuckets] = field(default_factory=dict)
 
     @cached_property
     def edges(self) -> Csr:
@@ -79,6 +81,11 @@ class Walk:
             return self.whole
         allocate = np.empty if self.scratch is None else partial(mapped_array, self.scratch)
         return edges_to(self.whole, self.kept, at_most=WORTH_A_COPY, allocate=allocate) or self.whole
+
+    @property
+    def received(self) -> list[Ids]:
+        """From each server, where its rows go in the table."""
+        return [self.exchange.receive[server] for server in range(len(self.exchange.receive.starts) - 1)]
 
     def shape(self, row_bytes: int, *, weighted: bool) -> WalkShape:
         """The edges in figures, for rows so long."""
@@ -119,6 +126,22 @@ class Walk:
                 self_loops=self_loops,
             )
         return self._blocks[key]
+
+    def in_buckets(
+        self, groups: Ranges, partitions: Ranges, weights: DTypeLike | None, hubs: HubEdges, directory: Path
+    ) -> EdgeBuckets:
+        """The edges in the order of groups of rows and partitions of sources, in scratch files; without those of hubs.
+
+        weights: as for `blocks`
+        """
+        key = len(groups), len(partitions), None if weights is None else np.dtype(weights)
+        if key not in self._bucketed:
+            apart = np.array([hub.row for hub in hubs.hubs], np.int64)
+            counted = None if weights is None else self.weights(weights)
+            allocate = partial(mapped_array, directory)
+            made = EdgeBuckets.of(self.edges, counted, (self.picked, apart), groups, partitions, allocate)
+            self._bucketed[key] = made
+        return self._bucketed[key]
 
     def hubs(self, weights: DTypeLike | None, *, self_loops: bool, blocked: bool = False) -> HubEdges:
         """The rows that are gathered for and have very many edges; `blocks` has no edge of theirs.
@@ -242,9 +265,16 @@ class ServerEdges:
         scratch: Path | None = None,
         advisor: Advisor | None = None,
     ) -> "ServerEdges":
-        if scratch is not None:
-            graph = graph.with_mapped_out_edges(scratch)
-        return cls(graph, partition, local_graph(graph, partition, server), scratch, advisor)
+        if scratch is None:
+            return cls(graph, partition, local_graph(graph, partition, server), None, advisor)
+        graph = graph.with_mapped_out_edges(scratch)
+        return cls(
+            graph,
+            partition,
+            local_graph(graph, partition, server, partial(mapped_array, scratch)),
+            scratch,
+            advisor,
+        )
 
     @property
     def own(self) -> int:
@@ -344,14 +374,14 @@ class ServerEdges:
     def _forward(self, needed: Mask, rows: Ids) -> Walk:
         whole, ghosts = self._whole.forward, self.local.backward.ghosts
         if self._alone:
-            return replace(whole, picked=rows, _blocks={}, _numbers={}, typed={})
+            return replace(whole, picked=rows, _blocks={}, _numbers={}, typed={}, _bucketed={})
         owner, parts = self._partition.owner, self._partition.parts
         read = rows_read(whole.edges, rows, whole.columns)
         readers = np.concatenate([np.full(self.own, self.local.server), owner[ghosts]])
         counts = np.concatenate([needed[self.local.vertices], needed[ghosts]])
         send = rows_read_by(self.local.backward.edges, readers, counts, self.local.server, parts)
         exchange = Exchange(send, _kept(whole.exchange.receive, read))
-        return replace(whole, exchange=exchange, picked=rows, _blocks={}, _numbers={}, typed={})
+        return replace(whole, exchange=exchange, picked=rows, _blocks={}, _numbers={}, typed={}, _bucketed={})
 
     def _backward(self, needed: Mask) -> Walk:
         whole = self._whole.backward

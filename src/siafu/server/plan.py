@@ -185,7 +185,7 @@ class ServerPlan:
     @property
     def gathers_on_disk(self) -> dict[LaneName, frozenset[int]]:
         """Gathers of each lane, by place, whose tables are on disk if they can be."""
-        disk = self.savings.disk is not None and self.savings.disk.tables
+        disk = self.savings.reads_all
         return {
             lane: fused_gathers(schedule.stages) if disk else frozenset()
             for lane, schedule in self.schedules.items()

@@ -23,6 +23,11 @@ class Savings:
     shared: bool = False
     disk: DiskCut | None = None
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether a gather waits for the rows of all intervals: those on disk are read partition after partition."""
+        return self.disk is not None and self.disk.tables
+
     def __or__(self, other: "Savings") -> "Savings":
         """Both together."""
         return Savings(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.kernels import Table
 from siafu.server.edges import Exchange
+from siafu.server.rows.sent_rows import SentTable
 
 _Rows = NDArray[np.int64]
 
@@ -23,24 +23,24 @@ class Scattered:
     """
 
     exchange: Exchange
-    sent: Sequence[Sequence[Table]]
-    received: Sequence[Sequence[Table]]
+    sent: Sequence[Sequence[SentTable]]
+    received: Sequence[Sequence[SentTable]]
     bounds: Sequence[tuple[int, int]] | None = None
 
     @classmethod
-    def whole(cls, exchange: Exchange, tables: Sequence[Table]) -> "Scattered":
+    def whole(cls, exchange: Exchange, tables: Sequence[SentTable]) -> "Scattered":
         """Whole rows, from tables to the same tables of others."""
         every = (tables,) * (len(exchange.send.starts) - 1)
         return cls(exchange, every, every)
 
-    def taken(self, to: int, made: tuple[int, int]) -> Iterator[tuple[Table, _Rows, slice]]:
+    def taken(self, to: int, made: tuple[int, int]) -> Iterator[tuple[SentTable, _Rows, slice]]:
         """For each table: which rows of it another server needs, and which of those lie in `made`."""
         rows = self.exchange.send[to]
         first, last = np.searchsorted(rows, made)
         for table in self.sent[to]:
             yield table, rows, slice(int(first), int(last))
 
-    def put(self, sender: int) -> Iterator[tuple[Table, _Rows]]:
+    def put(self, sender: int) -> Iterator[tuple[SentTable, _Rows]]:
         """For each table: where the rows of another server go."""
         for table in self.received[sender]:
             yield table, self.exchange.receive[sender]

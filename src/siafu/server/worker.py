@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from siafu.kernels import Table
 from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import IntervalId, LaneName, PhaseId, ServerId, StageId
 from siafu.pipeline.schedule import Schedule, Stage
@@ -15,7 +14,7 @@ from siafu.pipeline.task import Task
 from siafu.server.disk_share import DiskShare
 from siafu.server.lane import Done, Lane, Weights
 from siafu.server.remote import TaskInputs, TaskSettings
-from siafu.server.rows.copying import copy_rows, place_rows, taken_rows
+from siafu.server.rows.sent_rows import SentTable, keep_packed, packed_rows
 from siafu.server.schedules import Groups, running_names
 from siafu.server.stages.draws import Draws
 from siafu.server.stages.registry import stages_of
@@ -48,7 +47,7 @@ class TaskResult:
 
 
 class GraphWorker:
-    """Runs tasks on its own rows, in the calling thread, and copies rows into another server's ghosts.
+    """Runs tasks on its own rows, in the calling thread; packs rows for other servers' ghosts, and keeps theirs.
 
     server:         its number
     first_interval: the number of its first interval among those of all servers
@@ -156,20 +155,10 @@ class GraphWorker:
         """Whether a task gives what a weight is updated with. Statistics that buffers follow come from one interval alone."""
         return name in partial or name not in self._running
 
-    def send_rows(self, to: "GraphWorker", lane: LaneName, stage: Stage, interval: IntervalId) -> int:
-        """Copy the rows that `stage` made of an interval to the ghosts of another server; how many bytes went."""
-        copied = 0
-        theirs = to._received(self.server, lane, stage)
-        for (source, rows, span), (target, slots) in zip(
-            self._sent(to.server, lane, stage, interval), theirs, strict=True
-        ):
-            copied += copy_rows(source, rows[span], target, slots[span])
-        return copied
-
     def pack_rows(self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId) -> list[Piece]:
         """A copy of the rows that `stage` made of an interval and another server needs, to travel there."""
         found = self._sent(to, lane, stage, interval)
-        return [Piece(span.start, _bytes(taken_rows(source, rows[span]))) for source, rows, span in found]
+        return [Piece(span.start, packed_rows(source, rows[span])) for source, rows, span in found]
 
     def keep_rows(
         self, sender: ServerId, lane: LaneName, stage: Stage, interval: IntervalId, pieces: Sequence[Piece]
@@ -177,16 +166,16 @@ class GraphWorker:
         """Put rows of another server's interval, as it packed them, among the ghosts."""
         first_ghosts = []
         for piece, (target, slots) in zip(pieces, self._received(sender, lane, stage), strict=True):
-            rows = _rows_of(piece.rows, target)
-            if not 0 <= piece.first <= len(slots) - len(rows):
-                raise ValueError(f"{len(rows)} rows at {piece.first} for {len(slots)} ghosts")
-            place_rows(rows, target, slots[piece.first : piece.first + len(rows)])
-            first_ghosts += slots[piece.first : piece.first + len(rows)][:1].tolist()
+            if not 0 <= piece.first <= len(slots) - len(piece.rows):
+                raise ValueError(f"{len(piece.rows)} rows at {piece.first} for {len(slots)} ghosts")
+            filled = slots[piece.first : piece.first + len(piece.rows)]
+            keep_packed(piece.rows, target, sender, piece.first, filled)
+            first_ghosts += filled[:1].tolist()
         self._first_ghosts[lane, stage.id, interval] = min(first_ghosts, default=_NOWHERE)
 
     def _sent(
         self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId
-    ) -> Iterator[tuple[Table, NDArray[np.int64], slice]]:
+    ) -> Iterator[tuple[SentTable, NDArray[np.int64], slice]]:
         """For each table of a stage: which rows of it another server needs, and which of those are an interval's."""
         own = interval - self._first_interval
         for each in self._stages[lane][stage.id].scattered:
@@ -195,18 +184,7 @@ class GraphWorker:
 
     def _received(
         self, sender: ServerId, lane: LaneName, stage: Stage
-    ) -> Iterator[tuple[Table, NDArray[np.int64]]]:
+    ) -> Iterator[tuple[SentTable, NDArray[np.int64]]]:
         """For each table of a stage: where the rows of another server go."""
         for each in self._stages[lane][stage.id].scattered:
             yield from each.put(sender)
-
-
-def _bytes(rows: Table) -> NDArray[np.uint8]:
-    """[n, bytes of a row], whatever the rows are of."""
-    return rows.view(np.uint8).reshape(len(rows), rows.shape[1] * rows.itemsize)
-
-
-def _rows_of(packed: NDArray[np.uint8], like: Table) -> Table:
-    if packed.dtype != np.uint8 or packed.shape[1:] != (like.shape[1] * like.itemsize,):
-        raise ValueError(f"rows of {packed.shape[1:]} bytes, not {like.shape[1] * like.itemsize}")
-    return np.ascontiguousarray(packed).view(like.dtype)

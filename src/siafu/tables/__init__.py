@@ -2,6 +2,7 @@
 
 from siafu.tables.disk_table import DiskTable
 from siafu.tables.disk_traffic import DiskTraffic
+from siafu.tables.ghosted_table import GhostedTable
 from siafu.tables.made_rows import MadeRows
 from siafu.tables.named_tables import ComingRows, NamedTables
 from siafu.tables.pages import page_buffer
@@ -16,6 +17,7 @@ __all__ = [
     "ComingRows",
     "DiskTable",
     "DiskTraffic",
+    "GhostedTable",
     "MadeRows",
     "MemoryTable",
     "NamedTables",

@@ -20,9 +20,26 @@ class DiskTraffic:
     def __init__(self) -> None:
         self._lock = Lock()
         self._calls, self._since = 0, 0.0
+        self._drained: dict[str, float] = {}
         self.bytes_read = self.bytes_written = 0
         self.seconds_reading = self.seconds_writing = 0.0
         self.seconds_busy = self.seconds_waited = 0.0
+
+    def counts(self) -> dict[str, float]:
+        """Bytes and seconds so far, as a run tells them."""
+        with self._lock:
+            return {
+                "bytes_read": self.bytes_read,
+                "bytes_written": self.bytes_written,
+                "disk_busy_seconds": self.seconds_busy,
+                "disk_wait_seconds": self.seconds_waited,
+            }
+
+    def drain(self) -> dict[str, float]:
+        """The same, since it was last asked for."""
+        now, before = self.counts(), self._drained
+        self._drained = now
+        return {name: value - before.get(name, 0) for name, value in now.items()}
 
     @contextmanager
     def reading(self, size: int) -> Iterator[None]:

@@ -19,9 +19,14 @@ class ScratchDirectory:
         self.path, self.traffic = path, DiskTraffic()
         self._calls = calls or SystemCalls()
 
+    @property
+    def free(self) -> int:
+        """Bytes that the disk has left."""
+        return shutil.disk_usage(self.path).free
+
     def refuse_more_than_free(self, size: int) -> None:
         """Refuse files of `size` bytes in all where the disk has less, before any is made."""
-        free = shutil.disk_usage(self.path).free
+        free = self.free
         if size > free:
             raise NoSpace(
                 f"{self.path} has {free / 1e9:,.2f} GB free, and scratch files need {rounded_up(size)}: "

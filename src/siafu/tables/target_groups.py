@@ -34,6 +34,7 @@ class TargetGroups:
     partitions: ranges of sources, likewise
     slots:      partitions in memory at a time
     make:       makes a group; it may use all threads
+    empty:      a group of no rows
     before:     called before a pass reads the sources
 
     waited: seconds for which threads waited for the sources
@@ -46,10 +47,11 @@ class TargetGroups:
         partitions: Ranges,
         slots: int,
         make: MakeGroup,
+        empty: Table,
         before: Callable[[], None],
     ) -> None:
         self._tables, self._groups, self._partitions, self._slots = tables, groups, partitions, slots
-        self._make, self._before = make, before
+        self._make, self._empty, self._before = make, empty, before
         self._ends = np.array([last for _, last in groups])
         self._lock = threading.Lock()
         self._held: dict[int, _Held] = {}
@@ -60,7 +62,7 @@ class TargetGroups:
     def take(self, first: int, last: int) -> Table:
         """Sums of the rows from `first` up to `last`; each row is taken once a pass."""
         if first == last:
-            return self._empty()
+            return self._empty
         begin, end = np.searchsorted(self._ends, (first, last - 1), side="right")
         with self._lock:
             parts = [self._part(group, first, last) for group in range(begin, end + 1)]
@@ -99,7 +101,3 @@ class TargetGroups:
             self._reader.close()
             self.waited += self._reader.waited
         self._reader, self._next = None, 0
-
-    def _empty(self) -> Table:
-        (table, *_) = self._tables
-        return table.buffer(0)

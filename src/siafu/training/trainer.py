@@ -42,14 +42,13 @@ from siafu.server.memory.measures import Choice
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.memory.server_part import parts_of
 from siafu.server.plan import ServerPlan
-from siafu.tables import ScratchDirectory
+from siafu.tables import DiskTraffic, ScratchDirectory
 from siafu.training.checkpoint import Checkpoint, CheckpointDue
 from siafu.training.checkpoint_tensors import refuse_others, saved_rates, under
 from siafu.training.epoch_metrics import metrics_of
 from siafu.training.lambda_choice import lambdas_asked
 from siafu.training.pace import Callback, Pace
 from siafu.training.sampled import SampledTraining
-from siafu.training.scratch_meter import ScratchMeter
 from siafu.weights.optimizer import check_state
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class Trainer:
         cluster:  the address of a Ray cluster to run on; None: in this process
         traced:   whether `activity` tells of every task
         memory:   a size that this process may take; None: what is free
-        scratch:  a directory for tables that do not fit; None: all are in memory
+        scratch:  a directory for tables that do not fit, on a cluster one of each server's machine; None: all are in memory
         callbacks: called after every epoch
         advisor:  chooses how this process's servers walk their edges; None: the rules do
         """
@@ -112,8 +111,10 @@ class Trainer:
         self._runtime: LocalRuntime | ClusterRuntime | SampledRuntime | None = None
         self._cluster, self._traced, self._memory = cluster, traced, memory
         self._lambdas = lambdas or lambdas_asked(options)
-        self._meter = ScratchMeter()
-        self._scratch = None if scratch is None else ScratchDirectory(scratch)
+        self._moved: Mapping[str, float] = DiskTraffic().counts()
+        self._scratch = scratch
+        if scratch is not None and cluster is None:
+            ScratchDirectory(scratch)  # refused now if it is not there
 
     def _paced(self, callbacks: Sequence[Callback]) -> Pace | None:
         """The pace of the run, if it has one; the plan then knows it."""
@@ -164,6 +165,7 @@ class Trainer:
                 match event:
                     case EpochRecord():
                         self.busy_seconds, self.activity = event.busy_seconds, event.activity
+                        self._moved = added(self._moved, event.activity.disk)
                         self.history.append(self._metrics(event))
                         yield self.history[-1]
                         self._close_epoch(runtime, event)
@@ -177,14 +179,15 @@ class Trainer:
                         yield event
                     case Outcome():
                         # Lambdas have gone home since: their bills are in it now.
-                        counters = runtime.counters() | self._meter.counts()
+                        counters = {**runtime.counters(), **self._moved}
                         self._earlier = added(self._start.counters, counters)
                         self._end(event)
                         if event.last is not None:
                             yield self._checkpoint(replace(event.last, counters=counters))
 
     def _metrics(self, record: EpochRecord) -> EpochMetrics:
-        found = replace(metrics_of(record, self.objective), **self._meter.since_last())
+        moved: dict[str, Any] = dict(record.activity.disk)
+        found = replace(metrics_of(record, self.objective), **moved)
         return found if self._pace is None else replace(found, lr=self._pace.lr(record.epoch))
 
     def _close_epoch(
@@ -286,7 +289,9 @@ class Trainer:
         if self._memory is None:
             return []
         parts = parts_of(self.plan.graph, self.plan.partition)
-        self.plan, told = fit_apart(self.plan, parts, self._memory, on_lambdas=self._lambdas is not None)
+        self.plan, told = fit_apart(
+            self.plan, parts, self._memory, on_lambdas=self._lambdas is not None, scratch=self._scratch
+        )
         return told
 
     @cached_property
@@ -296,7 +301,8 @@ class Trainer:
             listing = self._sampled.listing
         else:
             listing = RunListing.of(self.plan, on_lambdas=self._lambdas is not None)
-        return fit(listing, budget_bytes(self._memory, listing.taken), self._scratch)
+        scratch = None if self._scratch is None else ScratchDirectory(self._scratch)
+        return fit(listing, budget_bytes(self._memory, listing.taken), scratch)
 
     @property
     def memory_choice(self) -> Choice:
@@ -333,7 +339,6 @@ class Trainer:
         with one_thread():  # what is folded has the same bits wherever it is made
             blueprint = plan.blueprint(on_lambdas=self._lambdas is not None)
             assembly = assemble(blueprint, plan.features, plan.weights)
-        self._meter.watch(next((each.disk.scratch.traffic for each in assembly.workers if each.disk), None))
         setup = plan.setup(assembly.layout, rows_travel=self._lambdas is not None)
         self._runtime = LocalRuntime(
             setup,
@@ -350,7 +355,7 @@ class Trainer:
         return lines if self._lambdas is None else [*lines, str(self._lambdas)]
 
     def _prepare_sampled(self, sampled: SampledTraining, due: CheckpointDue) -> list[str]:
-        self._runtime = runtime = sampled.runtime(
+        self._runtime = sampled.runtime(
             self.fit.plan,
             self._start,
             self._run_options,
@@ -359,7 +364,6 @@ class Trainer:
             checkpoint_due=due,
             traced=self._traced,
         )
-        self._meter.watch(runtime.evaluation.traffic)
         placed = f"{self.memory_list.peak / 1e6:,.0f} MB of memory; {thread_count()} threads"
         return [sampled.told(), placed, *self.fit.told()]
 
@@ -405,7 +409,7 @@ class Trainer:
         tensors |= {f"optimizer.{name}": tensor for name, tensor in snapshot.optimizer.items()}
         if self._pace is not None and self._pace.closes:
             tensors["pace.rates"] = self._pace.state()
-        counters = {**snapshot.counters, **self._meter.counts()}
+        counters = {**snapshot.counters, **self._moved}
         return Checkpoint(snapshot.epochs, tensors, added(self._start.counters, counters))
 
     def _end(self, outcome: Outcome) -> None:

@@ -47,6 +47,7 @@ class GathersAgain(DiskAttentionGather):
     groups=st.integers(1, 5),
     partitions=st.integers(1, 6),
     count=st.integers(1, 4),
+    parts=st.integers(1, 4),
     some=st.booleans(),
     dropout=st.sampled_from([0.0, 0.4]),
     seed=st.integers(0, 2**32),
@@ -58,6 +59,7 @@ def test_every_bit_is_that_of_a_gather_in_memory(
     groups: int,
     partitions: int,
     count: int,
+    parts: int,
     some: bool,
     dropout: float,
     seed: int,
@@ -77,7 +79,7 @@ def test_every_bit_is_that_of_a_gather_in_memory(
     found, expected = (
         run_phase(
             graph,
-            partition_of(graph, 1),
+            partition_of(graph, parts),
             make,
             [x, *logits],
             gradient,

@@ -36,6 +36,7 @@ class GathersAgain(DiskMaxGather):
     groups=st.integers(1, 5),
     partitions=st.integers(1, 6),
     count=st.integers(1, 4),
+    parts=st.integers(1, 4),
     some=st.booleans(),
     seed=st.integers(0, 2**32),
 )
@@ -46,6 +47,7 @@ def test_every_bit_is_that_of_a_gather_in_memory(
     groups: int,
     partitions: int,
     count: int,
+    parts: int,
     some: bool,
     seed: int,
 ) -> None:
@@ -60,7 +62,7 @@ def test_every_bit_is_that_of_a_gather_in_memory(
         return GathersAgain(gather, server, WIDTH, dtype, share, needed=needed)
 
     found, expected = (
-        run_phase(graph, partition_of(graph, 1), make, [x], gradient, count=count)
+        run_phase(graph, partition_of(graph, parts), make, [x], gradient, count=count)
         for make in (on_disk, lambda server: local_gather(gather, server, WIDTH, dtype, needed=needed))
     )
     rows = slice(None) if needed is None else torch.from_numpy(needed)

@@ -28,6 +28,8 @@ WIDTH = 20
     groups=st.integers(1, 5),
     partitions=st.integers(1, 6),
     count=st.integers(1, 4),
+    parts=st.integers(1, 4),
+    buckets=st.booleans(),
     some=st.booleans(),
     seed=st.integers(0, 2**32),
 )
@@ -37,6 +39,8 @@ def test_every_bit_is_that_of_a_gather_in_memory(
     groups: int,
     partitions: int,
     count: int,
+    parts: int,
+    buckets: bool,
     some: bool,
     seed: int,
 ) -> None:
@@ -44,13 +48,13 @@ def test_every_bit_is_that_of_a_gather_in_memory(
     generator = torch.Generator().manual_seed(seed)
     x, gradient = torch.randn(2, graph.num_vertices, WIDTH, generator=generator)
     needed = np.random.default_rng(seed).random(graph.num_vertices) < 0.5 if some else None
-    share = DiskShare(DiskCut(tmp_path_factory.mktemp("scratch"), groups, partitions))
+    share = DiskShare(DiskCut(tmp_path_factory.mktemp("scratch"), groups, partitions, buckets=buckets))
 
     def on_disk(server: ServerEdges) -> DiskSumGather:
         return DiskSumGather(gather, server, WIDTH, torch.float32, share, needed=needed)
 
     found, expected = (
-        run_phase(graph, partition_of(graph, 1), make, [x], gradient, count=count)
+        run_phase(graph, partition_of(graph, parts), make, [x], gradient, count=count)
         for make in (on_disk, lambda server: local_gather(gather, server, WIDTH, needed=needed))
     )
     rows = slice(None) if needed is None else torch.from_numpy(needed)

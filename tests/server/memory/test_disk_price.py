@@ -8,9 +8,11 @@ import torch
 
 import siafu
 from siafu.server.disk_share import SLOTS, DiskCut
-from siafu.server.memory.disk_choice import on_disk
-from siafu.server.memory.disk_price import disk_seconds, tables_read
+from siafu.server.memory import disk_price
+from siafu.server.memory.disk_choice import LEAST_READ, on_disk
+from siafu.server.memory.disk_price import disk_seconds, edges_read, tables_read
 from siafu.server.memory.listing import RunListing
+from siafu.server.plan import ServerPlan
 from siafu.tables.partition_reader import plan_reads
 from siafu.training.placement import choose_partition
 from siafu.training.trainer import Trainer
@@ -24,20 +26,56 @@ def test_tables_are_read_as_often_as_the_reader_reads_them(groups: int, partitio
     assert tables_read(cut) == pytest.approx(len(reads) / partitions)
 
 
-def test_more_memory_never_costs_more() -> None:
+def test_edges_that_the_cache_holds_are_not_read_and_their_copy_is_read_once() -> None:
+    plain, copied = DiskCut(Path(), 4, 8), DiskCut(Path(), 4, 8, buckets=True)
+    size, rows = 1e9, 1000
+    assert edges_read(plain, size, rows, 2 * 10**9) == edges_read(copied, size, rows, 2 * 10**9) == 0.0
+    assert edges_read(plain, size, rows, 10**6) == 8 * size
+    assert size < edges_read(copied, size, rows, 10**6) < 1.2 * size
+
+
+def listed() -> RunListing:
     graph = tangled_graph(3000)
     torch.manual_seed(0)
     model = siafu.nn.GraphSAGE(graph.num_features, 64, 3, graph.num_classes, 0.5)
-    listing = RunListing.of(Trainer(graph, model, options(), choose_partition(graph, 1, "hash")).plan)
+    return RunListing.of(Trainer(graph, model, options(), choose_partition(graph, 1, "hash")).plan)
+
+
+def chosen_for(listing: RunListing, budget: int, table_bytes: int = 1 << 40) -> ServerPlan:
+    return on_disk(
+        listing.plan,
+        Path(),
+        budget,
+        lambda each: listing.saving(each.savings),
+        lambda each: disk_seconds(listing, each),
+        lambda each: table_bytes,
+        lambda each: True,
+    )
+
+
+def test_edges_are_copied_only_where_the_cache_has_no_room_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = listed()
+    budget = 1 << 40
+    for room, copied in ((None, False), (1 << 40, False), (0, True)):
+        monkeypatch.setattr(disk_price, "free_bytes", lambda room=room: room)
+        cut = chosen_for(listing, budget).savings.disk
+        assert cut is not None
+        assert cut.buckets == (copied and cut.tables)
+
+
+def test_partitions_are_never_tiny() -> None:
+    listing = listed()
+    small, large = (chosen_for(listing, 0, size).savings.disk for size in (LEAST_READ, 64 * LEAST_READ))
+    assert small is not None and large is not None
+    assert small.groups == 2
+    assert large.partitions == 64
+
+
+def test_more_memory_never_costs_more() -> None:
+    listing = listed()
 
     def chosen(budget: int) -> tuple[int, float]:
-        plan = on_disk(
-            listing.plan,
-            Path(),
-            budget,
-            lambda each: listing.saving(each.savings),
-            lambda each: disk_seconds(listing, each),
-        )
+        plan = chosen_for(listing, budget)
         return listing.saving(plan.savings).peak, disk_seconds(listing, plan)
 
     (least, _), (most, _) = chosen(0), chosen(1 << 40)

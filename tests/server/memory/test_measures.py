@@ -1,6 +1,7 @@
 """Measures that spare memory: what is offered at which price, and that the cheapest which fit are taken."""
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 
 import siafu
 from siafu.errors import BadInput
+from siafu.server.memory import disk_choice
 from siafu.server.memory import listing as listings
 from siafu.server.memory.fitting import fit_apart
 from siafu.server.memory.listing import RunListing
@@ -181,6 +183,28 @@ def test_servers_that_are_processes_of_their_own_each_fit_and_the_worst_is_refus
         BadInput, match=r"graph server 0 needs .+ of memory, and memory is 1MB: give each at least"
     ):
         fit_apart(plan, parts, "1MB", on_lambdas=False)
+
+
+def test_servers_that_spare_all_they_can_have_tables_on_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(listings, "own_bytes", lambda: 0)
+    monkeypatch.setattr(listings, "thread_count", lambda: 0)
+    monkeypatch.setattr(listings, "WRITTEN_BEHIND", 1 << 14)
+    monkeypatch.setattr(disk_choice, "LEAST_READ", 1)
+    partition = choose_partition(GRAPH, 2, "contiguous")
+    plan = Trainer(GRAPH, MODELS["sage"](), options(servers=2, intervals=2), partition).plan
+    parts = parts_of(GRAPH, partition)
+    spared = max(choose(RunListing.of(plan, [part]), 0).least for part in parts)
+    budget = spared - 1
+    with pytest.raises(BadInput, match=r"tables on disk of each \(scratch\), with which .+ would do"):
+        fit_apart(plan, parts, str(budget), on_lambdas=False)
+    fitted, lines = fit_apart(plan, parts, str(budget), on_lambdas=False, scratch=tmp_path)
+    assert fitted.savings.disk is not None
+    assert all(RunListing.of(fitted, [part]).listed.peak <= budget for part in parts)
+    (line,) = lines
+    assert "on disk" in line
+    assert str(tmp_path) in line
 
 
 def test_a_training_says_what_it_chose(monkeypatch: pytest.MonkeyPatch) -> None:

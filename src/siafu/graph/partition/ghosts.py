@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
-from siafu.graph.csr import Csr, EdgeWeights, IntArray, id_dtype
+from siafu.graph.csr import Allocate, Csr, EdgeWeights, IntArray, id_dtype
 from siafu.graph.graph import Graph
 from siafu.graph.partition.partition import Owners, Partition
 
@@ -65,19 +65,20 @@ class LocalGraph:
     backward: GhostTable
 
 
-def local_graph(graph: Graph, partition: Partition, server: int) -> LocalGraph:
+def local_graph(graph: Graph, partition: Partition, server: int, allocate: Allocate = np.empty) -> LocalGraph:
     """The part of `graph` that is `server`'s, with its ghosts. Holds a few numbers a vertex of the whole graph.
 
-    The only server of all has the graph's own arrays.
+    The only server of all has the graph's own arrays. allocate: makes arrays for the edges
     """
     vertices = partition.vertices_of(server)
     if partition.parts == 1:
         whole = _alone(graph.in_edges)
         return LocalGraph(server, vertices, whole, whole if graph.is_symmetric else _alone(graph.out_edges))
-    incoming = _rows(graph.in_edges, vertices)
-    outgoing = incoming if graph.is_symmetric else _rows(graph.out_edges, vertices)
-    forward = _table(incoming, outgoing, vertices, partition, server)
-    backward = forward if graph.is_symmetric else _table(outgoing, incoming, vertices, partition, server)
+    incoming = _rows(graph.in_edges, vertices, allocate)
+    outgoing = incoming if graph.is_symmetric else _rows(graph.out_edges, vertices, allocate)
+    placed = vertices, partition, server, allocate
+    forward = _table(incoming, outgoing, *placed)
+    backward = forward if graph.is_symmetric else _table(outgoing, incoming, *placed)
     return LocalGraph(server, vertices, forward, backward)
 
 
@@ -110,17 +111,19 @@ def _alone(edges: Csr) -> GhostTable:
     return GhostTable(edges, none, nobody, nobody)
 
 
-def _rows(edges: Csr, vertices: Ids) -> Csr:
+def _rows(edges: Csr, vertices: Ids, allocate: Allocate = np.empty) -> Csr:
     """The rows of `vertices`; columns are still global."""
     indptr = np.zeros(len(vertices) + 1, np.int64)
     np.cumsum(edges.indptr[vertices + 1] - edges.indptr[vertices], out=indptr[1:])
-    indices = np.empty(indptr[-1], edges.indices.dtype)
-    weights = None if edges.weights is None else np.empty(indptr[-1], edges.weights.dtype)
+    indices = allocate(int(indptr[-1]), edges.indices.dtype)
+    weights = None if edges.weights is None else allocate(int(indptr[-1]), edges.weights.dtype)
     _copy_rows(*edges, vertices, indptr, indices, weights)
     return Csr(indptr, indices, weights)
 
 
-def _table(needs: Csr, offers: Csr, vertices: Ids, partition: Partition, server: int) -> GhostTable:
+def _table(
+    needs: Csr, offers: Csr, vertices: Ids, partition: Partition, server: int, allocate: Allocate
+) -> GhostTable:
     """A ghost table. Ghosts are the remote ends of `needs`; the owners of the ends of `offers` need this server's rows."""
     owner = partition.owner
     remote = np.zeros(len(owner), np.bool_)
@@ -130,8 +133,8 @@ def _table(needs: Csr, offers: Csr, vertices: Ids, partition: Partition, server:
     column = np.empty(len(owner), np.int32)
     column[vertices] = np.arange(len(vertices))
     column[ghosts] = np.arange(len(vertices), len(vertices) + len(ghosts))
-    indices = np.empty(len(needs.indices), np.int32)
-    weights = None if needs.weights is None else np.empty_like(needs.weights)
+    indices = allocate(len(needs.indices), np.int32)
+    weights = None if needs.weights is None else allocate(len(needs.weights), needs.weights.dtype)
     _renumber(*needs, column, len(vertices), indices, weights)
     senders = owner[ghosts]
     return GhostTable(

@@ -38,6 +38,12 @@ def interval_reads(servers: Sequence[LocalGraph], bounds: Sequence[Bounds]) -> R
     return Reads(forward, np.concatenate([each.backward for each in found]))
 
 
+def all_read(own: int, count: int) -> Reads:
+    """Rows [own, count] of both matrices where every interval reads all."""
+    every = np.ones((own, count), np.bool_)
+    return Reads(every, every)
+
+
 def server_reads(server: LocalGraph, bounds: Sequence[Bounds], interval_of: NDArray[np.int32]) -> Reads:
     """Rows [k, K] of both matrices for the k intervals of one server.
 

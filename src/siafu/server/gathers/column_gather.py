@@ -7,12 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from siafu.kernels import Table
+from siafu.kernels import Table, copy_rows
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.column_space import ColumnSpace, Ranges, slices_of
 from siafu.server.gathers.gather_tables import ResultTable
 from siafu.server.gathers.local_gather import GatherGradients, LocalGather, Mask, Weights, view
-from siafu.server.rows.copying import copy_rows
 from siafu.server.scattered import Scattered
 
 Ids = NDArray[np.int64]

@@ -37,7 +37,7 @@ from siafu.server.gathers.local_gather import (
     sum_type,
     view,
 )
-from siafu.tables import DiskTable, PartitionReader, TargetGroups, page_buffer
+from siafu.tables import GhostedTable, PartitionReader, TargetGroups, page_buffer
 
 _ROWS_AT_ONCE = 1 << 16  # own rows that are read at a time, where there are self-loops
 
@@ -45,7 +45,7 @@ Logits = NDArray[Any]
 
 
 class DiskAttentionGather(LocalGather):
-    """`AttentionGather` with its rows and gradients on disk, equal to it in every bit. Its server is the only one.
+    """`AttentionGather` with its rows and gradients on disk, equal to it in every bit.
 
     Logits, denominators and their gradients, a few numbers a head, are in memory: the weights of a block of edges are made of
     all its logits. A group is gathered together with the sums of its edges with positive logits, in one table.
@@ -73,7 +73,8 @@ class DiskAttentionGather(LocalGather):
         stored, walks, own = storage(self._kind, gather.precision), self._walks, server.own
         self._target, self._log_sum, self._share = (np.zeros((own, heads), self._kind) for _ in range(3))
         self._source = np.zeros((walks.forward.columns, heads), self._kind)
-        self._rows = DiskTable(disk.scratch, walks.forward.columns, self._columns, stored)
+        self._rows = self._sources(disk, walks.forward, self._columns, stored)
+        self.forward_on_disk, self.forward_tables = [self._rows], [self._source]
         self._forward = self._groups(self._rows, walks.forward.columns, self._attend)
         self._taken = PerThread()  # what a thread gathered last: gradients are made of it
         if training:
@@ -81,7 +82,8 @@ class DiskAttentionGather(LocalGather):
             self._targets = np.zeros((walks.backward.columns, 3 * heads), self._kind)
             # Nothing comes back along an edge to a row that never sends: its weight is exp(-inf).
             self._targets[:, heads : 2 * heads] = np.inf
-            self._gradients = DiskTable(disk.scratch, walks.backward.columns, self._columns, stored)
+            self._gradients = self._sources(disk, walks.backward, self._columns, stored)
+            self.backward_on_disk, self.backward_tables = [self._gradients], [self._targets]
             self._backward = self._groups(self._gradients, walks.backward.columns, self._attend_back)
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
@@ -146,13 +148,14 @@ class DiskAttentionGather(LocalGather):
         found = view(rows, 0, len(rows), heads * head_columns)
         return found.reshape(len(rows), heads, head_columns)[:, :, :width].flatten(1)
 
-    def _groups(self, table: DiskTable, columns: int, make: Any) -> TargetGroups:
+    def _groups(self, table: GhostedTable, columns: int, make: Any) -> TargetGroups:
         cut = self._disk.cut
         groups, partitions = (
             equal_ranges(self.server.own, cut.groups),
             equal_ranges(columns, cut.partitions),
         )
-        return TargetGroups([table], groups, partitions, SLOTS, make, self._disk.writer.flush)
+        empty = group_buffer(0, 2 * self._columns, self._kind)
+        return TargetGroups([table], groups, partitions, SLOTS, make, empty, self._disk.writer.flush)
 
     def _attend(self, first: int, last: int, reader: PartitionReader) -> Table:
         """Sums gathered for rows first:last, and beside them the sums over edges with positive logits."""
@@ -243,7 +246,7 @@ class DiskAttentionGather(LocalGather):
         self._over_partitions(reader, walk.columns, chunks, add)
         return out
 
-    def _over_own(self, table: DiskTable, first: int, last: int, add: Any) -> None:
+    def _over_own(self, table: GhostedTable, first: int, last: int, add: Any) -> None:
         """Self-loops come first, of the rows' own."""
         buffer = page_buffer(table.buffer_bytes(min(_ROWS_AT_ONCE, last - first)))
         for low in range(first, last, _ROWS_AT_ONCE):

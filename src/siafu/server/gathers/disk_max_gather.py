@@ -33,11 +33,11 @@ from siafu.server.gathers.local_gather import (
     sum_type,
     view,
 )
-from siafu.tables import DiskTable, PartitionReader, TargetGroups, page_buffer
+from siafu.tables import GhostedTable, PartitionReader, TargetGroups, page_buffer
 
 
 class DiskMaxGather(LocalGather):
-    """`MaxGather` with its tables on disk, equal to it in every bit. Its server is the only one.
+    """`MaxGather` with its tables on disk, equal to it in every bit.
 
     A group's maxima, and how many rows reach them, are side by side in one table.
     """
@@ -59,12 +59,14 @@ class DiskMaxGather(LocalGather):
         self._width, self._columns, self._disk, self._training = width, padded(width), disk, training
         self._kind = np.dtype(sum_type(dtype))
         stored = storage(self._kind, gather.precision)
-        self._rows = DiskTable(disk.scratch, self._walks.forward.columns, width, stored)
+        self._rows = self._sources(disk, self._walks.forward, width, stored)
+        self.forward_on_disk = [self._rows]
         self._forward = self._groups([self._rows], self._maximise)
         self._taken = PerThread()  # what a thread gathered last: gradients are made of it
         if training:
-            columns = self._walks.backward.columns
-            self._sent = [DiskTable(disk.scratch, columns, width, self._kind) for _ in range(2)]
+            back = self._walks.backward
+            self._sent = [self._sources(disk, back, width, self._kind) for _ in range(2)]
+            self.backward_on_disk = self._sent
             self._backward = self._groups(self._sent, self._share_out)
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
@@ -107,13 +109,14 @@ class DiskMaxGather(LocalGather):
         if self._training:
             self._backward.begin_anew()
 
-    def _groups(self, tables: list[DiskTable], make: Any) -> TargetGroups:
+    def _groups(self, tables: list[GhostedTable], make: Any) -> TargetGroups:
         cut = self._disk.cut
         groups, partitions = (
             equal_ranges(self.server.own, cut.groups),
             equal_ranges(tables[0].rows, cut.partitions),
         )
-        return TargetGroups(tables, groups, partitions, SLOTS, make, self._disk.writer.flush)
+        empty = group_buffer(0, 2 * self._columns, self._kind)
+        return TargetGroups(tables, groups, partitions, SLOTS, make, empty, self._disk.writer.flush)
 
     def _maximise(self, first: int, last: int, reader: PartitionReader) -> Table:
         """Maxima of rows first:last, and beside them how many rows reach each."""

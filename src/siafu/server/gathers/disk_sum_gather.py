@@ -11,7 +11,7 @@ from siafu.nn.gather import Sum
 from siafu.nn.tensors import storage
 from siafu.server.disk_share import SLOTS, DiskShare, equal_ranges
 from siafu.server.edges import ServerEdges, Walk
-from siafu.server.gathers.group_sums import GroupSums
+from siafu.server.gathers.group_sums import GroupSums, group_buffer
 from siafu.server.gathers.local_gather import (
     GatherGradients,
     LocalGather,
@@ -21,13 +21,13 @@ from siafu.server.gathers.local_gather import (
     sum_type,
     view,
 )
-from siafu.tables import DiskTable, TargetGroups
+from siafu.tables import GhostedTable, TargetGroups
 
 Ids = NDArray[np.int64]
 
 
 class DiskSumGather(LocalGather):
-    """`SumGather` with its tables on disk, equal to it in every bit. Its server is the only one: rows go to no other.
+    """`SumGather` with its tables on disk, equal to it in every bit.
 
     `forward` and `backward` make the sums of a group of rows together, with all threads, and give what is asked for.
     """
@@ -51,10 +51,12 @@ class DiskSumGather(LocalGather):
         self._kind = np.dtype(sum_type(dtype))
         stored = storage(self._kind, gather.precision)
         walks = self._walks
-        self._rows = DiskTable(disk.scratch, walks.forward.columns, width, stored)
+        self._rows = self._sources(disk, walks.forward, width, stored)
+        self.forward_on_disk = [self._rows]
         self._forward = self._groups(self._rows, walks.forward, self._post, self.needed)
         if training:
-            self._gradients = DiskTable(disk.scratch, walks.backward.columns, width, stored)
+            self._gradients = self._sources(disk, walks.backward, width, stored)
+            self.backward_on_disk = [self._gradients]
             self._backward = self._groups(self._gradients, walks.backward, self._pre, None)
 
     @property
@@ -91,7 +93,7 @@ class DiskSumGather(LocalGather):
 
     def _write(
         self,
-        table: DiskTable,
+        table: GhostedTable,
         first: int,
         last: int,
         values: NDArray[Any],
@@ -104,23 +106,25 @@ class DiskSumGather(LocalGather):
         self._disk.writer.put(table, first, rows)
 
     def _groups(
-        self, table: DiskTable, walk: Walk, scale: NDArray[Any] | None, needed: Ids | None
+        self, table: GhostedTable, walk: Walk, scale: NDArray[Any] | None, needed: Ids | None
     ) -> TargetGroups:
         cut = self._disk.cut
+        weighed = self._kind if self._weighted else None
+        hubs = walk.hubs(weighed, self_loops=self._self_weight is None)
+        groups = equal_ranges(self.server.own, cut.groups)
+        partitions = equal_ranges(walk.columns, cut.partitions)
         sums = GroupSums(
             table,
             walk.edges,
             walk.weights(self._kind) if self._weighted else None,
-            walk.hubs(self._kind if self._weighted else None, self_loops=self._self_weight is None),
+            hubs,
             self._self_weight,
             scale,
             needed,
             self._width,
             self._kind,
             cut.partitions,
+            walk.in_buckets(groups, partitions, weighed, hubs, cut.directory) if cut.buckets else None,
         )
-        groups, partitions = (
-            equal_ranges(self.server.own, cut.groups),
-            equal_ranges(walk.columns, cut.partitions),
-        )
-        return TargetGroups([table], groups, partitions, SLOTS, sums, self._disk.writer.flush)
+        empty = group_buffer(0, self._width, self._kind)
+        return TargetGroups([table], groups, partitions, SLOTS, sums, empty, self._disk.writer.flush)

@@ -1,5 +1,6 @@
 """GroupSums: sums of a group of rows whose sources are read one partition after the other."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,12 +22,15 @@ from siafu.kernels import (
     without_hubs,
 )
 from siafu.server.disk_share import equal_ranges
+from siafu.server.gathers.edge_buckets import EdgeBuckets, rows_between
 from siafu.tables import MemoryTable, PartitionReader, RowTable, page_buffer
 
 CHUNKS_PER_THREAD = 4
 _ROWS_AT_ONCE = 1 << 14  # own rows that a thread reads at a time, where there are self-loops
 
 Factors = NDArray[Any] | None
+_Edges = tuple[NDArray[np.int64], NDArray[Any], Factors]
+_Bucket = tuple[_Edges, NDArray[np.int64], list[tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +46,7 @@ class GroupSums:
     needed:      rows that are gathered for, ascending; None: all
     width, kind: of the sums
     partitions:  ranges of sources that follow each other and cover all
+    buckets:     the edges in the order of groups and partitions; None: `edges` are walked
     """
 
     table: RowTable
@@ -54,30 +59,43 @@ class GroupSums:
     width: int
     kind: np.dtype[Any]
     partitions: int
+    buckets: EdgeBuckets | None = None
 
     def __call__(self, first: int, last: int, reader: PartitionReader) -> Table:
         """The sums of rows first:last: what partitions of the sources give, one after the other, on every core."""
-        indptr, indices = self.edges.indptr[first : last + 1], self.edges.indices
-        needed = self.needed
-        inside = None if needed is None else needed[slice(*np.searchsorted(needed, (first, last)))] - first
-        at = first_edges(indptr, inside)
         sums = group_buffer(last - first, self.width, self.kind)
         self._start(sums, first)
         hubs, long_rows = self._hubs(first, last, sums)
-        at[long_rows] = indptr[long_rows + 1]
-        chunks = equal_chunks(without_hubs(indptr, long_rows), thread_count() * CHUNKS_PER_THREAD)
-        own = -1 if self.self_weight is None else first
-        for low, high in equal_ranges(self.table.rows, self.partitions):
+        own, ranges = (
+            -1 if self.self_weight is None else first,
+            equal_ranges(self.table.rows, self.partitions),
+        )
+        for (low, high), (edges, at, chunks) in zip(ranges, self._walk(first, last, long_rows), strict=True):
             with reader.next() as (_, (rows,)):
-                add = partial(add_bucket, indptr, indices, self.weights, rows, low, high, own, at, sums)
+                add = partial(add_bucket, *edges, rows, low, high, own, at, sums)
                 run_all(lambda chunk, add=add: add(*chunk), chunks)  # type: ignore[misc]
                 for hub in hubs:
                     hub.add(rows, low, high)
         for hub in hubs:
             hub.end()
         factors = None if self.scale is None else self.scale[first:last]
+        chunks = _chunks(self.edges.indptr[first : last + 1])
         run_all(lambda chunk: finish_sums(factors, sums, *chunk), chunks)
         return sums
+
+    def _walk(self, first: int, last: int, long_rows: NDArray[np.int64]) -> Iterator[_Bucket]:
+        """For each partition the edges of rows first:last, the next of each row, and rows that threads take."""
+        if self.buckets is not None:
+            for partition in range(len(equal_ranges(self.table.rows, self.partitions))):
+                indptr, indices, weights = self.buckets.bucket(first, partition)
+                yield (indptr, indices, weights), indptr[:-1].copy(), _chunks(indptr)
+            return
+        indptr = self.edges.indptr[first : last + 1]
+        at = first_edges(indptr, rows_between(self.needed, first, last))
+        at[long_rows] = indptr[long_rows + 1]
+        edges, chunks = (indptr, self.edges.indices, self.weights), _chunks(without_hubs(indptr, long_rows))
+        for _ in equal_ranges(self.table.rows, self.partitions):
+            yield edges, at, chunks
 
     def _hubs(self, first: int, last: int, sums: Table) -> tuple[list[HubSum], NDArray[np.int64]]:
         """The hubs among rows first:last, not begun, and where they are among these rows."""
@@ -100,6 +118,11 @@ class GroupSums:
             start_sums(rows, weight[first + lo : first + hi], sums[lo:hi], 0, hi - lo)
 
         run_all(start, range(0, len(sums), _ROWS_AT_ONCE))
+
+
+def _chunks(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Rows with about equally many edges, for threads."""
+    return equal_chunks(indptr, thread_count() * CHUNKS_PER_THREAD)
 
 
 def group_buffer(rows: int, columns: int, dtype: np.dtype[Any]) -> Table:

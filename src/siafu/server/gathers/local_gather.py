@@ -6,15 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from siafu.kernels import Table
 from siafu.nn.gather import Gather
 from siafu.nn.tensors import as_rows
-from siafu.server.edges import Exchange, ServerEdges, Walks
+from siafu.server.disk_share import DiskShare
+from siafu.server.edges import Exchange, ServerEdges, Walk, Walks
 from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.gather_tables import HeldTables, ResultTable
 from siafu.server.scattered import Scattered
+from siafu.tables import GhostedTable
 
 Mask = NDArray[np.bool_]
 Weights = Mapping[str, torch.Tensor]
@@ -46,6 +48,7 @@ class LocalGather(ABC):
 
     forward_tables:  own rows, then ghosts; what travels along the edges
     backward_tables: own rows, then ghosts; what travels against them
+    forward_on_disk, backward_on_disk: the same, for tables on disk
     needed:          own rows that somebody reads of what is gathered, ascending; None: all. Other rows are not
                      gathered: what `forward` gives for them means nothing, and no gradient comes from them.
     resends:         `send_back` reads what `forward` made
@@ -69,6 +72,8 @@ class LocalGather(ABC):
         self.learnt: tuple[str, ...] = ()
         self.forward_tables: list[Table] = []
         self.backward_tables: list[Table] = []
+        self.forward_on_disk: list[GhostedTable] = []
+        self.backward_on_disk: list[GhostedTable] = []
 
     @property
     def walks(self) -> Walks:
@@ -89,12 +94,12 @@ class LocalGather(ABC):
     @property
     def sent_forward(self) -> Scattered:
         """Rows that go to other servers after `send`."""
-        return Scattered.whole(self.forward_exchange, self.forward_tables)
+        return Scattered.whole(self.forward_exchange, [*self.forward_on_disk, *self.forward_tables])
 
     @property
     def sent_backward(self) -> Scattered:
         """Rows that go to other servers after `send_back`."""
-        return Scattered.whole(self.backward_exchange, self.backward_tables)
+        return Scattered.whole(self.backward_exchange, [*self.backward_on_disk, *self.backward_tables])
 
     @abstractmethod
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
@@ -131,6 +136,10 @@ class LocalGather(ABC):
         arrays = {id(each): each for each in (*self.forward_tables, *self.backward_tables, *self._kept())}
         results = {id(each): each.held_bytes for each in self._results()}
         return sum(len(array) * array.strides[0] for array in arrays.values()) + sum(results.values())
+
+    def _sources(self, disk: DiskShare, walk: Walk, columns: int, dtype: DTypeLike) -> GhostedTable:
+        """A table on disk for rows that edges of a walk read."""
+        return disk.sources(walk.columns, self.server.own, walk.received, columns, dtype)
 
     def _results(self) -> Sequence[ResultTable]:
         """Rows that it makes."""

@@ -103,11 +103,11 @@ class ConstantSizes:
 
     def _streamed(self, cut: DiskCut) -> Iterator[Allocation]:
         """Parts of constants on disk that are in memory."""
-        itemsize, rows = self._dtype.itemsize, self._vertices
+        itemsize = self._dtype.itemsize
         ends = [node for node, _, _ in self._found.values()]
         nodes = set(chain.from_iterable(_made_of(end) for end in ends))
         written = [node for node in ends if node.op != "placeholder"]
-        spans = len(written) * thread_count() * SPANS_A_THREAD * SPAN_BYTES
+        spans = self._servers * len(written) * thread_count() * SPANS_A_THREAD * SPAN_BYTES
         yield Allocation("constant rows being read", spans, Lifetime.EPOCHS, "from tables on disk, ahead")
         widths = [
             _columns(each)
@@ -117,7 +117,8 @@ class ConstantSizes:
             if is_row(each)
         ]
         if widths:
-            row = table_row_bytes(max(widths), itemsize)
+            # One of several servers goes over all vertices, too, and keeps its own.
+            row, rows = table_row_bytes(max(widths), itemsize), self._graph.num_vertices
             group, partition = -(-rows // cut.constants), -(-rows // cut.constant_partitions)
             found = group * (row + _POINTER) + SLOTS * partition * row
             yield Allocation(

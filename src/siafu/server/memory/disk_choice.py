@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from siafu.server.disk_share import DiskCut
+from siafu.server.disk_share import CONSTANT_PARTITIONS, DiskCut
 from siafu.server.fusion import alike
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.plan import ServerPlan
@@ -15,6 +15,8 @@ _FEW_GROUPS = (2, 4)
 _GROUPS = (2, 4, 8, 16, 32, 64)
 _PARTITIONS_A_GROUP = 2
 _FOLDED = (1, 2, 4, 8, 16, 32, 64)  # groups of rows that constants are gathered in
+LEAST_READ = 1 << 20
+"""Bytes of a partition: below, reading it takes no less time, and hardly any memory is spared."""
 
 
 def on_disk(
@@ -23,41 +25,60 @@ def on_disk(
     budget: int,
     listed: Callable[[ServerPlan], MemoryList],
     price: Callable[[ServerPlan], float],
+    table_bytes: Callable[[ServerPlan], int],
+    has_disk: Callable[[ServerPlan], bool],
 ) -> ServerPlan:
     """The plan with tables on disk, the cheapest that fits, of equals the first; that which takes least, if none does.
 
     listed: makes the list of a plan's arrays
     price:  seconds that a plan's tables on disk take
+    table_bytes: of the largest table that edges read
+    has_disk: whether the disk has room for a copy of the edges, too
     """
-    tried = [(each, listed(each).peak) for each in (plan.saving(way) for way in _ways(plan, directory))]
+    ways = (plan.saving(way) for way in _ways(plan, directory, table_bytes))
+    tried = [(each, listed(each).peak) for each in ways]
     fitting = [each for each, peak in tried if peak <= budget]
     if fitting:
-        return min(fitting, key=price)
+        bucketed = [each for each in map(_in_buckets, fitting) if listed(each).peak <= budget]
+        by_price = sorted((*fitting, *bucketed), key=price)
+        return next(each for each in by_price if each not in bucketed or has_disk(each))
     return min(tried, key=lambda each: each[1])[0] if tried else plan
 
 
-def _ways(plan: ServerPlan, directory: Path) -> Iterator[Savings]:
+def _in_buckets(plan: ServerPlan) -> ServerPlan:
+    """The same with a copy of the edges in the order in which gathers walk them."""
+    assert plan.savings.disk is not None
+    return plan.saving(replace(plan.savings, disk=replace(plan.savings.disk, buckets=True)))
+
+
+def _ways(plan: ServerPlan, directory: Path, table_bytes: Callable[[ServerPlan], int]) -> Iterator[Savings]:
     """Ways to lay a run out, of equal prices the better first; none where an evaluation cannot use the training's tables."""
     programs = list(plan.programs.values())
     if not all(alike(programs[0], each) for each in programs):
         return
     gathers = frozenset(range(max(len(each.gathers) for each in plan.programs.values())))
     phases = frozenset(range(max(len(each.phases) for each in plan.programs.values())))
-    streamed = all(can_be_on_disk(each, plan.graph) for each in plan.programs.values())
+    streamed = all(can_be_on_disk(each, plan.graph, plan.partition.parts) for each in plan.programs.values())
+    every = Savings(fused=gathers, shared=True, disk=DiskCut(directory, 1, 1))
+    groups, folded_in = (
+        [count for count in counts if count == counts[0] or size >= parts * count * LEAST_READ]
+        for counts, parts, size in (
+            (_GROUPS, _PARTITIONS_A_GROUP, table_bytes(plan.saving(every))),
+            (_FOLDED, CONSTANT_PARTITIONS, 0 if plan.graph.x is None else plan.graph.x.nbytes),
+        )
+    )
     if streamed:
         # Constants alone: they are read through twice an epoch, whatever is read of a table.
-        for folded in _FOLDED:
+        for folded in folded_in:
             cut = DiskCut(directory, 1, 1, constants=folded, tables=False)
             yield Savings(fused=gathers, in_place=True, shared=True, disk=cut)
             yield Savings(fused=gathers, remade=phases, in_place=True, shared=True, disk=cut)
     tables = [
-        *(DiskCut(directory, groups, _PARTITIONS_A_GROUP * groups) for groups in _FEW_GROUPS),
-        *(DiskCut(directory, groups, _PARTITIONS_A_GROUP * groups, rows=True) for groups in _GROUPS),
+        *(DiskCut(directory, count, _PARTITIONS_A_GROUP * count) for count in groups if count in _FEW_GROUPS),
+        *(DiskCut(directory, count, _PARTITIONS_A_GROUP * count, rows=True) for count in groups),
     ]
-    for cut in tables:
+    cuts = [*tables, *(replace(cut, constants=folded) for cut in tables for folded in folded_in if streamed)]
+    for cut in cuts:
         yield Savings(fused=gathers, remade=phases, shared=True, disk=cut)
-    if streamed:
-        for cut in tables:
-            for folded in _FOLDED:
-                both = replace(cut, constants=folded)
-                yield Savings(fused=gathers, remade=phases, shared=True, disk=both)
+        if cut.rows:  # what is kept is on disk, too: it is written and read once, where a gather again reads a table many times
+            yield Savings(fused=gathers, shared=True, disk=cut)

@@ -60,9 +60,13 @@ def graph_edges(
             continue
         edge = graph.indices.itemsize + (0 if graph.edge_weight is None else graph.edge_weight.itemsize)
         ghosts = part.forward_ghosts if symmetric else part.forward_ghosts + part.backward_ghosts
-        own = _POINTER * (part.vertices + 1) + edge * part.edges
-        back = 0 if symmetric else _POINTER * (part.vertices + 1) + edge * part.out_edges
-        yield Allocation("servers' edges", own + back, Lifetime.RUN, "each server's part, with its ghosts")
+        pointers = _POINTER * (part.vertices + 1) * (1 if symmetric else 2)
+        found, purpose = (
+            part.edges + (0 if symmetric else part.out_edges),
+            "each server's part, with its ghosts",
+        )
+        yield Allocation("servers' edges", edge * found, Lifetime.RUN, purpose, mapped=on_disk)
+        yield Allocation("servers' edges, by vertex", pointers, Lifetime.RUN, purpose)
         yield Allocation("ghosts' ids", 3 * _POINTER * ghosts, Lifetime.RUN, "which rows servers exchange")
 
 
@@ -105,6 +109,7 @@ class EdgeCopies:
     mapped:  the copies of some of the edges are in mapped scratch files
     advisor: the servers'; None: the rules say how edges are walked
     columns: those of gathers by columns, for which the part is the whole graph; else of all others
+    partitions: of sources, where edges are copied in the order of buckets; 0: they are not
     """
 
     graph: Graph
@@ -114,6 +119,7 @@ class EdgeCopies:
     mapped: bool = False
     advisor: Advisor | None = None
     columns: bool = False
+    partitions: int = 0
 
     def of(
         self, programs: Mapping[LaneName, Program], needs: Mapping[LaneName, NeededRows]
@@ -158,6 +164,8 @@ class EdgeCopies:
                 "edges by type", edge * walk.edges, Lifetime.SERVERS, "gathers walk a type after the other"
             )
         weighted = getattr(gather, "weighted", False) and self.graph.edge_weight is not None
+        if self.partitions and isinstance(gather, Sum) and step.edge is None and not in_blocks:
+            yield from self._in_buckets(walk, known, weight=self.itemsize if weighted else 0)
         plain = not isinstance(gather, Sum) or step.edge is not None or not in_blocks
         if not plain:
             width, stored = program.shapes[step.sent[0]][0], stored_size(gather, self.itemsize)
@@ -195,6 +203,18 @@ class EdgeCopies:
             WalkShape(walk.rows, walk.whole, walk.columns, row_bytes, share, weighted)
         )
         return None if choice.chosen == ONE_WALK else choice.ways[-1]
+
+    def _in_buckets(self, walk: _Walk, known: set[object], *, weight: int) -> Iterator[Allocation]:
+        if (walk.key, "buckets", weight) not in known:
+            known.add((walk.key, "buckets", weight))
+            found = bucket_bytes(self.graph, walk.rows, walk.edges, self.partitions, weight)
+            purpose = "each is read once a gather"
+            yield Allocation("edges in the order of buckets", found, Lifetime.EPOCHS, purpose, mapped=True)
+
+
+def bucket_bytes(graph: Graph, rows: int, edges: int, partitions: int, weight: int = 0) -> int:
+    """Of edges in the order of buckets; weight: bytes of an edge's weight."""
+    return edges * (graph.indices.itemsize + weight) + partitions * rows * _START
 
 
 def blocks_bytes(rows: int, sources: int, edges: int, size: int, weight: int = 0) -> int:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from siafu.base.errors import BadInput
 from siafu.base.memory import parse_size, refuse_more_than_budget, rounded_up
-from siafu.server.disk_share import DiskCut
+from siafu.server.gathers.registry import held_by_step
 from siafu.server.memory.disk_choice import on_disk
-from siafu.server.memory.disk_price import disk_seconds
+from siafu.server.memory.disk_price import disk_seconds, largest_table
 from siafu.server.memory.listing import RunListing, disk_bytes
 from siafu.server.memory.measures import Choice, choose, choose_if_needed
 from siafu.server.memory.server_part import ServerPart
 from siafu.server.plan import ServerPlan
+from siafu.server.savings import Savings
 from siafu.tables import ScratchDirectory
 
 
@@ -46,8 +47,7 @@ class Fit:
 
     def disk_told(self) -> list[str]:
         """Tables on disk, in words; nothing where all are in memory."""
-        disk = self.plan.savings.disk
-        return [] if disk is None else [_told(disk, self.scratch)]
+        return [] if self.plan.savings.disk is None else [_told(self.plan, self.scratch)]
 
     def refuse_misfit(self, what: str, remedy: str, *, memory: str | None) -> None:
         """Refuse what does not fit, in one line, with the least that would do.
@@ -80,15 +80,15 @@ def fit(listing: RunListing, budget: int | None, scratch: ScratchDirectory | Non
     found = Fit(saved, choice, budget)
     if found.fits or budget is None or saved.savings.disk is not None:
         return found
-    reason = _not_on_disk(listing)
+    reason = _not_on_disk(listing.plan, on_lambdas=listing.on_lambdas)
     if scratch is None:
-        least = None if reason else _least_on_disk(listing)
+        least = None if reason else _least_on_disk(listing.plan, [listing])
         helps = least is not None and least[0] < choice.listed.peak
         return Fit(saved, choice, budget, least=least if helps else None)
     if reason:
         raise BadInput(f"{reason}: choose that, or give more memory")
-    plan = _laid_out(listing, scratch.path, budget)
-    size = disk_bytes(plan)
+    plan = _laid_out(listing.plan, [listing], scratch.path, budget, scratch.free)
+    size = disk_bytes(plan, listing.parts)
     scratch.refuse_more_than_free(size)
     return Fit(plan, choose(listing.again(plan), budget), budget, size)
 
@@ -101,12 +101,19 @@ def without_far_blocks(listing: RunListing, budget: int | None) -> RunListing:
 
 
 def fit_apart(
-    plan: ServerPlan, parts: Sequence[ServerPart], memory: str, *, on_lambdas: bool
+    plan: ServerPlan,
+    parts: Sequence[ServerPart],
+    memory: str,
+    *,
+    on_lambdas: bool,
+    scratch: Path | None = None,
 ) -> tuple[ServerPlan, list[str]]:
     """The plan of servers that are processes of their own, each within `memory`, and the choice in words.
 
     All servers go through the same stages: they spare the same. The least is told of a server that cannot be within it. A
     server's process is taken to hold what this one does; each looks again when it knows.
+
+    scratch: a directory for tables on disk, which every server's machine has; None: all are in memory
     """
     budget = parse_size(memory)
     listings = [RunListing.of(plan, [part], on_lambdas=on_lambdas) for part in parts]
@@ -115,48 +122,104 @@ def fit_apart(
     savings = plan.savings
     for choice in choices:
         savings = savings | choice.savings
+    if max(each.saving(savings).peak for each in listings) <= budget:
+        seconds = max(choice.seconds for choice in choices)
+        told = f"to fit into {rounded_up(budget)} each: {'; '.join(names)} (about {seconds:,.1f} s more an epoch)"
+        return plan.saving(savings), [told] if names else []
+    reason = _not_on_disk(plan, on_lambdas=on_lambdas)
+    if scratch is None or reason:
+        _refuse_apart(listings, savings, memory, "" if reason else _disk_would_do(plan, listings))
+    laid_out = _laid_out(plan, listings, scratch or Path(), budget)
+    _refuse_apart(listings, laid_out.savings, memory, "")
+    most = max(disk_bytes(laid_out, [part]) for part in parts)
+    return laid_out, [
+        f"to fit into {rounded_up(budget)} each: {_told(laid_out, most)} at most, on each server's disk"
+    ]
+
+
+def _refuse_apart(listings: Sequence[RunListing], savings: Savings, memory: str, disk: str) -> None:
+    """Refuse servers of which one needs more than `memory`; disk: what a disk would do about it."""
     for server, listing in enumerate(listings):
         needed = listing.saving(savings).peak
-        if needed > budget:
+        if needed > parse_size(memory):
             raise BadInput(
                 f"graph server {server} needs {rounded_up(needed)} of memory, and memory is {memory}: give each at least that, "
-                "ask for more servers, or choose narrower layers (hidden)"
+                f"{disk}ask for more servers, or choose narrower layers (hidden)"
             )
-    seconds = max(choice.seconds for choice in choices)
-    told = f"to fit into {rounded_up(budget)} each: {'; '.join(names)} (about {seconds:,.1f} s more an epoch)"
-    return plan.saving(savings), [told] if names else []
 
 
-def _not_on_disk(listing: RunListing) -> str:
-    """The reason why no table can be on disk; empty: they can."""
-    if listing.plan.options.mode == "async":
-        return "tables are on disk only in modes sync and pipe"
-    if len(listing.parts) > 1 or listing.on_lambdas:
-        return "tables are on disk only on one server without Lambdas"
-    return ""
-
-
-def _least_on_disk(listing: RunListing) -> tuple[int, int]:
-    """The least memory, and the disk that it takes."""
-    plan = _laid_out(listing, Path(), 0)
-    return listing.again(plan).listed.peak, disk_bytes(plan)
-
-
-def _laid_out(listing: RunListing, directory: Path, budget: int) -> ServerPlan:
-    """The plan with tables on disk."""
-    return on_disk(
-        listing.plan,
-        directory,
-        budget,
-        lambda each: listing.saving(each.savings),
-        lambda each: disk_seconds(listing, each),
+def _disk_would_do(plan: ServerPlan, listings: Sequence[RunListing]) -> str:
+    needed, size = (rounded_up(each) for each in _least_on_disk(plan, listings))
+    return (
+        f"choose a directory for {size} of tables on disk of each (scratch), with which {needed} would do, "
     )
 
 
-def _told(disk: DiskCut, scratch: int) -> str:
+def _not_on_disk(plan: ServerPlan, *, on_lambdas: bool) -> str:
+    """The reason why no table can be on disk; empty: they can."""
+    if plan.options.mode == "async":
+        return "tables are on disk only in modes sync and pipe"
+    if on_lambdas:
+        return "tables are on disk only without Lambdas"
+    return ""
+
+
+def _least_on_disk(plan: ServerPlan, listings: Sequence[RunListing]) -> tuple[int, int]:
+    """The least memory, and the disk that it takes; listings: one for each process."""
+    laid_out = _laid_out(plan, listings, Path(), 0)
+    return (
+        max(each.again(laid_out).listed.peak for each in listings),
+        max(disk_bytes(laid_out, each.parts) for each in listings),
+    )
+
+
+def _laid_out(
+    plan: ServerPlan,
+    listings: Sequence[RunListing],
+    directory: Path,
+    budget: int,
+    free: int | None = None,
+) -> ServerPlan:
+    """The plan with tables on disk.
+
+    listings: one for each process
+    free:     bytes that a process's disk has left; None: that is not known here
+    """
+    return on_disk(
+        plan,
+        directory,
+        budget,
+        lambda each: max((one.saving(each.savings) for one in listings), key=lambda found: found.peak),
+        lambda each: max(disk_seconds(one, each) for one in listings),
+        lambda each: max(largest_table(one, each) for one in listings),
+        lambda each: free is None or max(disk_bytes(each, one.parts) for one in listings) <= free,
+    )
+
+
+def _told(plan: ServerPlan, scratch: int) -> str:
     """Tables on disk, in words."""
+    disk = plan.savings.disk
+    assert disk is not None
     what = [("tables of rows" if disk.rows else "tables that edges read")] if disk.tables else []
     if disk.constants:
         what.append("constant rows")
     cut = f", {disk.groups} groups of rows, {disk.partitions} partitions of sources" if disk.tables else ""
-    return f"{' and '.join(what)} are on disk: {scratch / 1e6:,.0f} MB in {disk.directory}{cut}"
+    copied = ", edges in that order" if disk.buckets else ""
+    kept = (
+        ", tables of edge functions, pairs, relations and gathers by columns in memory"
+        if disk.tables and _some_stay(plan)
+        else ""
+    )
+    return f"{' and '.join(what)} are on disk: {scratch / 1e6:,.0f} MB in {disk.directory}{cut}{copied}{kept}"
+
+
+def _some_stay(plan: ServerPlan) -> bool:
+    """Whether rows that edges read are in memory for some gather, which cannot read them from disk."""
+    return any(
+        not any(
+            each.on_disk for each in held_by_step(step, step.site.width, plan.dtype.itemsize, training=True)
+        )
+        for program in plan.programs.values()
+        for group in program.gathers
+        for step in group
+    )

@@ -16,7 +16,7 @@ from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.reduce_cost import sum_bytes
 from siafu.server.disk_share import buffer_bytes
 from siafu.server.fused_gathers import ROWS_AT_ONCE
-from siafu.server.fusion import frees_rows
+from siafu.server.fusion import frees_rows, gathers_again
 from siafu.server.gathers.registry import behaviour_of, held_by_step
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
@@ -56,7 +56,7 @@ class LaneRows:
         yield from self._labels()
         yield from self._statistics()
 
-    def on_disk(self) -> Iterator[tuple[str, HeldArray]]:
+    def on_disk(self) -> Iterator[tuple[Stage, HeldArray]]:
         """Tables that are on disk, and the stages whose they are."""
         cut = self.extent.savings.disk
         if cut is None:
@@ -65,7 +65,7 @@ class LaneRows:
             for array in stages_of(stage.kind).held(self.extent, stage):
                 sources = array.on_disk == "source" and stage.kind == FUSED and cut.tables
                 if sources or (array.on_disk == "rows" and cut.rows):
-                    yield str(stage), array
+                    yield stage, array
 
     @property
     def _is_guest(self) -> bool:
@@ -73,7 +73,7 @@ class LaneRows:
         return self.plan.trains and not self.extent.training
 
     def _disk_buffers(self) -> Iterator[Allocation]:
-        """Parts of tables on disk that are in memory: forth one gather runs at a time; back one gathers gradients, another again."""
+        """Parts of tables on disk that are in memory: one gather runs at a time; back another may gather again beside it."""
         cut, rows = self.extent.savings.disk, self.part.rows
         tables = [each for _, each in self.on_disk() if each.on_disk == "source"]
         beside = self.extent.savings.shared and self._is_guest  # it runs while the training does not
@@ -82,6 +82,7 @@ class LaneRows:
         needs = [
             buffer_bytes(
                 cut,
+                rows.own,
                 each.bytes(rows) // each.row_bytes,
                 each.columns,
                 each.itemsize,
@@ -91,7 +92,8 @@ class LaneRows:
             for each in tables
             if each.forward is not None
         ]
-        found = sum(sorted(needs)[-2 if self.extent.training else -1 :])
+        again = self.extent.training and gathers_again(self.extent.program, self.extent.savings)
+        found = sum(sorted(needs)[-2 if again else -1 :])
         yield Allocation(
             f"{_ENDS[self.lane]}: buffers of tables on disk",
             found,
@@ -101,7 +103,7 @@ class LaneRows:
 
     def _held(self) -> Iterator[tuple[HeldArray, Allocation]]:
         """Tables and kept rows, as the stages list them."""
-        stages, on_disk = self.stages, {(stage, each.name) for stage, each in self.on_disk()}
+        stages, on_disk = self.stages, {(str(stage), each.name) for stage, each in self.on_disk()}
         returns = {_key(stage) for stage in stages if stage.direction == "backward"}
         for stage in stages:
             is_last, back = stage.phase == self.extent.last, _key(stage) in returns

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from siafu.base.memory import own_bytes
 from siafu.base.threads import thread_count
@@ -13,7 +13,7 @@ from siafu.server.costs.extent import Extent
 from siafu.server.disk_share import WRITTEN_BEHIND
 from siafu.server.gathers.registry import behaviour_of
 from siafu.server.memory.constants import ConstantSizes
-from siafu.server.memory.edge_copies import EdgeCopies, graph_edges, is_mapped
+from siafu.server.memory.edge_copies import EdgeCopies, bucket_bytes, graph_edges, is_mapped
 from siafu.server.memory.lane_rows import LaneRows
 from siafu.server.memory.memory_list import Allocation, Lifetime, MemoryList
 from siafu.server.memory.needed_rows import NeededRows
@@ -26,6 +26,7 @@ _VERSIONS = 2  # of the weights at a time, where tasks overlap
 _STATES = {"sgd": 0}  # arrays of an optimizer's state for each weight; others have 2
 _ID = 8  # bytes of a vertex's number
 _NEXT_EDGE = 12  # bytes for each row of a gather that is begun: its next edge, how many of a block are added
+_ON_THEIR_WAY = 2  # intervals of each server whose rows travel at a time
 _VERTEX = 24  # bytes of the numbers that gathers share for a vertex: its id, its factors
 
 
@@ -61,6 +62,7 @@ class RunListing:
     taken: int
     on_lambdas: bool
     besides: Sequence[Allocation] = ()
+    _lists: dict[Savings, MemoryList] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -90,12 +92,15 @@ class RunListing:
         return RunListing.of(plan, self.parts, self.taken, on_lambdas=self.on_lambdas, besides=self.besides)
 
     def saving(self, savings: Savings) -> MemoryList:
-        """The list."""
-        always: Iterable[Allocation] = self.always
-        if savings.disk != self.plan.savings.disk:
-            plan = self.plan.saving(savings)
-            always = _always(plan, self.parts, self.needs, self.taken, self.on_lambdas)
-        return MemoryList.of((*always, *self._rows(savings), *self.besides), self.taken)
+        """The list; made once for each way."""
+        if savings not in self._lists:
+            always: Iterable[Allocation] = self.always
+            if savings.disk != self.plan.savings.disk:
+                plan = self.plan.saving(savings)
+                always = _always(plan, self.parts, self.needs, self.taken, self.on_lambdas)
+            found = MemoryList.of((*always, *self._rows(savings), *self.besides), self.taken)
+            self._lists[savings] = found
+        return self._lists[savings]
 
     def lanes(self, plan: ServerPlan, part: ServerPart) -> dict[LaneName, LaneRows]:
         """Arrays that each lane holds of a part, as a plan spares memory."""
@@ -125,6 +130,8 @@ class RunListing:
             yield from lanes["evaluate"].listed(there)
             waiting = min(WRITTEN_BEHIND, _disk_bytes(lanes.values()))
             yield Allocation("rows to be written", waiting, Lifetime.EPOCHS, "to tables on disk, behind")
+            found = _travelling(part, lanes.values()) // max(1, min(plan.interval_counts))
+            yield Allocation("rows on their way", found, Lifetime.TASK, "of intervals, to other servers")
             blocks = max(blocks, *(each.block_bytes() for each in lanes.values()))
         yield Allocation(
             "tasks' blocks", thread_count() * blocks, Lifetime.TASK, "rows that threads compute at the moment"
@@ -168,9 +175,19 @@ def _edges(
     steps = (step for each in plan.programs.values() for group in each.gathers for step in group)
     numbered = any(step.site.features for step in steps)
     yield from graph_edges(graph, parts, on_disk=mapped, numbered=numbered)
+    cut = plan.savings.disk
+    partitions = cut.partitions if cut is not None and cut.buckets and cut.tables else 0
     for part in parts:
-        copies = EdgeCopies(graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor)
+        copies = EdgeCopies(
+            graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor, partitions=partitions
+        )
         yield from copies.of(plan.programs, needs)
+    if cut is not None and cut.buckets and cut.constants:
+        edges, weight = sum(part.edges for part in parts), 0 if graph.edge_weight is None else itemsize
+        found = bucket_bytes(graph, graph.num_vertices, edges, cut.constant_partitions, weight)
+        yield Allocation(
+            "edges in buckets, to fold", found, Lifetime.FOLDING, "each is read once", mapped=True
+        )
     if plan.partition.parts > 1:
         whole, on_disk = whole_part(graph), plan.gathers_on_disk
         copies = EdgeCopies(graph, whole, itemsize, on_disk, advisor=plan.advisor, columns=True)
@@ -191,13 +208,25 @@ def constants_of(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: b
     )
 
 
-def disk_bytes(plan: ServerPlan) -> int:
-    """Bytes of all tables on disk, and of copies of edges."""
-    listing = RunListing.of(plan)
-    constants = constants_of(plan, listing.parts, on_lambdas=False).disk_bytes
-    edges = [each for each in _edges(plan, listing.parts, listing.needs) if each.mapped]
-    constants += sum(each.bytes for each in edges if each.name != "in-edges")
-    return constants + sum(_disk_bytes(listing.lanes(plan, part).values()) for part in listing.parts)
+def disk_bytes(plan: ServerPlan, parts: Sequence[ServerPart]) -> int:
+    """Bytes of all tables on disk, and of copies of edges; parts: the servers of one process."""
+    listing = RunListing.of(plan, parts)
+    constants = constants_of(plan, parts, on_lambdas=False).disk_bytes
+    edges = [each for each in _edges(plan, parts, listing.needs) if each.mapped and each.name != "in-edges"]
+    # What is there while constants are made is gone when the last copies are.
+    folding, later = (
+        sum(each.bytes for each in edges if (each.lifetime == Lifetime.FOLDING) == early)
+        for early in (True, False)
+    )
+    constants += max(folding, later)
+    return constants + sum(_disk_bytes(listing.lanes(plan, part).values()) for part in parts)
+
+
+def _travelling(part: ServerPart, lanes: Iterable[LaneRows]) -> int:
+    """Bytes of rows that were read from tables on disk for another server, or came from one and are not written yet."""
+    tables = [array for each in lanes for _, array in each.on_disk() if array.on_disk == "source"]
+    row = max((each.row_bytes for each in tables), default=0)
+    return _ON_THEIR_WAY * row * max(part.forward_ghosts, part.backward_ghosts)
 
 
 def _disk_bytes(lanes: Iterable[LaneRows]) -> int:

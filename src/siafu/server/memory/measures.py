@@ -100,7 +100,6 @@ def choose(listing: RunListing, budget: int | None) -> Choice:
 class _Chooser:
     listing: RunListing
     prices: "_Prices" = field(init=False)
-    _lists: dict[Savings, MemoryList] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.prices = _Prices(self.listing)
@@ -136,9 +135,7 @@ class _Chooser:
             yield [*free, *each]
 
     def _listed(self, savings: Savings) -> MemoryList:
-        if savings not in self._lists:
-            self._lists[savings] = self.listing.saving(savings)
-        return self._lists[savings]
+        return self.listing.saving(savings)
 
 
 def _measures(plan: ServerPlan, *, on_lambdas: bool) -> Iterator[tuple[str, Savings]]:
@@ -174,6 +171,11 @@ def _together(measures: Sequence[Measure]) -> Savings:
     for each in measures:
         found = found | each.savings
     return found
+
+
+def more_seconds(listing: RunListing, savings: Savings) -> float:
+    """Seconds that an epoch takes longer by what is gathered or computed again, and by waiting for evaluations."""
+    return _Prices(listing).of(savings)
 
 
 class _Prices:

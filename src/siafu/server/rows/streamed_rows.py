@@ -2,7 +2,9 @@
 
 from abc import ABC, abstractmethod
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.server.rows.feature_rows import FeatureRows
@@ -27,12 +29,19 @@ class StreamedRows(ABC):
 
 
 class StreamedFeatures(StreamedRows):
-    """Features that are not computed with as they are stored: each block is converted where it is used."""
+    """Features that are not computed with as they are stored, or of some vertices: each block is made where it is used.
 
-    def __init__(self, features: FeatureRows, dtype: torch.dtype) -> None:
-        self._features, self._dtype = features, dtype
+    own: ids of the vertices, ascending; None: all
+    """
+
+    def __init__(
+        self, features: FeatureRows, dtype: torch.dtype, own: NDArray[np.int64] | None = None
+    ) -> None:
+        self._features, self._dtype, self._own = features, dtype, own
 
     def block(self, first: int, last: int) -> Tensor:
+        if self._own is not None:
+            return self._features.of(self._own[first:last]).to(self._dtype)
         return self._features.block(first, last).to(self._dtype)
 
     def element_size(self) -> int:

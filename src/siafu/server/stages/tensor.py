@@ -183,7 +183,17 @@ def _held_forth(extent: Extent, stage: Stage) -> tuple[HeldArray, ...]:
         name, purpose = f"kept/{stage.phase}/{k}", "saves the backward pass a product"
         columns = math.prod(spec.sizes(1))
         left.append(
-            HeldArray(name, purpose, "backward", columns, size, forward="all", aligned=False, on_threads=True)
+            HeldArray(
+                name,
+                purpose,
+                "backward",
+                columns,
+                size,
+                forward="all",
+                aligned=False,
+                on_threads=True,
+                on_disk="rows",
+            )
         )
     return tuple(left)
 
