@@ -57,6 +57,7 @@ API = {
         "siafu.report.files.metrics.EpochMetrics",
         "siafu.report.progress.Progress",
     ],
+    "Several types of vertices": ["siafu.VertexTypes", "siafu.nn.TypedLinear", "siafu.nn.RGCNConv"],
     "Links": ["siafu.train_links"],
     "Ranks": ["siafu.train_ranks", "siafu.Interactions"],
     "After training": ["siafu.correct_and_smooth", "siafu.label_propagation"],
