@@ -38,7 +38,8 @@ WIDTH, MESSAGE_WIDTH = 21, 5
 
 def counts(local: LocalGather, server: ServerEdges) -> RowCounts:
     backward = local.backward_tables
-    return RowCounts(server.own, len(local.forward_tables[0]), len(backward[0]) if backward else 0)
+    forth, back = len(local.forward_tables[0]), len(backward[0]) if backward else 0
+    return RowCounts(server.own, forth, back, some_graph().num_vertices)
 
 
 def server_of(needed: bool) -> tuple[ServerEdges, Any]:
@@ -83,7 +84,7 @@ def test_tensor_stages_leave_the_rows_that_they_said(name: str) -> None:
     (worker,) = assemble(plan.blueprint(), x, plan.weights).workers
     for stage in plan.training.stages:
         worker.run(Task("train", Epoch(0), stage, IntervalId(0)), plan.weights)
-    own = RowCounts(graph.num_vertices, 0, 0)
+    own = RowCounts(graph.num_vertices, 0, 0, graph.num_vertices)
     extent = plan.extent("train")
     said = {
         array.name: array.bytes(own)
