@@ -50,6 +50,7 @@ def test_an_unknown_name_is_refused_before_torch_and_numba_are_loaded() -> None:
 
 
 def test_training_on_threads_loads_no_code_of_lambdas_and_none_that_imports_data(tmp_path: Path) -> None:
+    siafu.load("demo")  # who makes it imports the code that writes stores
     asked = ["train", "demo", "--epochs", "1", "--out", str(tmp_path / "run"), "--quiet"]
     program = (
         "import gc, sys; from siafu.cli import main; sys.argv = ['siafu', *sys.argv[1:]]\n"

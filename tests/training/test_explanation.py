@@ -9,6 +9,7 @@ from torch import nn
 
 import siafu
 from siafu.graph import Graph
+from siafu.nn.layer import Layer
 from siafu.program.headline import headline, unused_edge_data
 from siafu.server.costs.stage_cost import StageCost
 from siafu.server.plan import compile_programs
@@ -110,13 +111,37 @@ def test_programs_are_named_by_what_they_compute() -> None:
     assert "addmm(" in one["T0"].text
 
 
+class ProductOfEdges(Layer):
+    """A linear map after a nonlinearity of both ends: it cannot move to the vertices."""
+
+    gather = siafu.nn.Mean()
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.lin = nn.Linear(channels, channels)
+
+    def apply_edge(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.lin(torch.relu(source - target)))
+
+
 def test_an_edge_function_is_counted_on_every_edge() -> None:
     graph = toy_graph()
-    found = stages(explain(graph, Edgewise()))["G1"]
+    model = Edgewise()
+    model.edges = ProductOfEdges(4)
+    found = stages(explain(graph, model))["G1"]
     assert found.count == graph.num_edges
-    assert found.flops >= graph.num_edges * 2 * 8 * 4
-    assert found.parameters == 8 * 4 + 4
+    assert found.flops >= graph.num_edges * 2 * 4 * 4
+    assert found.parameters == 4 * 4 + 4
     assert found.program is not None
+
+
+def test_a_product_that_moves_to_the_vertices_is_counted_there() -> None:
+    graph = toy_graph()
+    found = stages(explain(graph, Edgewise()))
+    assert found["G1"].count == graph.num_edges
+    assert found["G1"].flops >= graph.num_edges * 4
+    assert found["G1"].parameters == 0
+    assert found["T0"].parameters >= 8 * 4 + 4
 
 
 def test_several_labels_can_be_explained() -> None:
