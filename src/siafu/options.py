@@ -186,9 +186,9 @@ class Options:
         more="Or a `Partition`; see `siafu partition`.",
     )
     layout: str = _layout(
-        "auto",
+        "vertices",
         "What a server gathers: vertices (whole rows of its own), columns (some columns of all rows), or auto: the cheaper.",
-        more='"columns:2" is for G2 alone, as `siafu explain` names gathers. On a cluster "auto" chooses; in one process, where no '
+        more='"columns:2" is for G2 alone, as `siafu explain` names gathers. "auto" chooses on a cluster; in one process, where no '
         "row travels, it is vertices. See docs/columns.md.",
         metavar="vertices|columns[:N,…]|auto",
     )

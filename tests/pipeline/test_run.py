@@ -458,29 +458,6 @@ def test_what_the_owner_said_of_a_record_holds_after_a_loss(stop: bool, late: bo
     assert set(until(out)) == (set() if stop else {2})
 
 
-def test_in_an_asynchronous_run_no_record_is_lost_and_all_begin_again_after_the_last() -> None:
-    run = quiet(RunOptions(50, evaluate_every=50), mode="async", staleness=1)
-    assert RecordEpoch(Epoch(0), (1.0,), None, None) in finished(run, 0)
-    run.handle(EpochFinished("train", ServerId(0), Epoch(1), (1.0,)))  # its version is not here yet
-    lost = Address("graph", ServerId(0))
-    out = run.handle(ServerGone(lost, Life(1)))
-    assert out[:2] == [Rewind(Epoch(1), to_checkpoint=False), Replace(lost, Life(2))]
-    begin = Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), False, None, ((lost, Life(2)),))
-    assert sent(out, Begin) == [begin] * 2
-
-
-def test_a_best_model_that_is_lost_before_it_was_kept_is_not_recorded() -> None:
-    run = quiet(RunOptions(50), mode="async")
-    finished(run, 0)
-    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
-    assert sent(finished(run, 0, "evaluate", (1.0, 0.5)), WeightsReleased) == [
-        WeightsReleased(None, Epoch(0), best=True)
-    ]
-    out = run.handle(ServerGone(Address("weight", ServerId(0)), Life(1)))
-    assert out[0] == Rewind(Epoch(0), to_checkpoint=False)
-    assert run._records.best is None
-
-
 def test_in_an_asynchronous_run_with_updates_of_its_own_a_loss_starts_again_from_the_checkpoint() -> None:
     run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1), mode="async", update_every=2)
     (settle,) = sent(finished(run, 0), Settle)

@@ -87,8 +87,8 @@ class Setup:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether every epoch makes one version: the run keeps its state, and begins again with it after a loss."""
-        return self.exact or self.update_every is None
+        """Whether epochs close: the run keeps the state of each, and begins again with it after a loss."""
+        return self.exact
 
     @cached_property
     def resumes(self) -> bool:
