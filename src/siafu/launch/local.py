@@ -112,7 +112,12 @@ def _with_node(record: Record, command: list[str]) -> Record:
     for _ in range(_TRIES):
         variables = os.environ | token_variables(records.token_of(record.name))
         process = sessions.start([*_RAY, *command], log, variables)
-        begun = replace(record, processes=[*record.processes, sessions.identity(process.pid)])
+        try:
+            node = sessions.identity(process.pid)
+        except ProcessLookupError:  # it has ended before it could be looked at
+            process.wait()
+            continue
+        begun = replace(record, processes=[*record.processes, node])
         records.write(begun)
         came_up = False
         try:
