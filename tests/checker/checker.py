@@ -106,12 +106,12 @@ class Checker:
             return
         before = self._truths.get(self._latest)
         self._latest = message.incarnation
-        if before is not None and self._setup.keeps_states and before.exact is not None:
+        if before is not None and self._setup.exact and before.exact is not None:
             self._exact_at_start = message.start.epoch >= before.exact.epoch
         exact = message.start if self._exact_at_start else None
         truth = Truth(self._setup, message.incarnation, message.start, exact, message.start)
         self._truths[message.incarnation] = truth
-        if before is not None and self._setup.keeps_states:
+        if before is not None and self._setup.exact:
             wanted = Anchor(before.closed, before.start.version_of(before.closed))
             require(message.start == wanted, "a loss costs no epoch that is closed", message, wanted)
         again = message.evaluation
@@ -145,7 +145,7 @@ class Checker:
 
     def heard(self, event: Event) -> None:
         """The run hears an event."""
-        if self._setup.keeps_states:
+        if self._setup.exact:
             self.truth.heard(event)
 
     # Graph servers
@@ -223,7 +223,7 @@ class Checker:
         self._best_saved = self._best
 
     def rewound(self, epochs: Epoch) -> None:
-        if self._setup.keeps_states:
+        if self._setup.exact:
             require(epochs == self._records.recorded, "no record is taken back", epochs)
             self._best = self._records.best
             return

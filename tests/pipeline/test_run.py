@@ -112,7 +112,7 @@ class Driver:
                 self.finish("train", Epoch(self.entered - 1), (self.loss,))
 
     def finish(self, lane: LaneName, epoch: Epoch, measures: Measures) -> None:
-        if lane == "train" and self.run.setup.keeps_states:
+        if lane == "train" and self.run.setup.exact:
             self.handle(made(self.run))
         self.handle(EpochFinished(lane, ServerId(0), epoch, measures))
 
@@ -223,7 +223,7 @@ def quiet(options: RunOptions, **changes: object) -> RunMachine:
 def finished(
     run: RunMachine, epoch: int, lane: LaneName = "train", measures: Measures = (1.0,)
 ) -> list[Instruction]:
-    out = run.handle(made(run)) if lane == "train" and run.setup.keeps_states else []
+    out = run.handle(made(run)) if lane == "train" and run.setup.exact else []
     return out + run.handle(EpochFinished(lane, ServerId(0), Epoch(epoch), measures))
 
 

@@ -87,7 +87,7 @@ def explain(asked: Explain) -> None:
 
 
 def _layouts(found: "Explanation", servers: int, network: float) -> Iterator[str]:
-    """What gathers cost on several servers, and the layout to train with."""
+    """Cost of each gather on several servers, and the layout to train with."""
     if found.layout is None:
         return
     yield ""

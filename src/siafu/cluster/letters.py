@@ -31,7 +31,7 @@ _LONGEST_HEADER = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Postmark:
-    """Who sent a letter, as the post knows it.
+    """Sender of a letter, as the post knows it.
 
     life:   which of those that were `sender`, one after the other
     number: of the letter, among those from this life to the receiver

@@ -108,11 +108,11 @@ class RayActors:
         self._common: Any = None
 
     def _shared(self) -> Any:
-        """What all actors are made with."""
+        """Arguments that all actors are made with."""
         raise NotImplementedError
 
     def _own(self, address: Address) -> tuple[Any, ...]:
-        """What one actor is made with besides."""
+        """Further arguments of one actor."""
         return ()
 
     def employ(self, servers: Iterable[tuple[Address, int]]) -> dict[Address, RayServer]:

@@ -70,7 +70,7 @@ class RunBasis:
         self._score, self._rates = score, rates
         self._servers = setup.graph_addresses + setup.weight_addresses
         self._saved = SavedRun(start, setup.exact or exact, best)
-        self._closing = Closing(setup.parts, start) if setup.keeps_states else None
+        self._closing = Closing(setup.parts, start) if setup.exact else None
         self._limits = RunLimits(options, start.epoch)
         self._evaluations = Evaluations(setup, options)
         self._begin_records()

@@ -85,11 +85,6 @@ class Setup:
         """Whether every epoch makes one version and reads its own rows."""
         return self.mode != "async"
 
-    @property
-    def keeps_states(self) -> bool:
-        """Whether epochs close: the run keeps the state of each, and begins again with it after a loss."""
-        return self.exact
-
     @cached_property
     def resumes(self) -> bool:
         """Whether a loss is mended within the open epoch. Of gathers by columns, gradients take the place of sums."""

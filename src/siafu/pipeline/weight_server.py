@@ -373,7 +373,7 @@ class WeightServer:
         self._made = event.version
         self._gradients.forget(event.version)
         self._share(event.version, self._others, out)
-        if self.setup.keeps_states:
+        if self.setup.exact:
             out.append(Send(RUN, self._state_made(event.version)))
         self._hold(self.server, event.version, out)
         self._try_update(out)

@@ -345,7 +345,7 @@ class RunHost(Host):
     def _save(self, epochs: Epoch, found: Collection) -> None:
         saved = self._snapshot(epochs, found)
         self._saved_best, self._saved_counters = saved.best, dict(saved.counters)
-        if not self._run.setup.keeps_states:
+        if not self._run.setup.exact:
             self._states = States(saved)
         self._happened(saved)
         self.deliver(CheckpointSaved(epochs))

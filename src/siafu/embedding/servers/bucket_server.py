@@ -17,7 +17,7 @@ from siafu.embedding.servers.lock_events import (
 
 
 class BucketEvent:
-    """What happens to a server, besides `TrainState`."""
+    """Event that a server hears, besides `TrainState`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Reminded(BucketEvent):
 
 
 class BucketInstruction:
-    """What a server's host is to do."""
+    """Instruction for a server's host."""
 
 
 @dataclass(frozen=True, slots=True)

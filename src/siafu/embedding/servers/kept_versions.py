@@ -49,7 +49,7 @@ class KeptVersions:
 
 
 def _rank_of_trained(version: int | None, base: int) -> int:
-    """Who makes room first: what is void, then an empty place, then what is older, and never the base."""
+    """Order in which versions make room: what is void, then an empty place, then what is older, and never the base."""
     if version is None:
         return 1
     return 3 if version == base else 0 if version > base else 2

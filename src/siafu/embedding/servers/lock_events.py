@@ -16,7 +16,7 @@ ServerPlace = tuple[int, int]
 
 
 class LockEvent:
-    """What happens to the lock server."""
+    """Event that the lock server hears."""
 
 
 @dataclass(frozen=True, slots=True)
