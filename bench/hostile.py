@@ -32,10 +32,10 @@ from tests.toys import toy_graph
 from tests.training_runs import Trained, train_in_pipeline
 
 from siafu import nn
-from siafu.cluster import letters
-from siafu.cluster.letters import Letter, Postmark
-from siafu.cluster.member import Member
-from siafu.cluster.requests import LogLine
+from siafu.cluster.post import letters
+from siafu.cluster.post.letters import Letter, Postmark
+from siafu.cluster.post.member import Member
+from siafu.cluster.post.requests import LogLine
 from siafu.pipeline.ids import RUN, Address, ServerId
 from siafu.runtime.lambdas import Lambdas
 from siafu.serverless.function.payload import Payload

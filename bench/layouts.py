@@ -3,7 +3,7 @@
     python bench/layouts.py
 
 Graphs by their shapes, machines as measured on the reference machine with more cores and other networks. An epoch is simulated
-with every gather by vertices, every gather by columns, and as `siafu.server.layout_choice` chooses.
+with every gather by vertices, every gather by columns, and as `siafu.server.layout.layout_choice` chooses.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from siafu.planning.calibration import calibration
 from siafu.planning.shapes import shape_of
-from siafu.server.layout_choice import ServerPace, chosen_layout
+from siafu.server.layout.layout_choice import ServerPace, chosen_layout
 from siafu.virtual.costs import Machine
 from siafu.virtual.graph_shape import GraphShape
 from siafu.virtual.virtual import simulate

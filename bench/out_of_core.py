@@ -23,9 +23,9 @@ from siafu.base.threads import run_all, thread_count
 from siafu.graph.partition import Partition
 from siafu.kernels import Table, add_bucket, empty_table, equal_chunks, finish_sums, first_edges, gather_sum
 from siafu.nn import Sum
-from siafu.server.disk_share import DiskCut, DiskShare, equal_ranges
 from siafu.server.edges import ServerEdges
-from siafu.server.gathers.disk_sum_gather import DiskSumGather
+from siafu.server.gathers.on_disk.disk_sum_gather import DiskSumGather
+from siafu.server.memory.disk_share import DiskCut, DiskShare, equal_ranges
 from siafu.tables import ScratchDirectory
 
 _ROWS = 1 << 14  # that are made at a time

@@ -1,17 +1,17 @@
 """PyG's models, unchanged, under PyG and under Siafu: epochs side by side, in one run.
 
-    python bench/pyg_models.py [GRAPH.npz] [REPEATS] [MODEL …] [--cpu] [--accuracy EPOCHS]
+    python bench/pyg_models.py [GRAPH.npz] [REPEATS] [MODEL …] [--cpu] [--epochs N] [--features N] [--accuracy EPOCHS]
 
 GRAPH.npz: `num_nodes, src, dst`, features as `x` or CSR (`x_indptr, x_indices[, x_data], x_dim`), `y`; by default flickr of
-../shared/data or $SIAFU_SHARED/data. Each undirected edge stands once in it. More than 500 features are mapped to 500 by a seeded
+../shared/data or $SIAFU_SHARED/data. Each undirected edge stands once in it. More than 500 features (--features) are mapped to 500 by a seeded
 random matrix: PyG's GraphSAGE copies them for every edge, which for flickr's 12,047 would take 23 GB. An epoch is forward, loss, backward and the
-optimizer's step, without evaluation; each line is the best epoch of all repeats, which take turns. --cpu: CPU seconds of all threads instead
-of the clock's, for a machine that has other work. --accuracy: instead of one epoch's time, test accuracy at the best validation after so many epochs of
+optimizer's step, without evaluation; each line is the best epoch of all repeats, which take turns. --epochs: how many each side trains a repeat,
+8 unless said; of ours the first two and the last are not counted. --cpu: CPU seconds of all threads instead of the clock's, for a machine that has other work. --accuracy: instead of one epoch's time, test accuracy at the best validation after so many epochs of
 both, with other draws of dropout; with REPEATS seeds, of which the mean is shown.
 """
 
+import argparse
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 import siafu
 
-EPOCHS = 8
 MOST_FEATURES = 500
 WIDTH = 64
 
@@ -111,60 +110,68 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def main() -> None:
-    words = [word for word in sys.argv[1:] if word != "--cpu"]
-    cpu = "--cpu" in sys.argv
-    if "--accuracy" in words:
-        place = words.index("--accuracy")
-        epochs = int(words[place + 1])
-        accuracies(words[:place] + words[place + 2 :], epochs)
-        return
-    repeats = int(words[1]) if len(words) > 1 else 2
-    graph = read(Path(words[0]) if words else default_graph())
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("graph", nargs="?", type=Path, default=default_graph())
+    parser.add_argument("repeats", nargs="?", type=int)
+    parser.add_argument("models", nargs="*", metavar="MODEL")
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--features", type=int, default=MOST_FEATURES)
+    parser.add_argument("--accuracy", type=int, metavar="EPOCHS")
+    asked = parser.parse_intermixed_args()
+    names = asked.models or list(MODELS)
+    graph = read(asked.graph, asked.features)
     print(graph)
+    if asked.accuracy:
+        accuracies(graph, names, asked.repeats or 1, asked.accuracy)
+    else:
+        speeds(graph, names, asked.repeats or 2, asked.epochs, asked.cpu)
+
+
+def speeds(graph: siafu.Graph, names: list[str], repeats: int, epochs: int, cpu: bool) -> None:
+    """Seconds of each model's best epoch under both, and their ratio."""
     print(f"{'model':15} {'PyG, s':>8} {'Siafu, s':>9} {'ratio':>6}{' in CPU seconds' if cpu else ''}")
-    for name in words[2:] or MODELS:
+    clock = time.process_time if cpu else time.perf_counter
+    for name in names:
         theirs, ours = [], []
         for _ in range(repeats):
-            clock = time.process_time if cpu else time.perf_counter
-            theirs.append(pyg_epoch(graph, model_of(graph, name), EPOCHS, clock))
-            ours.append((cpu_epoch if cpu else siafu_epoch)(graph, model_of(graph, name)))
+            theirs.append(pyg_epoch(graph, model_of(graph, name), epochs, clock))
+            ours.append((cpu_epoch if cpu else siafu_epoch)(graph, model_of(graph, name), epochs))
         print(f"{name:15} {min(theirs):8.3f} {min(ours):9.3f} {min(theirs) / min(ours):6.1f}", flush=True)
 
 
-def accuracies(words: list[str], epochs: int) -> None:
+def accuracies(graph: siafu.Graph, names: list[str], seeds: int, epochs: int) -> None:
     """Test accuracy of each model under both, and their difference."""
-    graph = read(Path(words[0]) if words else default_graph())
-    seeds = range(int(words[1]) if len(words) > 1 else 1)
-    print(graph)
     print(f"{'model':15} {'PyG, %':>8} {'Siafu, %':>9} {'differ':>7}")
-    for name in words[2:] or MODELS:
-        theirs = [100 * pyg_accuracy(graph, model_of(graph, name, seed), epochs) for seed in seeds]
-        ours = [
-            100
-            * siafu.train(
+    for name in names:
+        theirs, ours = [], []
+        for seed in range(seeds):
+            theirs.append(100 * pyg_accuracy(graph, model_of(graph, name, seed), epochs))
+            run = siafu.train(
                 graph, model_of(graph, name, seed), epochs=epochs, lr=0.01, weight_decay=5e-4, seed=seed
-            ).summary()["test_accuracy"]
-            for seed in seeds
-        ]
-        one, other = sum(theirs) / len(theirs), sum(ours) / len(ours)
+            )
+            ours.append(100 * run.summary()["test_accuracy"])
+        one, other = sum(theirs) / seeds, sum(ours) / seeds
         print(f"{name:15} {one:8.2f} {other:9.2f} {other - one:+7.2f}", flush=True)
 
 
-def siafu_epoch(graph: siafu.Graph, model: nn.Module) -> float:
+def siafu_epoch(graph: siafu.Graph, model: nn.Module, epochs: int) -> float:
     """Seconds of Siafu's best epoch."""
-    history = siafu.train(graph, model, epochs=EPOCHS).history[2:]
+    history = siafu.train(graph, model, epochs=epochs).history[2:]
     return min(each.seconds for each in history)
 
 
-def cpu_epoch(graph: siafu.Graph, model: nn.Module) -> float:
+def cpu_epoch(graph: siafu.Graph, model: nn.Module, epochs: int) -> float:
     """CPU seconds of the best epoch, without evaluations, in mode sync, where no epoch begins before the last has ended."""
     ended = []
     siafu.train(
         graph,
         model,
-        epochs=EPOCHS,
+        epochs=epochs,
         mode="sync",
-        evaluate_every=EPOCHS,
+        evaluate_every=epochs,
         callbacks=[lambda epoch: ended.append(time.process_time())],
     )
     return float(np.diff(ended[1:-1]).min())

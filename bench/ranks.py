@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import siafu
-from siafu.training.ranks import RankEpoch
+from siafu.training.linking.ranks import RankEpoch
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from siafu.graph.reorder.layout import held_layout
 from siafu.graph.reorder.locality import locality
 from siafu.graph.reorder.overlap import overlap
 from siafu.kernels import block_edges, block_size, empty_table, gather_sum, pack
-from siafu.kernels.advisor import seconds_an_edge
+from siafu.kernels.advice.advisor import seconds_an_edge
 from siafu.training.order_choice import look_for_order
 
 WIDTH = 128

@@ -36,13 +36,12 @@ def main() -> None:
     )
     for name in names:
         path = path_of(name)
-        pyg_models.EPOCHS = SIAFU_EPOCHS
         graph = pyg_models.read(path, most_features(path))
         for model in models:
             clock = time.process_time if cpu else time.perf_counter
             theirs = pyg_epoch(graph, pyg_models.model_of(graph, model), PYG_EPOCHS, clock)
             run = pyg_models.cpu_epoch if cpu else pyg_models.siafu_epoch
-            ours = run(graph, pyg_models.model_of(graph, model))
+            ours = run(graph, pyg_models.model_of(graph, model), SIAFU_EPOCHS)
             print(f"{name:12} {model:15} {theirs:8.3f} {ours:9.4f} {theirs / ours:6.1f}", flush=True)
 
 

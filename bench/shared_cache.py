@@ -24,7 +24,7 @@ from siafu.kernels import (
     sum_far_blocks_range,
     sum_range,
 )
-from siafu.kernels.advisor import WalkShape
+from siafu.kernels.advice.advisor import WalkShape
 
 _ROWS = 1 << 14  # that are made at a time
 

@@ -60,6 +60,7 @@ API = {
     "Several types of vertices": ["siafu.VertexTypes", "siafu.nn.TypedLinear", "siafu.nn.RGCNConv"],
     "Links": ["siafu.train_links"],
     "Ranks": ["siafu.train_ranks", "siafu.Interactions"],
+    "Triples": ["siafu.train_triples"],
     "After training": ["siafu.correct_and_smooth", "siafu.label_propagation"],
     "Embeddings": ["siafu.embed", "siafu.EmbeddingRun", "siafu.Triples"],
     "Partitions": [

@@ -1,6 +1,6 @@
 """Take the pictures of the documentation: `python docs/screenshots.py` trains, watches and writes docs/images/*.png.
 
-Needs Chromium and `pip install 'siafu[dashboard]' playwright`. `SIAFU_CHROMIUM` names another browser than Debian's.
+Needs Chromium and `pip install playwright`. `SIAFU_CHROMIUM` names another browser than Debian's.
 """
 
 import os
@@ -41,35 +41,30 @@ def open_page(browser: Browser, address: str, scheme: str = "light") -> Page:
     return page
 
 
+def both(browser: Browser, address: str, ready: str, name: str, part: str | None = None) -> None:
+    """Take a page, or a part of it, in the light and in the dark, when the selector `ready` is there."""
+    for scheme, ending in (("light", ""), ("dark", "-dark")):
+        page = open_page(browser, address, scheme)
+        page.wait_for_selector(ready)
+        shown = page.locator(part) if part else page
+        shown.screenshot(path=IMAGES / f"{name}{ending}.png")
+        page.close()
+
+
 def of_the_dashboard(browser: Browser) -> None:
-    train = [
-        *SIAFU,
-        "train",
-        "demo",
-        "--model",
-        "gat",
-        "--servers",
-        "2",
-        "--epochs",
-        "400",
-        "--out",
-        "runs/demo-gat",
-    ]
-    with dashboard() as address, subprocess.Popen(train) as training:
+    words = ["train", "demo", "--model", "gat", "--servers", "2", "--epochs", "400", "--out", "runs/demo-gat"]
+    with dashboard() as address, subprocess.Popen([*SIAFU, *words]) as training:
         page = open_page(browser, address)
         expect(page.locator("tr", has_text="demo-gat")).to_contain_text("running", timeout=60_000)
         page.wait_for_function(_AT_EPOCH, arg=60, timeout=120_000)
-        page.screenshot(
-            path=IMAGES / "dashboard-runs.png", clip={"x": 0, "y": 0, "width": 1100, "height": 420}
-        )
+        both(browser, address, "tr[data-run]", "dashboard-runs")
         page.get_by_role("link", name="demo-gat").click()
         page.wait_for_selector("canvas")
-        page.screenshot(path=IMAGES / "dashboard-run.png")
-        dark = open_page(browser, page.url, "dark")
-        dark.wait_for_selector("canvas")
-        dark.screenshot(path=IMAGES / "dashboard-dark.png")
+        both(browser, page.url, "canvas", "dashboard-run")
         page.get_by_role("button", name="Stop…").click()
         page.screenshot(path=IMAGES / "dashboard-stop.png")
+        page.emulate_media(color_scheme="dark")
+        page.screenshot(path=IMAGES / "dashboard-stop-dark.png")
         page.get_by_role("button", name="Stop the run").click()
         expect(page.locator("#status")).to_have_text("stopped", timeout=60_000)
         training.wait()
@@ -80,16 +75,17 @@ _AT_EPOCH = """epoch => [...document.querySelectorAll("tr[data-run]")].some(
 
 
 def of_files(browser: Browser) -> None:
-    """Pages that are written to disk."""
+    """Take the pages that are written to disk."""
     siafu("report", "runs/demo-gcn-async", "-o", "report.html")
+    siafu("report", "runs/demo-vectors", "-o", "vectors.html")
     siafu("compare", "runs/demo-gcn", "runs/demo-gcn-async", "-o", "comparison.html")
-    report = open_page(browser, Path("report.html").resolve().as_uri())
-    report.wait_for_selector("body[data-drawn]")
-    report.screenshot(path=IMAGES / "report.png")
-    report.locator("#gantt figure").screenshot(path=IMAGES / "pipeline.png")
-    comparison = open_page(browser, Path("comparison.html").resolve().as_uri())
-    comparison.wait_for_selector("body[data-drawn]")
-    comparison.screenshot(path=IMAGES / "compare.png")
+    report, vectors, comparison = (
+        Path(name).resolve().as_uri() for name in ("report.html", "vectors.html", "comparison.html")
+    )
+    both(browser, report, "body[data-drawn]", "report")
+    both(browser, report, "body[data-drawn]", "pipeline", part="#gantt figure")
+    both(browser, vectors, "body[data-drawn]", "report-vectors")
+    both(browser, comparison, "body[data-drawn]", "compare")
 
 
 def main() -> None:
@@ -98,6 +94,20 @@ def main() -> None:
         siafu("train", "demo", "--epochs", "120", "--out", "runs/demo-gcn")
         layout = ["--mode", "async", "--staleness", "1", "--servers", "2", "--intervals", "4"]
         siafu("train", "demo", "--epochs", "120", *layout, "--out", "runs/demo-gcn-async")
+        disk = ["--partitions", "8", "--buffer", "3"]
+        siafu(
+            "embed",
+            "demo",
+            "--score",
+            "dot",
+            "--dim",
+            "16",
+            "--epochs",
+            "6",
+            *disk,
+            "--out",
+            "runs/demo-vectors",
+        )
         browser = playwright.chromium.launch(
             executable_path=os.environ.get("SIAFU_CHROMIUM", "/usr/bin/chromium"), args=FLAGS
         )

@@ -1,6 +1,9 @@
 """What every test may use."""
 
 import os
+import sys
+from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -27,16 +30,44 @@ def same_random_numbers_every_time() -> None:
     torch.manual_seed(0)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--cov`, tests that go over the same lines again and again do not count: tracing would double their time.
+_UNTRACED = pytest.StashKey[bool]()
+_ELSEWHERE = {
+    "bench",
+    "browser",
+    "cluster",
+    "docs",
+    "launch",
+}  # slow tests that start processes and wait for them
 
-    The others reach nine lines of ten.
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--cov`, tests that go over the same lines again and again are not traced: tracing takes twice as long as they do.
+
+    Those are all but the first two parameters of a test, properties that Hypothesis tries a hundred times, and the checker's schedules;
+    of slow tests all but the first parameter, and those whose work is done by other processes.
     """
-    if config.pluginmanager.hasplugin("_cov"):
-        for item in items:
-            again = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-            if again or item.get_closest_marker("slow") or "checker" in item.path.parts:
-                item.add_marker(pytest.mark.no_cover)
+    seen: Counter[str] = Counter()
+    for item in items:
+        function = item.nodeid.split("[")[0]
+        seen[function] += 1
+        is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        is_slow = item.get_closest_marker("slow") is not None
+        repeated = seen[function] > (1 if is_slow else 2)
+        elsewhere = is_slow and not _ELSEWHERE.isdisjoint(item.path.parts)
+        item.stash[_UNTRACED] = is_property or repeated or elsewhere or "checker" in item.path.parts
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Run a test without the tracer, if it is one of those. pytest-cov's marker for that has no effect in xdist's workers."""
+    tracer = sys.gettrace()
+    if not item.stash[_UNTRACED] or tracer is None:
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
 
 
 # A busy machine is slow at making inputs too: that is no fault of a test.

@@ -16,7 +16,7 @@ from siafu.graph.partition import Partition
 from tests.oracle import History, train_plainly
 from tests.training_runs import Gated, Programs, Trained, compiled, tangled_graph, train_in_pipeline
 
-EPOCHS = 20
+EPOCHS = 12
 MODELS: dict[str, tuple[type[nn.GNN], dict[str, Any]]] = {
     "gcn": (nn.GCN, {}),
     "gat": (nn.GAT, {"heads": 2}),
@@ -90,6 +90,7 @@ LAYOUTS = QUICK + [
 
 @pytest.mark.parametrize(("layers", "dropout", "servers", "intervals"), LAYOUTS)
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_sync_and_pipe_give_the_oracles_losses_and_weights(
     name: str, layers: int, dropout: float, servers: int, intervals: int
 ) -> None:
@@ -107,12 +108,14 @@ def test_sync_and_pipe_give_the_oracles_losses_and_weights(
 
 
 @pytest.mark.parametrize("mode", ["sync", "pipe"])
+@pytest.mark.slow
 def test_repeated_runs_have_the_same_bits(mode: str) -> None:
     given = case("gat", 2, 0.5)
     first, again = (given.train(mode=mode, servers=3, intervals=4, weight_servers=2) for _ in range(2))
     assert_same_bits(first, again)
 
 
+@pytest.mark.slow
 def test_the_number_of_weight_servers_changes_no_bit() -> None:
     given = case("sage", 2, 0.5)
     one, three = (given.train(servers=2, intervals=4, weight_servers=count) for count in (1, 3))
@@ -120,6 +123,7 @@ def test_the_number_of_weight_servers_changes_no_bit() -> None:
 
 
 @pytest.mark.parametrize("policy", ["2bw", "flush"])
+@pytest.mark.slow
 def test_version_policies_change_no_bit_where_one_version_is_in_use(policy: str) -> None:
     given = case("gcn", 2, 0.5)
     assert_same_bits(given.train(servers=2, intervals=4), given.train(servers=2, intervals=4, weights=policy))

@@ -4,6 +4,7 @@ import os
 import signal
 import statistics
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -78,8 +79,11 @@ def test_lambdas_whose_answers_are_garbled_change_nothing() -> None:
 
 def lambdas_running() -> list[psutil.Process]:
     """The processes of this one's Lambdas."""
-    module = "siafu.serverless.platforms.process"
-    return [each for each in psutil.Process().children() if module in each.cmdline()]
+    module, found = "siafu.serverless.platforms.process", []
+    for each in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # it ends at this moment
+            found += [each] if module in each.cmdline() else []
+    return found
 
 
 def test_lambdas_killed_from_outside_change_nothing() -> None:

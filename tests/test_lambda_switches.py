@@ -5,7 +5,7 @@ import torch
 
 from siafu import nn
 from siafu.runtime.lambdas import Lambdas
-from siafu.server.savings import Savings
+from siafu.server.memory.savings import Savings
 from siafu.training.placement import choose_partition
 from siafu.training.trainer import Trainer
 from tests.oracle import train_plainly

@@ -29,7 +29,7 @@ def test_a_run_is_a_card_with_what_came_of_it_and_can_be_plotted(tmp_path: Path)
     graph = multi_label_graph()
     run = siafu.train(graph, gcn(graph), epochs=5)
     shown = run._repr_html_()
-    assert "test micro-f1" in shown
+    assert "test micro-F1" in shown
     ElementTree.fromstring(shown)
     run.plot().save(tmp_path / "plot.svg")
     drawn = ElementTree.parse(tmp_path / "plot.svg").getroot()

@@ -265,6 +265,21 @@ def test_tied_weights_are_one_parameter_that_both_places_train() -> None:
     assert run.summary()["parameters"] == 8 * 8 + 8 + 8 + 8 * 3 + 3
 
 
+class RowsOfVertices(TwoLayers):
+    """A parameter for each vertex."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(torch.zeros(210, 8))
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return super().forward(graph, x + self.rows)
+
+
+def test_a_parameter_with_a_row_for_each_vertex_is_learnt() -> None:
+    assert_trains_exactly(built(RowsOfVertices), intervals=2, servers=2)
+
+
 def test_a_model_with_nothing_to_train_is_refused() -> None:
     graph = toy_graph()
     with pytest.raises(BadInput, match="no parameters to train"):
@@ -303,17 +318,6 @@ class FromElsewhere(TwoLayers):
         return super().forward(graph, torch.from_numpy(graph.x))
 
 
-class Embedding(TwoLayers):
-    """A parameter for each vertex."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows = nn.Parameter(torch.zeros(210, 8))
-
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return super().forward(graph, x + self.rows)
-
-
 class Pair(TwoLayers):
     def forward(self, graph: Graph, x: Tensor) -> Any:
         return super().forward(graph, x), x
@@ -338,7 +342,6 @@ class Numbers(TwoLayers):
         (OtherRows, "mixes the rows of different vertices"),
         (FromElsewhere, r"siafu\.nn\.features"),
         (Depends, "depends on the rows' values|mixes the rows"),
-        (Embedding, "210"),
         (Pair, "rows for each vertex|one tensor|tuple"),
         (Nothing, "NoneType|None"),
         (Numbers, "numpy"),

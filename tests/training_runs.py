@@ -13,8 +13,8 @@ from siafu import Graph
 from siafu.graph.partition import Partition
 from siafu.options import Options
 from siafu.runtime.lambdas import Lambdas
-from siafu.training.checkpoint import Checkpoint
 from siafu.training.placement import choose_partition
+from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.trainer import Trainer
 
 Programs = Any

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from siafu.graph.triples import Triples as Triples
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
-    from siafu.training.links import train_links as train_links
-    from siafu.training.ranks import train_ranks as train_ranks
+    from siafu.training.linking.links import train_links as train_links
+    from siafu.training.linking.ranks import train_ranks as train_ranks
+    from siafu.training.linking.triples import train_triples as train_triples
+    from siafu.training.outputs.smoothing import correct_and_smooth as correct_and_smooth
+    from siafu.training.outputs.smoothing import label_propagation as label_propagation
     from siafu.training.run import Run as Run
-    from siafu.training.smoothing import correct_and_smooth as correct_and_smooth
-    from siafu.training.smoothing import label_propagation as label_propagation
     from siafu.training.step import compile as compile
     from siafu.training.sweep import sweep as sweep
     from siafu.training.train import train as train
@@ -54,6 +55,7 @@ __all__ = [
     "train",
     "train_links",
     "train_ranks",
+    "train_triples",
 ]
 
 _HOMES = {
@@ -65,17 +67,18 @@ _HOMES = {
     "Triples": "siafu.graph.triples",
     "VertexTypes": "siafu.graph.several_types",
     "compile": "siafu.training.step",
-    "correct_and_smooth": "siafu.training.smoothing",
+    "correct_and_smooth": "siafu.training.outputs.smoothing",
     "embed": "siafu.embedding.embed",
-    "label_propagation": "siafu.training.smoothing",
+    "label_propagation": "siafu.training.outputs.smoothing",
     "load": "siafu.graph.datasets",
     "nn": "siafu.nn",
     "plan": "siafu.planning.plan",
     "read_metrics": "siafu.report.frames",
     "sweep": "siafu.training.sweep",
     "train": "siafu.training.train",
-    "train_links": "siafu.training.links",
-    "train_ranks": "siafu.training.ranks",
+    "train_links": "siafu.training.linking.links",
+    "train_ranks": "siafu.training.linking.ranks",
+    "train_triples": "siafu.training.linking.triples",
 }
 
 

@@ -38,6 +38,9 @@ class Named(Protocol):
 ALL_EDGES = -1
 """A fanout: every in-edge of a vertex."""
 
+MOST_BEHIND = 3
+"""Updates that a mini-batch may be behind: P3's bound."""
+
 
 def fanouts_of(asked: "str | Sequence[int]") -> tuple[int, ...]:
     """Numbers of edges, from the last layer to the first; what is no such thing is refused."""
@@ -169,7 +172,11 @@ class Options:
         metavar="N,N,…",
     )
     batch: int | None = _layout(None, "Training vertices of a mini-batch (sampled).", unset="1024", least=1)
-    staleness: int = _layout(0, "Epochs that an interval may be ahead of the slowest (async).", least=0)
+    staleness: int = _layout(
+        0,
+        "Epochs that an interval may be ahead of the slowest (async), or updates that a batch is behind, at most 3 (sampled).",
+        least=0,
+    )
     servers: int = _layout(
         1, "Graph servers, each with a part of the graph: in this process, or on a cluster.", least=1
     )
@@ -248,12 +255,14 @@ class Options:
         self._check_rates()
         self._check_sampled()
         _check_layout(self.layout)
-        if self.layout not in ("vertices", "auto") and self.mode in ("async", "sampled"):
+        if self.layout not in ("vertices", "auto") and self.mode == "async":
             raise BadInput(
                 f"layout is {self.layout}, and columns are for modes sync and pipe, where every server has the rows of one epoch: "
                 f"leave it out, or choose another mode than {self.mode}"
             )
         for name, unset in (("staleness", 0), ("update_every", None), ("exact_above", None)):
+            if name == "staleness" and self.mode == "sampled":
+                continue
             if self.mode != "async" and getattr(self, name) != unset:
                 raise BadInput(
                     f"{name} is for mode async, and mode is {self.mode}: leave it out, or choose async"
@@ -269,13 +278,21 @@ class Options:
                         f"{name} is for mode sampled, and mode is {self.mode}: leave it out, or choose sampled"
                     )
             return
-        for name, most in (("servers", 1), ("weight_servers", 1), ("lambdas", "off")):
+        for name, most in (("weight_servers", 1), ("lambdas", "off")):
             found = getattr(self, name)
             if found != most:
                 raise BadInput(
                     f"{name} is {getattr(found, 'name', found)}, and mode sampled trains in one process without Lambdas: "
                     "leave it out, or choose another mode"
                 )
+        if self.staleness > MOST_BEHIND:
+            raise BadInput(
+                f"staleness is {self.staleness}, and a batch is at most {MOST_BEHIND} updates behind in mode sampled: give less"
+            )
+        if self.layout not in ("vertices", "columns", "auto"):
+            raise BadInput(
+                f"layout is {self.layout}, and in mode sampled it is that of the features: choose vertices, columns or auto"
+            )
 
     def _check_rates(self) -> None:
         if self.groups is not None:
@@ -320,9 +337,15 @@ class Session:
         "is lost is replaced.",
         metavar="auto|ADDRESS",
     )
+    redundancy: int = _layout(
+        0,
+        "Warm copies of each server on other machines of a cluster: loaded and compiled, to take a lost server's place at once.",
+        more="At most servers - 1. See docs/spot.md.",
+        least=0,
+    )
     memory: str | None = _layout(
         None,
-        "Memory that the whole process may take, such as 8GB; what needs more is refused.",
+        "Memory that the whole process may take, such as 8GB: the run spares memory to fit, or is refused before it begins.",
         more="See docs/memory.md.",
         unset="what is free, less a reserve",
         metavar="SIZE",

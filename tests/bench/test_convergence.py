@@ -19,7 +19,7 @@ from siafu.bench.convergence import (
     save,
     table,
 )
-from siafu.bench.convergence_plot import plot
+from siafu.bench.pictures.convergence_plot import plot
 from siafu.cli import app
 from tests.toys import toy_graph
 

@@ -8,7 +8,7 @@ import pytest
 
 from siafu.base.errors import BadInput
 from siafu.bench import lambdas as bench
-from siafu.bench.lambda_chart import bars, chart
+from siafu.bench.pictures.lambda_chart import bars, chart
 
 pytestmark = pytest.mark.slow  # measures
 

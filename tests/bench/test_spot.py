@@ -24,14 +24,19 @@ def test_closed_epochs_lose_none_and_are_faster_than_checkpoints(tmp_path: Path)
     setting = spot.SpotSetting("reddit-small", "gcn", 64, 2, 3, 20_000)
     risks = list(spot.measure(setting, [read_trace(path)], [0.5], 20))
     for found in json.loads(spot.as_json(risks)):
-        assert found["epochs_lost"] == 0
-        assert found["losses"] > 0
-        saved = found["with_checkpoints"]
-        assert found["on_demand"]["seconds"] < found["seconds"]["mean"] < saved["seconds"]["mean"]
-        assert found["usd"]["mean"] < saved["usd"]["mean"]
+        ways = found["schemes"]
+        for lost in ("cold", "warm", "eager"):
+            assert ways[lost]["epochs_lost"] == 0
+            assert ways[lost]["losses"] > 0
+        order = [ways[each]["seconds"]["mean"] for each in ("warm", "cold", "checkpoints on fewer")]
+        assert [found["on_demand"]["seconds"], *order] == sorted([found["on_demand"]["seconds"], *order])
+        assert order[-1] <= ways["checkpoints"]["seconds"]["mean"]
+        assert ways["warm"]["usd"]["mean"] < ways["checkpoints"]["usd"]["mean"]
+        assert ways["warm"]["longest_pause"] < ways["cold"]["longest_pause"]
+        assert found["redundancy"]["pays"]
     told = spot.report(risks, setting, 20)
     assert "as in seen**" in told
-    assert told.count("| spot, closed epochs |") == 2
+    assert told.count("| spot, warm copies (--redundancy 1) |") == 2
 
 
 def test_what_cannot_be_is_refused_in_one_line(siafu: Siafu, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from siafu.pipeline.instructions import (
     SaveCheckpoint,
     Stop,
 )
-from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.stamp import Stamp
 from siafu.pipeline.task import Task

@@ -18,6 +18,7 @@ class Faults:
     dead:       that a Lambda never answers
     relaunch:   after how long a Lambda that has not answered is launched again
     deaths:     when which server dies
+    hand_overs: when another is asked to take which server's place
     undead:     that one that is given up lives on until another stands in its place
     with_sender: that a letter is lost with the server that sent it
     resend, detection, replacement: seconds until a message is sent again, a death is noticed, a server stands again
@@ -31,6 +32,7 @@ class Faults:
     dead: float = 0.0
     relaunch: float = 3.0
     deaths: tuple[tuple[float, Address], ...] = ()
+    hand_overs: tuple[tuple[float, Address], ...] = ()
     undead: float = 0.0
     with_sender: float = 0.0
     hold: float = 40.0

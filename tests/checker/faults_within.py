@@ -1,7 +1,7 @@
 """Machines with a fault that nobody sees from outside: only `validate` can catch it."""
 
 from siafu.pipeline.graph_server import GraphServer, _Pin
-from siafu.pipeline.run import RunMachine
+from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
 from tests.checker.planted_faults import fault
 

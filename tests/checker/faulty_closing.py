@@ -3,7 +3,7 @@
 from siafu.pipeline.events import Proceed, StateMade
 from siafu.pipeline.ids import Anchor, Epoch, Version
 from siafu.pipeline.instructions import CloseEpochs, KeepState, Rewind, Send
-from siafu.pipeline.run import RunMachine
+from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
 from tests.checker.planted_faults import fault
 
@@ -30,22 +30,22 @@ class AnEpochBeginsBeforeTheOneBeforeIsClosed(RunMachine):
 class AnEpochIsClosedBeforeItsVersionIsKept(RunMachine):
     """an epoch is closed before its version is kept"""
 
-    def _close(self, out):
-        closing = self._closing
+    def _close(self, closing, out):
         closing._kept = {home: kept | {closing.anchor.version + 1} for home, kept in closing._kept.items()}
-        super()._close(out)
+        return super()._close(closing, out)
 
 
 @fault("pipe", shows=190)
 class TheVersionOfAnEvaluationIsNotKept(RunMachine):
     """the run lets go of the version that is evaluated"""
 
-    def _close(self, out):
-        super()._close(out)
+    def _close(self, closing, out):
+        closed = super()._close(closing, out)
         out[:] = [
             CloseEpochs(each.epochs, each.version, None) if isinstance(each, CloseEpochs) else each
             for each in out
         ]
+        return closed
 
 
 @fault("pipe", shows=590, losing="again")

@@ -1,8 +1,8 @@
 """Runs with one fault each."""
 
 from siafu.pipeline.events import ServerGone
-from siafu.pipeline.run import RunMachine
-from siafu.pipeline.succession import Succession
+from siafu.pipeline.run_machine.run import RunMachine
+from siafu.pipeline.run_machine.succession import Succession
 from tests.checker.planted_faults import fault
 
 

@@ -7,7 +7,7 @@ from siafu.pipeline.events import Proceed, Resume, RowsArrived, ServerAdvanced, 
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import FIRST_LIFE, Anchor, Epoch, Version
 from siafu.pipeline.instructions import ForgetGradients, FreeWeights, Send
-from siafu.pipeline.run import RunMachine
+from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
 from siafu.weights.ledger import Ledger
 from tests.checker.planted_faults import fault
@@ -282,7 +282,7 @@ class AnEpochIsClosedWhileAServerIsReplaced(RunMachine):
 
     def _epoch_finished(self, event, out):
         super()._epoch_finished(event, out)
-        self._close(out)
+        self._close(self._closing, out)
         self._proceed(out)
 
 
@@ -305,3 +305,23 @@ class ASecondLossOfTheSameLifeCounts(RunMachine):
             event = replace(event, life=self.fences.life(event.server))
             return super().handle(event) + super().handle(replace(event, life=event.life + 1))
         return super().handle(event)
+
+
+@fault(losing="within")
+class TrainingGoesOnWhileAServerIsHandedOver(RunMachine):
+    """the next epoch begins while a server is handed over"""
+
+    def _hand_over(self, out):
+        super()._hand_over(out)
+        self._proceed(out)
+
+
+@fault(losing="within")
+class AServerIsHandedOverUnderItsOwnName(RunMachine):
+    """one that is handed over is heard as if it were its successor"""
+
+    def _hand_over(self, out):
+        lives = dict(self.fences._lives)
+        super()._hand_over(out)
+        self.fences._lives = lives
+        self.fences._stamps.clear()

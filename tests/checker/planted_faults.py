@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from siafu.pipeline.graph_server import GraphServer
-from siafu.pipeline.run import RunMachine
+from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
 from tests.checker.scenario import Scenario, losing_scenario, random_scenario
 from tests.checker.simulation import Machines

@@ -8,7 +8,7 @@ from typing import Any
 from siafu.pipeline.events import Measures, RowsArrived, WeightsAsked
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import Address, ServerId, Version
-from siafu.pipeline.instructions import Accumulate, BeginTask, KeepRows, RunTask
+from siafu.pipeline.instructions import Accumulate, BeginTask, CompareRows, KeepRows, RunTask
 from siafu.pipeline.task import Task
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.executor import Weights
@@ -137,6 +137,12 @@ class SymbolExecutor:
     def keep_rows(self, keep: KeepRows, came: Letter) -> None:
         if ROWS in came.tensors:
             self._store((keep.lane, keep.stage, keep.interval), came.tensors[ROWS])
+
+    def compare_rows(self, what: CompareRows, came: Letter) -> tuple[int, int]:
+        held = self._tables.rows[what.lane, what.stage, what.interval]
+        differ = ROWS in came.tensors and held != came.tensors[ROWS]
+        require(not differ, "rows that come twice are the same", held, came)
+        return 1, 0
 
     def _store(self, key: RowsKey, rows: Rows) -> None:
         self.checker.stored(key, rows, self._tables.rows.get(key))

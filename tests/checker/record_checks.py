@@ -6,7 +6,7 @@ from siafu.objective.score import Score
 from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import Anchor, Epoch
 from siafu.pipeline.instructions import RecordEpoch, Stop
-from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from tests.checker.truth import Truth, require
 

@@ -1,7 +1,7 @@
 """Scenario: all that decides a simulated run, drawn from a seed or given by a planner."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from siafu.objective.score import Score
@@ -27,7 +27,7 @@ from siafu.pipeline.events import (
 )
 from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, Version
 from siafu.pipeline.layout import Layout
-from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.pipeline.schedule import (
     Schedule,
     by_columns,
@@ -152,12 +152,30 @@ def losing_scenario(seed: int, *, mode: str | None = None, within: bool = True) 
     faults = replace(
         given.faults,
         deaths=deaths,
+        hand_overs=_random_hand_overs(random.Random(seed * 7 + 2), servers),
         detection=source.choice([0.1, 1.0, 3.0]),
         replacement=source.choice([0.0, 0.5, 5.0]),
         undead=source.choice([0.0, 0.0, 0.5]),
         with_sender=source.choice([0.0, 0.2, 0.7]),
     )
     return replace(given, faults=faults)
+
+
+def handing_over_scenario(seed: int) -> Scenario:
+    """A run that loses nothing, and whose servers are handed over."""
+    given = losing_scenario(seed)
+    servers = given.setup.graph_addresses + given.setup.weight_addresses
+    handed = _random_hand_overs(random.Random(seed), servers, (1, 2, 3))
+    return replace(given, faults=replace(given.faults, deaths=(), hand_overs=handed))
+
+
+def _random_hand_overs(
+    source: random.Random, servers: Sequence[Address], numbers: Sequence[int] = (0, 0, 1, 2)
+) -> tuple[tuple[float, Address], ...]:
+    return tuple(
+        (source.random() * source.choice([5, 20, 60]), source.choice(servers))
+        for _ in range(source.choice(numbers))
+    )
 
 
 def _random_setup(source: random.Random, mode: str | None, policy: str | None) -> Setup:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from siafu.base.activity import Activity
-from siafu.pipeline.events import CheckpointAsked, Event, Proceed, ServerGone, StopAsked
+from siafu.pipeline.events import CheckpointAsked, Event, HandOverAsked, Proceed, ServerGone, StopAsked
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, Incarnation, Life, ServerId, Version
 from siafu.pipeline.instructions import (
@@ -24,18 +24,18 @@ from siafu.pipeline.instructions import (
     Send,
     Stop,
 )
-from siafu.pipeline.run import RunMachine
+from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.task import Task
 from siafu.pipeline.weight_server import WeightServer
-from siafu.runtime.graph_host import GraphHost
+from siafu.runtime.counters.server_activity import ServerActivity
 from siafu.runtime.happenings import EpochRecord, Happening, Snapshot
 from siafu.runtime.happenings import Outcome as Ended
-from siafu.runtime.host import Host
+from siafu.runtime.hosts.graph_host import GraphHost
+from siafu.runtime.hosts.host import Host
+from siafu.runtime.hosts.run_host import NoRecovery, RunHost
+from siafu.runtime.hosts.weight_host import WeightHost
 from siafu.runtime.letter import Letter
-from siafu.runtime.run_host import NoRecovery, RunHost
-from siafu.runtime.server_activity import ServerActivity
 from siafu.runtime.story import Story, stuck
-from siafu.runtime.weight_host import WeightHost
 from siafu.virtual.agenda import Agenda
 from siafu.weights.store import WeightStore
 from tests.checker.checker import Checker, GivenUp
@@ -69,6 +69,7 @@ class Outcome:
     busy:      the share of that time that the cores were busy
     restarts:  how often it began again after a server was lost
     losses:    how many servers were lost
+    handed:    how many were handed over
     lost:      how many letters were lost with their sender
     again:     how many tasks were run again
     tasks:     how many were run
@@ -81,6 +82,7 @@ class Outcome:
     busy: float
     restarts: int
     losses: int
+    handed: int
     lost: int
     again: int
     tasks: int
@@ -138,7 +140,7 @@ class _Simulation(NoRecovery):
         self._hosts: dict[Address, Host] = {}
         self._lives: dict[Address, Life] = {}
         self._given_up: set[Address] = set()
-        self.losses = self._again = 0
+        self.losses = self.handed_over = self._again = 0
         self._done: set[tuple[Incarnation, Task]] = set()
         self._machines: dict[Address, GraphServer | WeightServer | RunMachine] = {}
         self._executors: dict[ServerId, SymbolExecutor] = {}
@@ -175,6 +177,8 @@ class _Simulation(NoRecovery):
         self._guarded(self._run.begin)
         for when, address in scenario.faults.deaths:
             self._agenda.after(when, self._die, address)
+        for when, address in scenario.faults.hand_overs:
+            self._agenda.after(when, self._ask, HandOverAsked(address))
         for when in scenario.checkpoints:
             self._agenda.after(when, self._ask, CheckpointAsked())
         if scenario.stop is not None:
@@ -198,6 +202,7 @@ class _Simulation(NoRecovery):
             busy,
             restarts,
             self.losses,
+            self.handed_over,
             lost,
             again,
             tasks,
@@ -304,13 +309,16 @@ class _Simulation(NoRecovery):
 
     def _give_up(self, address: Address) -> None:
         """A server is taken for lost, and goes on until another stands in its place."""
+        self._let_go(address)
+        self._miss(address)
+
+    def _let_go(self, address: Address) -> None:
         self._given_up.add(address)
         if address.role == "graph":
             self._executors[address.index].checker = GivenUp(self._checker)
         else:
             self._stores[address.index].checker = GivenUp(self._checker)
             self._shelves[address.index].lost = True
-        self._miss(address)
 
     def _is_alive(self, letter: Letter) -> bool:
         """Whether the life that sent a letter is the one that is there now."""
@@ -325,6 +333,9 @@ class _Simulation(NoRecovery):
             self._run.deliver(ServerGone(address, self._lives[address]))
 
     def replace(self, server: Address) -> None:
+        if server in self._hosts and server not in self._given_up:
+            self.handed_over += 1
+            self._let_go(server)
         life = Life(self._lives[server] + 1)
         self._agenda.after(self._scenario.faults.replacement, self._stand_up, server, life)
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from siafu.pipeline.run import RunMachine
+from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
 from tests.checker.scenario import bent_scenario
 from tests.checker.simulation import Machines, simulate

@@ -20,6 +20,7 @@ FEW = range(40)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.slow
 def test_a_machine_with_a_fault_is_caught(fault: str) -> None:
     planted = FAULTS[fault]
     for seed in range(planted.shows, planted.shows + RUNS):
@@ -32,6 +33,7 @@ def test_a_machine_with_a_fault_is_caught(fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", WITHIN)
+@pytest.mark.slow
 def test_a_fault_within_is_seen_by_nobody_but_the_machine_itself(fault: str) -> None:
     machines = FAULTS[fault].machines
     for seed in FEW:

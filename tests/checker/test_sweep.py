@@ -1,8 +1,10 @@
 """Thousands of seeded schedules, each under the checker."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.checker.scenario import losing_scenario, random_scenario
+from tests.checker.scenario import handing_over_scenario, losing_scenario, random_scenario
 from tests.checker.simulation import simulate
 from tests.checker.sweep import run_seeds
 
@@ -38,16 +40,37 @@ def test_schedules_that_lose_servers_keep_every_invariant(mode: str | None, seed
         assert 0 < sum(each.again for each in found) < 0.05 * sum(each.tasks for each in found)
 
 
+def test_one_that_is_given_up_may_enter_an_epoch_before_others_know_of_its_successor() -> None:
+    assert simulate(losing_scenario(4234)).stop.reason == "finished"
+
+
+@pytest.mark.slow
+def test_a_hand_over_runs_nothing_again_but_an_evaluation() -> None:
+    drawn = [each for seed in range(150) if (each := handing_over_scenario(seed)).setup.resumes]
+    never = [
+        replace(each, options=replace(each.options, evaluate_every=10**6, patience=None)) for each in drawn
+    ]
+    assert sum(simulate(each).handed for each in drawn) > 100
+    found = [simulate(each) for each in never]
+    assert sum(each.handed for each in found) > 100
+    last = [each.again for each in found if each.again]
+    assert not last, f"{last} tasks were run again"
+    assert {each.restarts for each in found} == {0}
+
+
+@pytest.mark.slow
 def test_the_same_seed_replays_the_same_run() -> None:
     assert [simulate(random_scenario(seed)) for seed in range(30)] == [
         simulate(random_scenario(seed)) for seed in range(30)
     ]
 
 
+@pytest.mark.slow
 def test_seeds_differ() -> None:
     assert len({simulate(random_scenario(seed)).makespan for seed in range(30)}) == 30
 
 
+@pytest.mark.slow
 def test_a_tally_adds_up() -> None:
     together = run_seeds(range(40))
     apart = run_seeds(range(15))

@@ -32,7 +32,9 @@ class WeightChecks:
         key = gradient.epoch, gradient.phase, gradient.interval
         require(key not in truth.added, "each gradient is applied once", gradient, added)
         truth.added.add(key)
-        version = truth.versions["train", gradient.interval, gradient.epoch]
+        # One that was given up may have entered since, and be heard until others know of its successor, who must agree.
+        entered = "train", gradient.interval, gradient.epoch
+        version = truth.versions.setdefault(entered, gradient.version)
         require(gradient.version == version, "forward and backward use one version", gradient, version)
 
     def made(self, truth: Truth, part: Part) -> None:

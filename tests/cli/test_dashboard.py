@@ -10,6 +10,7 @@ import pytest
 from tests.cli.command import Siafu, spawn
 
 
+@pytest.mark.slow
 def test_it_says_where_it_answers_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     process = spawn("dashboard", tmp_path / "later", port=0)
     try:

@@ -65,6 +65,7 @@ def test_a_generated_graph_goes_where_it_is_told(
     assert siafu.load(store).x.dtype == "uint16"
 
 
+@pytest.mark.slow
 def test_an_existing_store_is_not_overwritten_unless_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

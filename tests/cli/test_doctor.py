@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from siafu.base import machine
+from siafu.base.hardware import machine
 from tests.cli.command import Siafu
 
 
@@ -39,7 +39,9 @@ def test_a_missing_extra_says_how_to_get_it(siafu: Siafu, monkeypatch: pytest.Mo
         raise PackageNotFoundError(package)
 
     monkeypatch.setattr("siafu.cli.doctor.version", nothing)
-    assert "pip install 'siafu[parquet]'" in siafu("doctor").out
+    said = siafu("doctor").out
+    assert "parquet: not installed, pip install 'siafu[parquet]' brings it (read and write Parquet)" in said
+    assert "extras are optional; in a clone of the repository: pip install -e '.[EXTRA]'" in said
 
 
 def test_every_extra_of_the_project_is_listed(siafu: Siafu) -> None:
@@ -72,3 +74,10 @@ def test_a_corrupted_store_is_one_clear_line(siafu: Siafu, store: Path, tmp_path
 def test_a_cache_that_cannot_be_written_is_told(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("siafu.cli.doctor.os.access", lambda path, mode: False)
     assert "set SIAFU_CACHE" in siafu("doctor").out
+
+
+def test_a_file_is_to_be_imported_first(siafu: Siafu, tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("0,1\n")
+    assert "edges.csv is a file, not a store: turn it into one with 'siafu import" in siafu.refused(
+        "doctor", "edges.csv"
+    )

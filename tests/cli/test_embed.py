@@ -39,17 +39,52 @@ def test_unknown_names_are_told_with_one_that_is_like_them(siafu: Siafu, kg: Pat
     assert "no relation 'brother'" in line
     line = siafu.refused("embed", "predict", tmp_path / "kg.run", relation="sibling of")
     assert "give a head or a tail" in line
+    line = siafu.refused("embed", "predict", tmp_path / "kg.run", head="member 3")
+    assert "give a relation (--relation): there are 'sibling of', 'rival of'" in line
 
 
+def test_a_mistyped_command_is_not_taken_for_a_store(siafu: Siafu) -> None:
+    line = siafu.refused("embed", "neighbors", "kg.run", "city_5", "--top", "3")
+    assert "no command or store 'neighbors': did you mean 'siafu embed neighbours'?" in line
+
+
+def test_a_file_of_triples_is_to_be_imported_first(siafu: Siafu, tmp_path: Path) -> None:
+    (tmp_path / "kg.tsv").write_text("a\tr\tb\n")
+    assert "kg.tsv is a file, not a store: turn it into one with 'siafu import" in siafu.refused(
+        "embed", "kg.tsv"
+    )
+
+
+@pytest.mark.slow
+def test_counts_of_triples_are_shown_and_verified(siafu: Siafu, kg: Path) -> None:
+    told = siafu("info", kg).out
+    assert "entities    120, with names\nrelations   2 (sibling of, rival of)\n" in told
+    found = siafu("info", kg, json=True).json()
+    assert (found["entities"], found["relation_names"]) == (120, ["sibling of", "rival of"])
+    assert siafu("doctor", kg, json=True).json()["store"]["triples"] == sum(found["triples"].values())
+
+
+@pytest.mark.slow
 def test_each_command_refuses_the_other_kind_of_run_and_store(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
     toy_graph().save(tmp_path / "graph.store")
-    assert "is the store of a graph" in siafu.refused("embed", tmp_path / "graph.store")
     assert "is a store of triples" in siafu.refused("train", kg)
     siafu("embed", kg, out=tmp_path / "kg.run", **SMALL)
     assert "holds embeddings, not a model" in siafu.refused("evaluate", tmp_path / "kg.run")
     siafu("train", tmp_path / "graph.store", out=tmp_path / "gnn.run", epochs=1)
     line = siafu.refused("embed", "neighbours", tmp_path / "gnn.run", "x")
     assert "holds a trained model, not embeddings" in line
+
+
+def test_a_plain_graph_is_embedded_asked_and_gone_on_with(siafu: Siafu, tmp_path: Path) -> None:
+    toy_graph().save(tmp_path / "graph.store")
+    ended = siafu("embed", tmp_path / "graph.store", out=tmp_path / "v.run", json=True, **SMALL)
+    assert ended.code == 0, ended
+    assert "1 relation," in ended.err
+    near = siafu("embed", "neighbours", tmp_path / "v.run", "3", top=2, json=True).json()["answers"]
+    assert len(near) == 2
+    more = {**SMALL, "epochs": 5}
+    again = siafu("embed", tmp_path / "graph.store", out=tmp_path / "v.run", resume=True, json=True, **more)
+    assert again.json()["epochs"] == 5
 
 
 def test_a_run_goes_on(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
@@ -59,6 +94,7 @@ def test_a_run_goes_on(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
     assert "--resume needs --out" in siafu.refused("embed", kg, resume=True)
 
 
+@pytest.mark.slow
 def test_vectors_become_features_that_can_be_trained_on(siafu: Siafu, kg: Path, tmp_path: Path) -> None:
     ended = siafu("embed", kg, out=tmp_path / "kg.run", candidates=30, **SMALL)
     assert "filtered MRR among 30 sampled candidates" in ended.err

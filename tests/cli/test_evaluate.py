@@ -8,6 +8,7 @@ from tests.cli.command import Siafu
 from tests.toys import toy_graph
 
 
+@pytest.mark.slow
 def test_a_saved_run_is_as_good_as_it_said(siafu: Siafu, store: Path) -> None:
     trained = siafu("train", store, epochs=5, out="run", json=True).json()
     found = siafu("evaluate", "run", json=True).json()
@@ -16,6 +17,7 @@ def test_a_saved_run_is_as_good_as_it_said(siafu: Siafu, store: Path) -> None:
     assert found["test_rows"] == 126
 
 
+@pytest.mark.slow
 def test_a_split_that_was_drawn_is_drawn_again(siafu: Siafu, store: Path) -> None:
     drawn = {"split": "stratified:50/25/25", "split_seed": 3, "hidden": 8, "out": "run", "json": True}
     trained = siafu("train", store, epochs=2, **drawn).json()
@@ -41,6 +43,17 @@ def test_a_run_is_evaluated_on_another_graph(siafu: Siafu, store: Path, tmp_path
     found = siafu("evaluate", "run", "other", json=True).json()
     assert found["dataset"] == "other"
     assert found["test_accuracy"] != trained["test_accuracy"]
+
+
+def test_classes_of_other_names_than_the_runs_are_told(siafu: Siafu, tmp_path: Path) -> None:
+    toy_graph().replace(class_names=("ant", "bee", "cat")).save(tmp_path / "named")
+    toy_graph().save(tmp_path / "plain")
+    siafu("train", "named", epochs=1, out="run")
+    assert (
+        "classes of the run are ant, bee, cat; those of toy have no names"
+        in siafu("evaluate", "run", "plain").err
+    )
+    assert siafu("evaluate", "run", "named").err == ""
 
 
 def test_a_graph_of_other_width_is_one_clear_line(siafu: Siafu, store: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ def test_it_says_what_runs_and_what_it_costs(siafu: Siafu, store: Path) -> None:
     assert not (Path("runs")).exists()
 
 
+@pytest.mark.slow
 def test_json_has_every_stage(siafu: Siafu, store: Path) -> None:
     found = siafu("explain", "sage", store, aggr="max", layers=3, json=True).json()
     assert (found["dataset"], found["model"]) == ("toy", "sage")
@@ -37,6 +38,7 @@ def test_operations_are_listed_if_asked(siafu: Siafu, store: Path) -> None:
     assert "log_softmax(" in str(siafu("explain", "gcn", store, ops=True, json=True).json())
 
 
+@pytest.mark.slow
 def test_both_layouts_of_several_servers_have_a_price(siafu: Siafu, store: Path) -> None:
     told = siafu("explain", "gcn", store, servers=4, partition="hash", network=0.001).out
     assert "on 4 servers with 0.001 Gbit/s each: --layout columns:1" in told
@@ -69,6 +71,7 @@ def test_data_that_no_model_fits_is_one_clear_line(siafu: Siafu, tmp_path: Path)
     assert "no labels" in siafu.refused("explain", "gcn", "dumb")
 
 
+@pytest.mark.slow
 def test_explain_prints_the_ways_to_spare_memory_and_their_prices(siafu: Siafu, store: Path) -> None:
     ended = siafu("explain", "sage", store, layers=3, memory="1MB")
     assert "does not fit into 1.0 MB" in ended.out

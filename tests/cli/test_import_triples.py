@@ -8,7 +8,7 @@ def test_triples_are_recognised_and_imported(siafu: Siafu, tmp_path: Path) -> No
     source.write_text("Paris\tcapital of\tFrance\nParis\tcapital of\tFrance\nBerlin\tcapital of\tGermany\n")
     ended = siafu("import", source, output=tmp_path / "kg.store")
     assert ended.code == 0, ended
-    assert "4 entities, 1 relations, 2 train, 0 valid, 0 test" in ended.out
+    assert "4 entities, 1 relation, 2 train, 0 valid, 0 test" in ended.out
     assert "1 triples stood more than once" in ended.err
     assert "is a store of triples" in siafu.refused("train", tmp_path / "kg.store")
 

@@ -36,6 +36,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_deploy_status_and_teardown_tell_what_they_did(siafu: Siafu, aws: None, wheels: Path) -> None:
     place = {"region": "eu-west-1", "json": True}
     made = siafu("lambda", "deploy", wheels=wheels, memory=512, **place)
@@ -54,6 +55,7 @@ def test_deploy_status_and_teardown_tell_what_they_did(siafu: Siafu, aws: None, 
     assert "nothing of siafu is in eu-west-1" in siafu("lambda", "teardown", **place).err
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_every_call_and_makes_none(siafu: Siafu, aws: None, wheels: Path) -> None:
     ended = siafu("lambda", "deploy", wheels=wheels, region="eu-west-1", concurrency=9, dry_run=True)
     for call in ("iam.create_role", "iam.put_role_policy", "logs.create_log_group", "lambda.create_function"):

@@ -33,22 +33,26 @@ def loads(*names: str, arguments: list[list[str]], code: int) -> bool:
     return found.returncode == 1
 
 
+@pytest.mark.slow
 def test_help_loads_neither_torch_nor_numba() -> None:
     asked = [["--help"], ["train", "--help"]]
     assert not loads("torch", "numba", arguments=asked, code=0)
 
 
+@pytest.mark.slow
 def test_a_path_where_nothing_is_is_refused_before_torch_and_numba_are_loaded(tmp_path: Path) -> None:
     nothing = str(tmp_path / "nothing")
     asked = [["train", nothing], ["explain", "gcn", nothing], ["predict", nothing], ["evaluate", nothing]]
     assert not loads("torch", "numba", arguments=asked, code=2)
 
 
+@pytest.mark.slow
 def test_an_unknown_name_is_refused_before_torch_and_numba_are_loaded() -> None:
     asked = [["train", "no-such-data"], ["explain", "gcn", "no-such-data"]]
     assert not loads("torch", "numba", "numpy", arguments=asked, code=2)
 
 
+@pytest.mark.slow
 def test_training_on_threads_loads_no_code_of_lambdas_and_none_that_imports_data(tmp_path: Path) -> None:
     siafu.load("demo")  # who makes it imports the code that writes stores
     asked = ["train", "demo", "--epochs", "1", "--out", str(tmp_path / "run"), "--quiet"]

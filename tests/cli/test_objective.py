@@ -26,6 +26,7 @@ class _ErrorRate(VertexClasses):
         return super(VertexClasses, self).probabilities(out)
 
 
+@pytest.mark.slow
 def test_an_objective_by_name_is_trained_evaluated_and_predicted(
     siafu: Siafu, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from siafu import load
-from siafu.base.files import cache_directory
+from siafu.base.storage.files import cache_directory
 from siafu.graph import read_store
 from siafu.graph.partition import measure, metis, read_partition
 from siafu.training.placement import choose_partition

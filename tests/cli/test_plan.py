@@ -20,6 +20,7 @@ def never_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(calibration, "calibration_path", lambda: tmp_path / "calibration.json")
 
 
+@pytest.mark.slow
 def test_a_plan_shows_a_table_a_reason_and_a_command(siafu: Siafu) -> None:
     ended = siafu("plan", *FEW, **SIZES, epochs=20)
     assert ended.code == 0
@@ -51,6 +52,7 @@ def test_a_plan_as_json_has_every_offer(siafu: Siafu) -> None:
     assert {"reason", "about_lambdas", "commands", "naive", "lambdas", "prices"} <= set(found)
 
 
+@pytest.mark.slow
 def test_a_store_is_planned_for_and_drawn(siafu: Siafu, store: Path, tmp_path: Path) -> None:
     ended = siafu("plan", store, *FEW, "-o", tmp_path / "plan.svg", epochs=10)
     assert ended.code == 0
@@ -83,6 +85,7 @@ def test_prices_of_ones_own_change_the_plan(siafu: Siafu, tmp_path: Path) -> Non
         ((), {**SIZES, "locality": 2}, "shares from 0 to 1"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_planned_is_refused_in_one_line(
     siafu: Siafu, words: tuple[str, ...], options: dict[str, object], says: str
 ) -> None:
@@ -120,6 +123,7 @@ def test_calibrating_writes_where_plans_look(
     assert siafu("calibrate", "-o", tmp_path / "other.json", json=True).json()["host"] == reference().host
 
 
+@pytest.mark.slow
 def test_a_plan_reckons_with_losses(siafu: Siafu, tmp_path: Path) -> None:
     few = ("--instance", "c5.2xlarge", "--most-servers", "2", "--no-lambdas")
     plain = siafu("plan", *few, **SIZES, epochs=20_000, spot=True, json=True).json()

@@ -44,6 +44,7 @@ def test_a_layout_that_is_there_is_replaced_only_if_asked(siafu: Siafu, fresh: P
     assert read_store(fresh).layout.renumbered.method == "degree"
 
 
+@pytest.mark.slow
 def test_predictions_are_by_the_users_ids(siafu: Siafu, fresh: Path, tmp_path: Path) -> None:
     for name in ("before", "after"):
         assert siafu("train", fresh, "--quiet", model="gcn", epochs=5, out=tmp_path / name).code == 0

@@ -26,6 +26,7 @@ def test_a_report_goes_into_the_run_or_where_it_is_wanted(siafu: Siafu, runs: tu
     assert "is not known" in Path("elsewhere/a.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_report_to_a_device_leaves_the_device(siafu: Siafu, runs: tuple[Path, Path]) -> None:
     Path("null").symlink_to("/dev/null")
     for place in ("/dev/null", "null"):
@@ -43,6 +44,23 @@ def test_runs_are_compared_in_a_table_in_a_page_and_as_json(siafu: Siafu, runs: 
     assert "2 runs" in Path("c.html").read_text()
     found = json.loads(siafu("compare", *runs, json=True).out)
     assert found["settings"]["training.lr"] == {"one": "0.01", "two": "0.05"}
+
+
+def test_the_runs_in_a_directory_are_compared_and_files_beside_them_left_out(
+    siafu: Siafu, store: Path
+) -> None:
+    siafu("sweep", store, "--vary", "lr=0.01,0.05", epochs=1, out="swept")
+    unborn = Path("swept/unborn")
+    unborn.mkdir()
+    (unborn / "config.json").write_text("{}")
+    found = siafu("compare", "swept", json=True)
+    assert set(found.json()["settings"]["training.lr"].values()) == {"0.01", "0.05"}
+    assert "left out: swept/unborn" in found.err
+    unborn.joinpath("config.json").unlink()
+    unborn.rmdir()
+    named = siafu("compare", *sorted(Path("swept").iterdir()), json=True)
+    assert named.json() == found.json()
+    assert "left out swept/sweep.csv: it is a file" in named.err
 
 
 def test_a_name_that_would_move_the_cursor_does_not(siafu: Siafu, runs: tuple[Path, Path]) -> None:

@@ -139,6 +139,7 @@ def test_every_model_trains(siafu: Siafu, store: Path, model: str) -> None:
     assert summary["model"] == model
 
 
+@pytest.mark.slow
 def test_options_reach_the_model(siafu: Siafu, store: Path) -> None:
     siafu(
         "train",
@@ -156,6 +157,7 @@ def test_options_reach_the_model(siafu: Siafu, store: Path) -> None:
     assert asked.items() <= config.items()
 
 
+@pytest.mark.slow
 def test_several_seeds_give_mean_and_deviation(siafu: Siafu, store: Path) -> None:
     found = siafu("train", store, epochs=4, hidden=4, runs=3, seed=5, out="many", json=True).json()
     scores = [json.loads(Path(f"many/seed-{k}/summary.json").read_text())["test_accuracy"] for k in (5, 6, 7)]
@@ -188,7 +190,7 @@ def test_several_labels_report_micro_f1(siafu: Siafu, tmp_path: Path) -> None:
     multi_label_graph().save(tmp_path / "labels")
     ended = siafu("train", "labels", epochs=3, out="run", json=True)
     assert ended.json()["metric"] == "micro_f1"
-    assert "micro-f1" in ended.err
+    assert "micro-F1" in ended.err
 
 
 @pytest.mark.slow
@@ -231,6 +233,7 @@ def test_a_finished_run_is_replaced_only_if_asked(siafu: Siafu, store: Path) -> 
     assert len(epochs_in(Path("run"))) == 3
 
 
+@pytest.mark.slow
 def test_resuming_with_another_model_is_refused(siafu: Siafu, store: Path) -> None:
     siafu("train", store, epochs=2, out="run")
     said = siafu.refused("train", store, epochs=2, hidden=32, out="run", resume=True)
@@ -286,12 +289,37 @@ def test_a_bad_option_is_one_clear_line(
     assert named in siafu.refused("train", store, **options)
 
 
+@pytest.mark.parametrize(
+    ("option", "said"), [({"memory": "lots"}, "lots"), ({"split": "random:60/20"}, "random:60/20")]
+)
+def test_a_wrong_size_or_split_is_refused_before_the_graph_is_loaded(
+    siafu: Siafu, store: Path, option: dict[str, str], said: str
+) -> None:
+    ended = siafu("train", store, **option)
+    assert ended.code == 2
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_a_loss_that_rose_is_told(siafu: Siafu, store: Path) -> None:
+    ended = siafu("train", store, lr=1e4, epochs=3, out="run")
+    assert ended.code == 0
+    assert "warning: the training loss rose from 1." in ended.err
+    assert "try a lower --lr" in ended.err
+    assert "warning" not in siafu("train", store, epochs=2, out="other").err
+
+
 def test_an_unknown_dataset_is_one_clear_line(siafu: Siafu) -> None:
     assert "moonbase" in siafu.refused("train", "moonbase")
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"), [("x", "no features"), ("y", "no labels"), ("train", "no training split")]
+    ("missing", "said"),
+    [
+        ("x", "no features"),
+        ("y", "no labels"),
+        ("train", "no training split: draw one with --split random:60/20/20"),
+    ],
 )
 def test_data_that_cannot_be_trained_on_is_one_clear_line(
     siafu: Siafu, tmp_path: Path, missing: str, said: str
@@ -351,4 +379,5 @@ def test_a_quiet_run_says_nothing_but_what_was_asked_for(siafu: Siafu, store: Pa
     ended = siafu("train", store, epochs=2, out="run", quiet=True, json=True)
     assert ended.err == ""
     assert ended.json()["epochs"] == 2
-    assert "holds a finished run" in siafu.refused("train", store, epochs=2, out="run", quiet=True)
+    refused = siafu.refused("train", store, epochs=2, out="run", quiet=True)
+    assert "holds a finished run: choose another out (--out), or replace it with overwrite=True" in refused

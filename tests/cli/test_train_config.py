@@ -23,6 +23,7 @@ def config_of(run: str) -> dict[str, Any]:
     return {key: found[key] for key in ("dataset", "model", "training")}
 
 
+@pytest.mark.slow
 def test_a_file_gives_options_and_the_command_line_wins(siafu: Siafu, store: Path) -> None:
     Path("run.toml").write_text(
         f'dataset = "{store}"\nmodel = "sage"\naggr = "max"\nresidual = true\nhidden = 4\nepochs = 2\nlr = 1\n'
@@ -57,6 +58,7 @@ def test_options_may_be_json_too(siafu: Siafu, store: Path) -> None:
         {"mode": "pipe", "model": "gcn", "hidden": 4, "servers": 2, "intervals": 3, "seed": 5, "act": "elu"},
     ],
 )
+@pytest.mark.slow
 def test_the_config_of_a_run_trains_it_again_to_the_same_bits(
     siafu: Siafu, store: Path, asked: dict[str, Any]
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_damaged_config_of_a_run_is_refused(siafu: Siafu, store: Path) -> None
 
 
 @pytest.mark.parametrize(("own", "said"), [(False, "model has bias"), (True, "is of your own making")])
+@pytest.mark.slow
 def test_a_model_that_no_options_ask_for_is_refused(siafu: Siafu, store: Path, own: bool, said: str) -> None:
     class Mine(MODELS["gcn"]):  # type: ignore[misc]
         pass

@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from siafu.cluster.graph_station import GraphStation
-from siafu.cluster.station import WeightStation
+from siafu.cluster.stations.graph_station import GraphStation
+from siafu.cluster.stations.station import WeightStation
 from siafu.pipeline.events import Begin
 from siafu.pipeline.instructions import Instruction, RunTask, Send
 from siafu.runtime.executor import ThreadExecutor
-from siafu.runtime.graph_host import GraphHost
-from siafu.runtime.weight_host import WeightHost
+from siafu.runtime.hosts.graph_host import GraphHost
+from siafu.runtime.hosts.weight_host import WeightHost
 
 
 @dataclass(frozen=True, slots=True)

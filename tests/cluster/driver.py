@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import siafu
-from siafu.cluster import ray_crew
+from siafu.cluster.on_ray import ray_crew
 from siafu.nn import GNN
 from siafu.report.files.metrics import EpochMetrics
 from siafu.report.progress import Progress

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,16 +15,17 @@ from typing import Any
 
 from siafu.base.errors import BadInput, SiafuError
 from siafu.cluster.crew import Loss, Server, ServerLost
-from siafu.cluster.graph_station import Bounds, Share
-from siafu.cluster.member import Member
+from siafu.cluster.on_ray.aside import run_aside
+from siafu.cluster.post.member import Member
+from siafu.cluster.stations.graph_station import Bounds, Share
 from siafu.graph.partition import Partition
 from siafu.graph.partition.reads import Reads
 from siafu.options import Options
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.lambdas import Lambdas
+from siafu.server.memory.savings import Savings
 from siafu.server.plan import ServerPlan, WeightPlan
-from siafu.server.savings import Savings
 from tests.cluster.cases import case
 from tests.cluster.dooms import FATE, Doom, DoomedGraphStation, DoomedWeightStation
 from tests.cluster.networks import Place
@@ -43,7 +45,7 @@ class Part:
     partition: Partition
     counts: Sequence[int]
     address: Address
-    life: int
+    life: int | None
     machine: str
     alone_after: float
     doom: Doom | None
@@ -56,11 +58,13 @@ class Part:
 class ForkServer:
     """A server in a process; see `crew.Server`.
 
+    machine:      what counts as one: all have the same network
     out_of_reach: nothing that is said to it arrives, also not that it should end
     """
 
-    def __init__(self, part: Part) -> None:
-        self.address, self.life, self.place = part.address, part.life, part.place
+    def __init__(self, part: Part, machine: str) -> None:
+        self.address, self.life, self.place = part.address, part.life or 0, part.place
+        self.machine = machine
         self.out_of_reach = False
         self._pipe, theirs = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(target=_serve, args=(part, theirs), daemon=True)
@@ -87,6 +91,13 @@ class ForkServer:
 
     def join(self, setup: Setup, members: Sequence[Member]) -> None:
         self._call("join", setup, list(members))
+
+    def warm_up(self) -> None:
+        self._call("warm_up")
+
+    def take_in(self, life: int, doom: Doom | None) -> None:
+        self.life = life
+        self._call("take_in", life, doom)
 
     def stop(self) -> None:
         if not self.out_of_reach:
@@ -125,6 +136,39 @@ class ForkServer:
 
 
 @dataclass
+class ForkSeat:
+    """A warm copy in a process; see `crew.WarmSeat`."""
+
+    server: ForkServer
+    crew: "ForkCrew"
+
+    @property
+    def machine(self) -> str:
+        return self.server.machine
+
+    @property
+    def where(self) -> str:
+        return self.server.where
+
+    @property
+    def is_there(self) -> bool:
+        return self.server.process.is_alive()
+
+    def share(self) -> Share | None:
+        return self.server.share() if self.server.address.role == "graph" else None
+
+    def take_in(self, life: int) -> ForkServer:
+        address = self.server.address
+        self.server.take_in(life, self.crew.dooms.get((address, life)))
+        _ = self.server.member
+        self.crew.servers[address] = self.server
+        return self.server
+
+    def drop(self) -> None:
+        self.server.process.kill()
+
+
+@dataclass
 class ForkCrew:
     """Servers as processes.
 
@@ -135,6 +179,7 @@ class ForkCrew:
     places:       machines with a network of their own to start servers on, one each; None: all are here
     lambdas:      of all graph servers together
     threads:      of each graph server
+    names:        of the machines; servers are spread over them
     """
 
     case: str
@@ -146,6 +191,7 @@ class ForkCrew:
     places: Iterator[Place] | None = None
     lambdas: Lambdas | None = None
     threads: int = 1
+    names: list[str] = field(default_factory=lambda: ["here"])
     servers: dict[Address, ForkServer] = field(default_factory=dict)
     all_ever: list[ForkServer] = field(default_factory=list)
     _noticed: set[tuple[Address, int]] = field(default_factory=set)
@@ -153,15 +199,38 @@ class ForkCrew:
 
     def employ(self, servers: Iterable[tuple[Address, int]]) -> dict[Address, Server]:
         for address, life in servers:
-            self._start(address, life)
+            self._start(address, life, self.names[address.index % len(self.names)])
         return dict(self.servers)
 
     def replace(self, server: Address, life: int, *, elsewhere: bool) -> Server:
         if self._closed:
             raise ServerLost("the run is over")
-        fresh = self._start(server, life)
+        lost = self.servers[server].machine
+        crowd = Counter(each.machine for address, each in self.servers.items() if address != server)
+        others = [each for each in self.names if each != lost] if elsewhere else []
+        chosen = min(others or self.names, key=lambda each: (crowd[each], each != lost))
+        fresh = self._start(server, life, chosen)
         _ = fresh.member
         return fresh
+
+    def machines(self) -> list[str]:
+        return list(self.names)
+
+    def prepare(self, server: Address, machine: str, *, aside: bool) -> ForkSeat:
+        made = ForkServer(self.part(server, None), machine)
+        self.all_ever.append(made)
+        made.warm_up()
+        if self._closed or machine not in self.names:
+            made.process.kill()
+            raise ServerLost("the run is over, or the machine is gone")
+        return ForkSeat(made, self)
+
+    def take_away(self, machine: str) -> None:
+        """End a machine, with everything on it and without a word."""
+        self.names.remove(machine)
+        for each in self.all_ever:
+            if each.machine == machine:
+                each.process.kill()
 
     def losses(self) -> list[Loss]:
         found = [loss for each in list(self.servers.values()) if (loss := each.loss()) is not None]
@@ -183,7 +252,7 @@ class ForkCrew:
                 os.kill(server.process.pid or 0, signal.SIGKILL)
             server.process.join(5.0)
 
-    def part(self, address: Address, life: int) -> Part:
+    def part(self, address: Address, life: int | None) -> Part:
         """What a server is made by."""
         plan = self.plan
         place = None if self.places is None else next(self.places)
@@ -196,20 +265,20 @@ class ForkCrew:
             life,
             self._machine_of(address, life) if place is None else place.address,
             self.alone_after,
-            self.dooms.get((address, life)),
+            None if life is None else self.dooms.get((address, life)),
             place,
             self.lambdas,
             self.threads,
             plan.savings,
         )
 
-    def _machine_of(self, address: Address, life: int) -> str:
+    def _machine_of(self, address: Address, life: int | None) -> str:
         if not self.apart:
             return self.machine
-        return f"127.0.{1 + life}.{1 + address.index + 100 * (address.role == 'weight')}"
+        return f"127.0.{1 + (life or 0)}.{1 + address.index + 100 * (address.role == 'weight')}"
 
-    def _start(self, address: Address, life: int) -> ForkServer:
-        fresh = self.servers[address] = ForkServer(self.part(address, life))
+    def _start(self, address: Address, life: int, machine: str) -> ForkServer:
+        fresh = self.servers[address] = ForkServer(self.part(address, life), machine)
         self.all_ever.append(fresh)
         return fresh
 
@@ -251,6 +320,11 @@ def _listen(pipe: Connection, host: Any) -> None:
 
 def _answer(host: Any, name: str, arguments: tuple[Any, ...]) -> Any:
     try:
+        if name == "warm_up":
+            return run_aside(host.warm_up)
+        if name == "take_in":
+            life, FATE.doom = arguments
+            return host.take_in(life)
         return host.post.member if name == "member" else getattr(host, name)(*arguments)
     except Exception as error:
         return SiafuError(f"{type(error).__name__}: {error}")

@@ -1,6 +1,7 @@
 """A Ray cluster for tests: a head here, and nodes that are machines of their own where that can be had."""
 
 import json
+import os
 import shutil
 import socket
 import sys
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from siafu.launch import sessions
+from siafu.launch.loopback import read_variables_again
 from tests.cluster import networks
 from tests.cluster.networks import Place
 
 START_SECONDS = 120.0
 _START = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+_MODE = "RAY_AUTH_MODE"
 _SMALL = ["--num-cpus=1", "--object-store-memory=80000000"]
 _MANY_ON_ONE_MACHINE = ["--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"]
 
@@ -32,6 +35,10 @@ class RayNodes:
         import ray
 
         self.why_not_separate = why_not_separate
+        # A token in the home directory would make Ray's nodes ask for it, and one that an earlier test of this process
+        # showed to its own cluster would make this process ask the nodes: Ray then takes all actors for abandoned.
+        self._mode_before = os.environ.get(_MODE)
+        _set_mode("disabled")
         self._places = iter(places)
         self._processes: dict[str, dict[str, int]] = {}
         # Ray puts sockets there, whose paths must be short.
@@ -73,6 +80,7 @@ class RayNodes:
         import ray
 
         ray.shutdown()
+        _set_mode(self._mode_before)
         sessions.end(reversed(self._processes.values()), seconds=0.0)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -106,6 +114,15 @@ def _running(made: RayNodes, nodes: int) -> Iterator[RayNodes]:
         yield made
     finally:
         made.close()
+
+
+def _set_mode(mode: str | None) -> None:
+    """Say how Ray's processes, this one too, know each other; None: as Ray chooses."""
+    if mode is None:
+        del os.environ[_MODE]
+    else:
+        os.environ[_MODE] = mode
+    read_variables_again()
 
 
 def _alive() -> dict[str, Any]:

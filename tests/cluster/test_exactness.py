@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from siafu.server.disk_share import DiskCut
-from siafu.server.savings import Savings
+from siafu.server.memory.disk_share import DiskCut
+from siafu.server.memory.savings import Savings
 from tests.cluster.cases import MODELS, case, truth
 from tests.cluster.cluster_runs import assert_exact, train_on_crew
 from tests.training_runs import train_in_pipeline
@@ -20,6 +20,18 @@ EPOCHS = 6
 def test_sync_and_pipe_are_the_oracles(name: str) -> None:
     for mode, servers in (("sync", 2), ("pipe", 3)):
         assert_exact(train_on_crew(name, epochs=EPOCHS, mode=mode, servers=servers), truth(name, EPOCHS))
+
+
+def test_statistics_of_all_vertices_are_the_oracles_on_any_number_of_servers() -> None:
+    for mode, servers in (("pipe", 1), ("pipe", 2), ("sync", 3)):
+        ran = train_on_crew("norm", epochs=EPOCHS, mode=mode, servers=servers, crew={"apart": True})
+        assert_exact(ran, truth("norm", EPOCHS))
+
+
+def test_learnt_rows_of_vertices_are_the_oracles() -> None:
+    for mode, servers in (("sync", 2), ("pipe", 3)):
+        ran = train_on_crew("rows", epochs=EPOCHS, mode=mode, servers=servers, crew={"apart": mode == "pipe"})
+        assert_exact(ran, truth("rows", EPOCHS))
 
 
 def test_servers_that_spare_memory_have_the_bits_of_those_that_do_not() -> None:

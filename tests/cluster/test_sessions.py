@@ -31,7 +31,7 @@ LONG = 120.0
 def crews(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crews]:
     """Where `siafu.train` looks for a cluster, it finds processes of this machine."""
     made = Crews("gcn")
-    monkeypatch.setattr("siafu.cluster.ray_crew.RayCrew", made)
+    monkeypatch.setattr("siafu.cluster.on_ray.ray_crew.RayCrew", made)
     yield made
     for crew in made.made:
         crew.end_all()

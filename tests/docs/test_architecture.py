@@ -24,6 +24,7 @@ _PICTURE = _script()
 _ROOMS = {row["room"]: row["unknown"] for row in _ROW.finditer((_DOCS / "architecture.md").read_text())}
 
 
+@pytest.mark.slow
 def test_the_picture_is_the_one_that_the_imports_make() -> None:
     drawn = _PICTURE.draw()
     committed = (_DOCS / "architecture.svg").read_text()

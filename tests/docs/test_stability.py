@@ -8,8 +8,8 @@ import pytest
 
 import siafu
 from siafu.cost import price_file
-from siafu.graph import store
 from siafu.graph.partition import saved
+from siafu.graph.stores import store
 from siafu.planning import calibration
 from siafu.report.files import metrics, run_directory, trace_file
 

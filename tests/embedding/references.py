@@ -24,7 +24,7 @@ def score(name: str, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
 def loss(name: str, positive: Tensor, negatives: Tensor, margin: float, temperature: float) -> Tensor:
     """The sum over triples; positive: [b], negatives: [b, n]."""
     if name == "softmax":
-        every = torch.cat([positive[:, None], negatives], 1)
+        every = torch.cat([positive[:, None] - margin, negatives], 1)
         return F.cross_entropy(every, torch.zeros(len(every), dtype=torch.int64), reduction="sum")
     if name == "logistic":
         weights = torch.full_like(negatives, 1 / negatives.shape[1])

@@ -63,6 +63,22 @@ def test_the_seed_decides_what_is_learnt() -> None:
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.parametrize("where", [{}, {"partitions": 4, "buffer": 2}], ids=["memory", "disk"])
+def test_a_rate_that_decays_takes_the_first_epoch_as_it_is_and_smaller_steps_after_it(
+    where: dict[str, Any],
+) -> None:
+    steady, decayed = (
+        [
+            learn(exact=True, optimizer="adam", epochs=epochs, lr_decay=decay, **where).embeddings.entities
+            for epochs in (1, 2)
+        ]
+        for decay in (1.0, 1e-6)
+    )
+    assert np.array_equal(steady[0], decayed[0])
+    assert np.abs(steady[1] - steady[0]).max() > 0.01
+    assert np.abs(decayed[1] - decayed[0]).max() < 1e-4
+
+
 def test_an_epoch_takes_every_triple_once() -> None:
     taken = np.concatenate(list(epoch_batches(1003, 100, 0, 4)))
     assert np.array_equal(np.sort(taken), np.arange(1003))
@@ -178,8 +194,8 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], line: str)
         small_options(**options)
 
 
-def test_a_graph_is_no_triples() -> None:
-    with pytest.raises(BadInput, match="embed takes a store's path or Triples, not int"):
+def test_a_number_is_no_triples() -> None:
+    with pytest.raises(BadInput, match="embed takes a store's path, Triples or a Graph, not int"):
         siafu.embed(3)  # type: ignore[arg-type]
 
 

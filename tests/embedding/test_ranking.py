@@ -68,6 +68,7 @@ def some_triples(count: int = 40, entities: int = 30) -> NDArray[Any]:
 
 @pytest.mark.parametrize("reciprocal", [False, True])
 @pytest.mark.parametrize("score", list(SCORES))
+@pytest.mark.slow
 def test_ranks_are_those_of_sorting(score: str, reciprocal: bool) -> None:
     found, triples = embeddings_of(score, reciprocal=reciprocal), some_triples()
     known = KnownTriples.of([triples], 3)
@@ -130,6 +131,7 @@ def test_unknown_ties_are_refused() -> None:
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2), st.integers(0, 6)), min_size=1, max_size=60),
     st.data(),
 )
+@pytest.mark.slow
 def test_known_triples_answer_every_question(facts: list[tuple[int, int, int]], data: st.DataObject) -> None:
     known = KnownTriples.of([np.array(sorted(set(facts)), np.int32)], 3)
     candidates = np.array(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=9)))

@@ -12,6 +12,7 @@ from tests.embedding.test_ranking import embeddings_of, some_triples
 
 @pytest.mark.parametrize("ties", ["mean", "optimistic", "pessimistic"])
 @pytest.mark.parametrize("score", ["distmult", "transe-l1"])
+@pytest.mark.slow
 def test_a_sample_of_all_entities_ranks_as_all_do(score: str, ties: str) -> None:
     found, triples = embeddings_of(score, levels=2, reciprocal=True), some_triples()
     known = KnownTriples.of([triples], 3)
@@ -45,6 +46,7 @@ def test_candidates_are_different_and_always_the_same(entities: int, count: int)
 
 
 @pytest.mark.parametrize("more", [{}, {"partitions": 4, "buffer": 2}])
+@pytest.mark.slow
 def test_a_result_names_the_sample_that_it_was_ranked_among(more: dict[str, int]) -> None:
     among = learn(candidates=20, exact=True, **more).summary()
     assert among["candidates"] == 20

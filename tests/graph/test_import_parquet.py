@@ -221,5 +221,16 @@ def test_features_that_are_no_numbers_are_refused(source: Path, tmp_path: Path, 
     parquet.write_table(pa.table({"src": [0], "dst": [1]}), source)
     vertices = tmp_path / "vertices.parquet"
     parquet.write_table(pa.table({"id": [0, 1], "f": [1.0, value]}), vertices)
-    with pytest.raises(BadInput, match=r"vertices\.parquet: feature 0 of vertex 1 is NaN or infinite"):
+    with pytest.raises(
+        BadInput,
+        match=r"vertices\.parquet, column .f., entry 1: the feature is not a finite number: fill it in",
+    ):
+        imported(source, vertices=vertices)
+
+
+def test_a_misspelt_split_is_told_with_its_place(source: Path, tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"src": [0], "dst": [1]}), source)
+    vertices = tmp_path / "vertices.parquet"
+    parquet.write_table(pa.table({"id": [0, 1], "split": ["train", "trian"]}), vertices)
+    with pytest.raises(BadInput, match=r"vertices\.parquet, entry 1, has the split 'trian'"):
         imported(source, vertices=vertices)

@@ -136,6 +136,7 @@ _FIELDS = st.text(
 
 @settings(deadline=None, max_examples=40)
 @given(pairs=st.lists(st.tuples(_FIELDS, _FIELDS), min_size=1, max_size=60))
+@pytest.mark.slow
 def test_names_are_read_as_pythons_csv_module_writes_them(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
 ) -> None:

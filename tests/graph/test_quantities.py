@@ -75,6 +75,7 @@ def test_another_objective_is_refused_with_the_one_to_choose(objective: str) -> 
         siafu.train(graph, siafu.nn.GCN(4, 4, 2, 1), epochs=1, label_smoothing=0.1)
 
 
+@pytest.mark.slow
 def test_float_targets_of_pyg_are_learnt_as_pytorch_learns_them(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 6, generator=generator)

@@ -80,6 +80,7 @@ def test_r_gcn_after_a_map_for_each_type_is_pygs() -> None:
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_is_trained_on_several_servers() -> None:
     data = library()
     run = siafu.train(data, Net(siafu.VertexTypes.of(data)), epochs=15, lr=0.03, servers=2)

@@ -20,14 +20,14 @@ from siafu.kernels import (
     CodeTables,
     EdgeCode,
     attend_range,
-    edge_machine,
     empty_table,
     max_range,
     pack_heads,
     pack_range,
     run_code,
 )
-from siafu.kernels.edge_machine import EDGE_OPERATIONS, SOURCE, TARGET
+from siafu.kernels.edgewise import edge_machine
+from siafu.kernels.edgewise.edge_machine import EDGE_OPERATIONS, SOURCE, TARGET
 from siafu.kernels.sums import sum_range
 
 VERTICES, EDGES, WIDTH = 300, 4000, 32

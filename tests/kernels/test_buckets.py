@@ -108,6 +108,7 @@ def summed(cut: Cut, rows: np.ndarray, kind: type, self_weight: Any, scale: Any)
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
 @given(cut=cuts(), scaled=st.booleans())
+@pytest.mark.slow
 def test_a_sum_of_buckets_is_one_walk(kind: str, cut: Cut, scaled: bool) -> None:
     rng = np.random.default_rng(cut.seed)
     vertices, number = len(cut.csr.indptr) - 1, np.float64 if kind == "fp64" else np.float32
@@ -131,6 +132,7 @@ def test_rows_that_nobody_needs_are_passed_over() -> None:
 @pytest.mark.parametrize("kind", ["fp32", "bf16"])
 @settings(max_examples=20)
 @given(cut=cuts())
+@pytest.mark.slow
 def test_maxima_and_their_ties_are_those_of_one_walk(kind: str, cut: Cut) -> None:
     rng = np.random.default_rng(cut.seed)
     vertices = len(cut.csr.indptr) - 1
@@ -218,6 +220,7 @@ def attended(
 @pytest.mark.parametrize("kind", ["fp32", "fp64"])
 @settings(max_examples=20)
 @given(cut=cuts(), self_loops=st.booleans(), dropout=st.sampled_from([0.0, 0.4]))
+@pytest.mark.slow
 def test_attention_by_buckets_is_one_walk(kind: str, cut: Cut, self_loops: bool, dropout: float) -> None:
     rng = np.random.default_rng(cut.seed)
     vertices, heads = len(cut.csr.indptr) - 1, 3

@@ -51,6 +51,7 @@ def some_edges(seed: int, *, weighted: bool) -> Csr:
 
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 2**32), weighted=st.booleans(), own=st.booleans(), width=st.integers(1, 40))
+@pytest.mark.slow
 def test_sums_of_hubs_are_scipys(seed: int, weighted: bool, own: bool, width: int) -> None:
     csr = some_edges(seed, weighted=weighted)
     rng = np.random.default_rng(seed)
@@ -81,6 +82,7 @@ def test_sums_of_hubs_are_scipys(seed: int, weighted: bool, own: bool, width: in
     own=st.booleans(),
     bounds=st.sets(st.integers(1, VERTICES - 1), max_size=4),
 )
+@pytest.mark.slow
 def test_bits_are_those_of_blocks_of_buckets_and_of_fewer_edges(
     seed: int, weighted: bool, own: bool, bounds: set[int]
 ) -> None:

@@ -156,6 +156,7 @@ def test_rows_start_on_cache_lines() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(csr=graphs(), size=st.sampled_from([1, 4, 16, 64]), own=st.booleans(), bf16=st.booleans())
+@pytest.mark.slow
 def test_going_block_by_block_changes_no_bit(csr: Csr, size: int, own: bool, bf16: bool) -> None:
     rng = np.random.default_rng(size)
     vertices = len(csr.indptr) - 1
@@ -178,6 +179,7 @@ def test_going_block_by_block_changes_no_bit(csr: Csr, size: int, own: bool, bf1
     share=st.sampled_from([None, 0.3]),
     cut=st.floats(0, 1),
 )
+@pytest.mark.slow
 def test_blocks_for_the_shared_cache_change_no_bit(
     csr: Csr, size: int, kind: type, width: int, own: bool, share: float | None, cut: float
 ) -> None:
@@ -222,6 +224,7 @@ def test_blocks_are_for_dense_graphs_only(monkeypatch: pytest.MonkeyPatch) -> No
 
 @settings(deadline=None, max_examples=60)
 @given(csr=graphs(), size=st.sampled_from([1, 4, 16]), seed=st.integers(0, 9))
+@pytest.mark.slow
 def test_blocks_of_some_rows_and_some_sources_are_those_of_the_smaller_matrix(
     csr: Csr, size: int, seed: int
 ) -> None:

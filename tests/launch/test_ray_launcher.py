@@ -68,6 +68,7 @@ def test_hosts_are_set_up_started_and_stopped(said_to_hosts: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["aws", "aws-spot"])
+@pytest.mark.slow
 def test_ray_finds_all_that_aws_wants_to_know(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,8 @@ import pytest
 import siafu
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
-from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition, make_partition, partition_path, read_partition, save_partition
+from siafu.graph.stores.fingerprint import fingerprint
 
 from .damage import Damage, byte_damage, json_damage
 from .guard import bytes_in, outcome, seeds

@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from siafu import nn
 from siafu.base.errors import BadInput
 from siafu.nn.dropout import CountedDropout, counted_dropout, drop_rows, dropout, site_key
-from siafu.nn.functions import AttentionFunction, call
+from siafu.nn.gathers.functions import AttentionFunction, call
 from siafu.program.execute import numpy_dropout
 from tests.toys import toy_graph
 
@@ -94,6 +94,7 @@ def test_the_gradient_goes_through_the_same_mask() -> None:
     assert torch.autograd.gradcheck(lambda r: dropout(r, vertices, KEY, 0.4, 2), (rows,))
 
 
+@pytest.mark.slow
 def test_the_op_keeps_its_contract_with_pytorch() -> None:
     rows = torch.randn(6, 5, requires_grad=True)
     torch.library.opcheck(dropout, (rows, torch.arange(6), KEY, 0.5, 0))

@@ -53,6 +53,7 @@ def test_gradients_pass_a_numerical_check() -> None:
 
 
 @pytest.mark.parametrize("name", nn.MODELS)
+@pytest.mark.slow
 def test_bf16_storage_stays_close_to_fp32(name: str) -> None:
     torch.manual_seed(0)
     exact = nn.MODELS[name](12, 8, 2, 3)

@@ -134,6 +134,7 @@ def plain(graph: Graph) -> Plain:
     ],
     ids=lambda layout: "-".join(map(str, layout.values())),
 )
+@pytest.mark.slow
 def test_it_is_learnt_as_in_plain_pytorch(graph: Graph, plain: Plain, layout: dict[str, Any]) -> None:
     run = _train(graph, _model(graph), **layout)
     assert [epoch.train_loss for epoch in run.history] == pytest.approx(plain.losses, rel=1e-9)
@@ -160,6 +161,7 @@ def test_patience_waits_for_a_lower_error(graph: Graph, plain: Plain) -> None:
     assert len(run.history) == next(worse) + 1 < _EPOCHS
 
 
+@pytest.mark.slow
 def test_a_run_in_two_sessions_has_the_same_best_epoch(graph: Graph, plain: Plain, tmp_path: Path) -> None:
     _train(graph, _model(graph), epochs=plain.best + 2, out=tmp_path / "run")
     run = _train(graph, _model(graph), out=tmp_path / "run", resume=True)
@@ -175,6 +177,7 @@ def saved(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_readers_that_do_not_know_it_find_the_best_epoch(saved: Path, plain: Plain) -> None:
     assert read_run(saved).best.epoch == plain.best + 1
     state = RunWatch(saved, "id", "run").look()
@@ -207,12 +210,14 @@ def test_a_saved_run_is_loaded_with_it(graph: Graph, saved: Path) -> None:
         Run.load(saved)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_same_objective_only(graph: Graph, saved: Path) -> None:
     model = siafu.nn.GCN(graph.num_features, 8, 2, graph.num_classes)
     with pytest.raises(BadInput, match="cannot resume"):
         _train(graph, model, out=saved, resume=True, objective="classes")
 
 
+@pytest.mark.slow
 def test_a_registered_one_is_found_by_its_name(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(OBJECTIVES, "class_number", ClassNumber())
     named = _train(graph, _model(graph), epochs=2, objective="class_number")
@@ -245,6 +250,7 @@ class _Flawed(VertexClasses):
     ],
     ids=["mean", "rows", "mixed", "counts", "nan", "short", "int32", "terms", "width", "name"],
 )
+@pytest.mark.slow
 def test_a_mistake_in_it_is_one_clear_line(graph: Graph, objective: Any, refusal: str) -> None:
     model = siafu.nn.GCN(graph.num_features, 4, 2, graph.num_classes)
     with pytest.raises(BadInput, match=refusal) as refused:

@@ -45,6 +45,7 @@ def plain_losses(
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("weights", [None, [1.0, 0.2, 3.0], "balanced"], ids=str)
+@pytest.mark.slow
 def test_class_weights_and_smoothing_are_torchs(weights: Any, smoothing: float) -> None:
     graph = toy_graph()
     y, model = torch.from_numpy(graph.y), model_for(graph)
@@ -65,6 +66,7 @@ def test_class_weights_and_smoothing_are_torchs(weights: Any, smoothing: float) 
         )
 
 
+@pytest.mark.slow
 def test_a_run_that_is_loaded_knows_its_weights(tmp_path: Path) -> None:
     graph = toy_graph()
     asked: dict[str, Any] = {"class_weights": "balanced", "label_smoothing": 0.1}
@@ -76,6 +78,7 @@ def test_a_run_that_is_loaded_knows_its_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "theirs"), [("mse", nn.MSELoss()), ("mae", nn.L1Loss()), ("huber", nn.SmoothL1Loss())]
 )
+@pytest.mark.slow
 def test_regression_is_torchs(error: str, theirs: nn.Module) -> None:
     graph = toy_graph()
     values = np.random.default_rng(0).normal(size=(graph.num_vertices, 2))
@@ -94,6 +97,7 @@ def test_regression_is_torchs(error: str, theirs: nn.Module) -> None:
     assert run.summary()["val_accuracy"] == min(each.val_accuracy for each in run.history)
 
 
+@pytest.mark.slow
 def test_a_users_loss_and_metric_are_learnt_and_judged_by() -> None:
     graph = toy_graph()
     model, y = model_for(graph), torch.from_numpy(graph.y)
@@ -115,6 +119,7 @@ def test_a_users_loss_and_metric_are_learnt_and_judged_by() -> None:
     assert run.summary()["val_accuracy"] == pytest.approx(hits)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_a_sum_will_do_and_judges_if_there_is_no_metric() -> None:
     graph = toy_graph()
     own = OwnObjective(lambda rows, y: F.cross_entropy(rows, y, reduction="sum"))

@@ -1,5 +1,7 @@
 """One graph server: events in, instructions out."""
 
+from dataclasses import replace
+
 import pytest
 
 from siafu.pipeline.events import (
@@ -20,7 +22,7 @@ from siafu.pipeline.events import (
 )
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import Anchor, Epoch, Incarnation, IntervalId, PhaseId, ServerId, StageId, Version
-from siafu.pipeline.instructions import Abandon, Instruction, KeepResult, KeepRows, RunTask
+from siafu.pipeline.instructions import Abandon, CompareRows, Instruction, KeepResult, KeepRows, RunTask
 from siafu.pipeline.task import Task
 from tests.pipeline.small import NOW, START, finish, grant, graph_server, names, receivers, sent, setup, tasks
 
@@ -154,9 +156,16 @@ def test_a_gather_waits_for_ghosts_and_they_are_stored_first() -> None:
 def test_rows_that_come_again_or_late_are_not_stored() -> None:
     machine = graph_server(setup(intervals=(1, 1)))
     machine.handle(rows(1, epoch=2))
-    assert machine.handle(rows(1, epoch=2)) == []
+    assert [type(each) for each in machine.handle(rows(1, epoch=2))] == [CompareRows]
     assert machine.handle(rows(1, epoch=1)) == []
     assert machine.counts.duplicates == 2
+
+
+def test_rows_that_cannot_be_sent_again_or_were_overwritten_are_not_compared() -> None:
+    for changes in ({"rows_stay": False}, {"alternate": True}):
+        machine = graph_server(replace(setup(intervals=(1, 1)), **changes))
+        machine.handle(rows(1, epoch=2))
+        assert machine.handle(rows(1, epoch=2)) == []
 
 
 def test_rows_are_sent_to_the_servers_that_read_them() -> None:

@@ -77,6 +77,7 @@ def test_a_message_arrives_and_so_do_many_bytes() -> None:
     assert bytes_s > 0
 
 
+@pytest.mark.slow
 def test_a_training_of_next_to_nothing_counts_its_tasks() -> None:
     found = task_probes._train(2, 4, None)
     assert found.tensor_tasks == 64 * 3  # T1, the last with its loss, T1's gradient; T0 is folded

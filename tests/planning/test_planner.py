@@ -62,6 +62,7 @@ def test_advice_against_lambdas_comes_with_its_arithmetic() -> None:
     assert words.dollars(plan.threads.usd) in said
 
 
+@pytest.mark.slow
 def test_nothing_takes_or_costs_less_than_its_bound() -> None:
     estimates = Estimates(small_request(), reference(), BOOK)
     for instance in ("c5.2xlarge", "c7g.2xlarge"):
@@ -108,6 +109,7 @@ def test_an_impossible_budget_is_answered_with_the_cheapest() -> None:
     assert "the cheapest costs $" in refusal(budget_usd=1e-9)
 
 
+@pytest.mark.slow
 def test_a_deadline_and_a_budget_that_exclude_each_other_are_answered_with_both() -> None:
     quick_or_cheap = {"instances": ("c5n.4xlarge", "r7g.xlarge"), "epochs": 20_000, "lambdas": False}
     plan = small_plan(**quick_or_cheap)
@@ -143,6 +145,7 @@ def test_spot_machines_are_offered_where_their_price_is_known() -> None:
     assert plan.chosen.usd < small_plan().chosen.usd
 
 
+@pytest.mark.slow
 def test_the_machine_at_hand_takes_longer_with_more_epochs_and_nothing_where_it_is_too_small() -> None:
     few, many = (small_plan(epochs=epochs).here for epochs in (20, 200))
     assert few is not None
@@ -152,6 +155,7 @@ def test_the_machine_at_hand_takes_longer_with_more_epochs_and_nothing_where_it_
     assert paper_plan("friendster").here is None
 
 
+@pytest.mark.slow
 def test_fewest_servers_is_the_first_number_that_fits() -> None:
     estimates = Estimates(small_request(), reference(), BOOK)
     small = BOOK.instance("c5.2xlarge")

@@ -6,9 +6,9 @@ import pytest
 
 import siafu
 from siafu.base.errors import BadInput
-from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import make_partition
 from siafu.graph.partition.saved import save_partition
+from siafu.graph.stores.fingerprint import fingerprint
 from siafu.planning.durations import seconds_in
 from siafu.planning.shapes import model_shape, shape_of
 from tests.toys import toy_graph

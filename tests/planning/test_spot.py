@@ -3,16 +3,18 @@
 import json
 import math
 import random
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from siafu.base.errors import BadInput
-from siafu.cluster.runtime import LOST_AFTER_SECONDS
+from siafu.cluster.runtime import LOST_AFTER_SECONDS, LOST_SOON_SECONDS
 from siafu.planning.spot.offer_risk import LossRate
 from siafu.planning.spot.replay import SpotTraining, replay, young_daly
-from siafu.planning.spot.risk import DETECTION_SECONDS, Spread, of_traces
+from siafu.planning.spot.replayed_training import ReplayedTraining
+from siafu.planning.spot.risk import DETECTION_SECONDS, WARM_DETECTION_SECONDS, Spread, of_traces
 from siafu.planning.spot.trace import Change, Trace, from_rate, from_trace, read_trace
 
 SEEDS = 3000
@@ -52,11 +54,64 @@ def test_every_second_of_a_replay_is_accounted_for() -> None:
     found = replay(training, changes)
     assert found.seconds == 95 + 7 * 10
     assert (found.losses, found.epochs_lost) == (3, 0)
-    assert (found.longest_pause, found.paused) == (95 - 50, (44 - 38) + (95 - 50))
+    # Of the fourth epoch 3 s are done, and are done again from 44; at 50, when 3 s more are done, and then 6 s, from 95.
+    assert (found.longest_pause, found.paused) == (101 - 50, (47 - 38) + (101 - 50))
+    assert found.waited == (44 - 39) + (55 - 51) + (95 - 56)  # from when losses are known
+    assert found.on == (0.0, 0.0, 33 + 3 + (165 - 101))
     assert found.machine_seconds == 2 * 50 + 5 + 10 + 2 * (165 - 90)
     saving = SpotTraining(2, 10, 10.0, 5.0, 1.0, checkpoint_epochs=2)
     assert replay(saving, changes).epochs_lost == 1
     assert replay(saving, changes).seconds == 95 + 8 * 10
+
+
+def test_warm_copies_take_over_and_the_run_goes_on_with_fewer_machines() -> None:
+    cold = SpotTraining(2, 10, 10.0, 5.0, 1.0, paces=(math.inf, 20.0, 10.0))
+    changes = [Change(0, "a", True), Change(0, "b", True), Change(38, "b", False), Change(80, "c", True)]
+    far = [*changes, Change(1e6, "c", False)]
+    # 3.3 epochs are done at 38; what follows is 1 s until that is known, perhaps a start, and 0.3 epochs again.
+    warm = replay(replace(cold, warm=True), far)
+    assert warm.paused == pytest.approx(1 + 3)
+    first = (85 - 42) / 20  # the third machine works after 5 s, beside the run
+    assert warm.seconds == pytest.approx(85 + (10 - 3.3 - first) * 10)
+    assert replay(cold, far).paused == pytest.approx(1 + 5 + 3)
+    eager = replay(replace(cold, warm=True, spared=0.2), far)
+    assert eager.paused == pytest.approx(1 + 1)
+    # Without any of the two it stands still: the memory of those that stay does not do for all.
+    second = [*changes[:3], Change(60, "a", False), changes[3], Change(90, "d", True), far[-1]]
+    gone = replay(replace(cold, warm=True), second)
+    assert gone.waited == pytest.approx(85 - 61)
+
+
+def test_a_server_lost_while_copies_are_made_again_starts_cold() -> None:
+    training = SpotTraining(3, 100, 10.0, 5.0, 1.0, paces=(40.0, 20.0, 15.0, 10.0), warm=True)
+    there = [Change(0, each, True) for each in "abc"]
+    soon = replay(
+        training, [*there, Change(35, "a", False), Change(40.5, "b", False), Change(1e6, "c", False)]
+    )
+    later = replay(
+        training, [*there, Change(35, "a", False), Change(55, "b", False), Change(1e6, "c", False)]
+    )
+    # Three epochs are done at 35, copies are there again at 41, and work goes on from 36, an epoch in 15 s.
+    assert soon.longest_pause == pytest.approx(1 + 5 + 4.5 / 15 * 10)
+    assert later.longest_pause == pytest.approx(1 + (19 / 15 - 1) * 10)
+    assert (soon.epochs_lost, later.epochs_lost) == (0, 0)
+
+
+@pytest.mark.parametrize("every", [None, 1, 3])
+def test_progress_does_not_depend_on_where_it_is_looked_at(every: int | None) -> None:
+    at_once, bit_by_bit = (ReplayedTraining(12, every, 2.0) for _ in range(2))
+    source, gone = random.Random(0), 0.0
+    while gone < 70.0:
+        step = source.random()
+        bit_by_bit.work(step, 7.0)
+        gone += step
+    at_once.work(gone, 7.0)
+    assert at_once.done == bit_by_bit.done
+    assert (
+        at_once.left(7.0)
+        == pytest.approx(bit_by_bit.left(7.0))
+        == pytest.approx(ReplayedTraining(12, every, 2.0).left(7.0) - gone)
+    )
 
 
 def test_the_interval_of_young_and_daly() -> None:
@@ -148,4 +203,4 @@ def test_a_spread_leaves_out_a_twentieth_at_each_end() -> None:
 
 
 def test_a_silent_machine_is_known_to_be_lost_when_the_cluster_says() -> None:
-    assert DETECTION_SECONDS == LOST_AFTER_SECONDS
+    assert (DETECTION_SECONDS, WARM_DETECTION_SECONDS) == (LOST_AFTER_SECONDS, LOST_SOON_SECONDS)

@@ -64,6 +64,7 @@ def test_features_without_zeros_save_none() -> None:
 
 
 @pytest.mark.usefixtures("worth_it")
+@pytest.mark.slow
 def test_a_gather_that_would_fill_zeros_runs_in_every_epoch_and_says_why() -> None:
     graph = words()
     program = compile_model(gcn(graph), graph, training=True)
@@ -78,17 +79,20 @@ def test_a_gather_that_would_fill_zeros_runs_in_every_epoch_and_says_why() -> No
     [(toy_graph(), {}), (words(), {"num_layers": 1}), (words(), {"residual": True, "hidden_channels": 400})],
     ids=["dense features", "one layer", "features that are added too"],
 )
+@pytest.mark.slow
 def test_it_is_folded_where_products_do_not_skip_zeros(graph: Graph, changes: dict[str, object]) -> None:
     assert folded(graph, gcn(graph, **changes))
 
 
 @pytest.mark.usefixtures("worth_it")
+@pytest.mark.slow
 def test_it_is_folded_for_lambdas_which_multiply_dense_rows() -> None:
     graph = words()
     assert not folded(graph, gcn(graph))
     assert folded(graph, gcn(graph), sparse=False)
 
 
+@pytest.mark.slow
 def test_it_is_folded_where_little_is_saved() -> None:
     graph = words()
     assert saved_by_sparse_products(graph) > 0
@@ -97,6 +101,7 @@ def test_it_is_folded_where_little_is_saved() -> None:
 
 @pytest.mark.usefixtures("worth_it")
 @pytest.mark.parametrize("name", ["GCN", "GraphSAGE"])
+@pytest.mark.slow
 def test_losses_are_the_oracles_either_way(name: str) -> None:
     graph = words()
     torch.manual_seed(0)

@@ -147,6 +147,7 @@ def positive(*shape: int, dtype: torch.dtype) -> Tensor:
 
 
 @pytest.mark.parametrize("name", UNARY)
+@pytest.mark.slow
 def test_an_operation_on_rows(name: str) -> None:
     programs = check_phase(of_rows(UNARY[name]), [ROW], NONE, differentiated=[0])
     assert name in [*names_in(programs.forward), *names_in(programs.backward)]
@@ -160,6 +161,7 @@ def test_an_operation_on_positive_rows(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")  # of no rows
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.slow
 def test_what_pytorch_takes_apart(name: str) -> None:
     check_phase(of_rows(OTHERS[name]), [ROW], NONE, differentiated=[0])
 

@@ -34,7 +34,7 @@ def test_reasons_are_said_if_asked(
 def test_without_validation_the_training_score_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with ProgressLine(3, metric=Metric("micro_f1")) as progress:
         progress.epoch_ended(metrics(1, None))
-    assert "training micro-f1 75.00 %" in capsys.readouterr().err
+    assert "training micro-F1 75.00 %" in capsys.readouterr().err
 
 
 def test_on_a_terminal_one_line_is_redrawn_without_colours_if_asked(

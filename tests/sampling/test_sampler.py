@@ -54,6 +54,31 @@ def test_a_sample_is_that_of_plain_python(vertices, edges, fanouts, seed, epoch,
         assert both == drawn.get(vertex, [])
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    vertices=st.integers(1, 40),
+    edges=st.integers(0, 300),
+    fanouts=st.lists(st.sampled_from([1, 3, 50, ALL]), min_size=1, max_size=3),
+    seed=st.integers(0, 2**63 - 1),
+    data=st.data(),
+)
+def test_leaves_without_numbers_change_no_draw(vertices, edges, fanouts, seed, data):
+    graph = random_graph(vertices, edges, seed % 2**32)
+    batch = np.array(data.draw(st.lists(st.integers(0, vertices - 1), min_size=1, max_size=8, unique=True)))
+    whole, found = (Sampler(graph, fanouts, seed, leaves=each).sample(batch, 1, 2) for each in (False, True))
+    known = whole.sizes[-2]
+    assert found.sizes == whole.sizes[:-1] and found.num_edges == whole.num_edges
+    assert np.array_equal(found.vertices, whole.vertices[:known])
+    assert np.array_equal(found.drawn.indptr, whole.edges.indptr[: known + 1])
+    assert np.array_equal(graph.indices[found.drawn.weights], found.drawn.indices)
+    inner = found.edges.indptr[-1]
+    assert np.array_equal(found.edges.indices, whole.edges.indices[:inner])
+    assert np.array_equal(found.places, whole.places[:inner])
+    for row in range(known):
+        edges_of = slice(found.drawn.indptr[row], found.drawn.indptr[row + 1])
+        assert sorted(found.drawn.weights[edges_of]) == sorted(whole.places[edges_of])
+
+
 def test_a_vertex_with_few_edges_has_all_of_them_and_others_as_many_as_the_fanout():
     graph = random_graph(300, 3000)
     found = Sampler(graph, [9, 4]).sample(np.arange(20))

@@ -62,6 +62,7 @@ def test_a_process_that_ends_is_a_failure_and_is_replaced(calls: Calls) -> None:
     assert calls.answer()
 
 
+@pytest.mark.slow
 def test_a_timeout_is_told_and_the_slot_works_again(calls: Calls) -> None:
     failed = calls.failure(do="wait", seconds=600)
     assert failed.failure.kind is FailureKind.TIMED_OUT

@@ -161,6 +161,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_nothing_and_disturbs_no_other(tmp_path: Path) -> None:
     mine = DiskTable(ScratchDirectory(tmp_path), 64, 16, np.float32)
     made = filled(mine, 0, 64, 1)

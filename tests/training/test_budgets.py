@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 import siafu
-from siafu.server import disk_share
-from siafu.server.memory import disk_choice, lane_rows, listing
+from siafu.server.memory import disk_choice, disk_share, lane_rows, listing
 from siafu.server.memory.fitting import fit
 from siafu.server.memory.measures import choose
 from siafu.tables import ScratchDirectory
-from siafu.training.checkpoint import Checkpoint
 from siafu.training.placement import choose_partition
+from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.trainer import Trainer
 from tests.training_runs import options, tangled_graph
 
@@ -47,6 +46,7 @@ def settled() -> Iterator[None]:
         patch.setattr(disk_choice, "LEAST_READ", 1)
         for module in (disk_share, listing):
             patch.setattr(module, "WRITTEN_BEHIND", 1 << 14)
+        patch.setattr(listing, "IDLE_BYTES", 1 << 14)
         yield
 
 

@@ -21,8 +21,7 @@ import siafu
 from siafu.errors import BadInput, SiafuError
 from siafu.report.files.metrics import EpochMetrics
 from siafu.report.progress import Progress, ProgressLine
-from siafu.server import disk_share
-from siafu.server.memory import listing
+from siafu.server.memory import disk_share, listing
 from siafu.training.placement import choose_partition
 from siafu.training.run import Run
 from siafu.training.trainer import Trainer
@@ -44,6 +43,7 @@ def settle(patch: Any) -> None:
     patch.setattr("siafu.server.memory.lane_rows.thread_count", lambda: 0)
     for module in (disk_share, listing):
         patch.setattr(module, "WRITTEN_BEHIND", 1 << 14)
+    patch.setattr(listing, "IDLE_BYTES", 1 << 14)
 
 
 @pytest.fixture(autouse=True)

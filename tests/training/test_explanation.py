@@ -9,7 +9,7 @@ from torch import nn
 
 import siafu
 from siafu.graph import Graph
-from siafu.nn.layer import Layer
+from siafu.nn.layers.layer import Layer
 from siafu.program.headline import headline, unused_edge_data
 from siafu.server.costs.stage_cost import StageCost
 from siafu.server.plan import compile_programs

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import siafu
+from siafu.base.errors import BadInput
 from siafu.base.option import options_of
 from siafu.cli.train import Train
 from siafu.training.keywords import Keywords
@@ -77,8 +78,8 @@ def test_every_keyword_is_told_in_the_docstring() -> None:
         assert each.help.endswith(".")
 
 
-def test_a_keyword_that_is_none_is_refused_as_python_does() -> None:
-    with pytest.raises(TypeError, match="epoch"):
+def test_a_keyword_that_is_none_is_refused_with_one_that_is_like_it() -> None:
+    with pytest.raises(BadInput, match="did you mean epochs"):
         siafu.train(toy_graph(), siafu.nn.GCN(8, 4, 2, 3), epoch=3)  # type: ignore[call-arg]
 
 

@@ -14,6 +14,7 @@ import siafu
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.dropout import counted_dropout
+from siafu.training.outputs.hidden_rows import hidden_rows
 from siafu.training.pace import EpochEnd
 from tests.oracle import evaluate, loss_of, model_input, split_rows
 from tests.sessions import StopAt, gcn, losses, same_weights, stopped, timeless
@@ -305,3 +306,12 @@ def test_hidden_rows_are_what_the_next_layer_takes() -> None:
         run.rows(graph, layer=2)
     with pytest.raises(BadInput, match="the model has no module 'conv': choose among convs"):
         run.rows(graph, layer="conv")
+
+
+def test_a_model_without_convs_has_its_modules_listed() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
+    with (
+        pytest.raises(BadInput, match="give the name of one of its modules, among 0, 1"),
+        hidden_rows(model, -2),
+    ):
+        pass

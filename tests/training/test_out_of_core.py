@@ -12,17 +12,16 @@ from torch import nn
 
 import siafu
 from siafu import Graph
-from siafu.base.mapped import mapped_file
+from siafu.base.storage.mapped import mapped_file
 from siafu.errors import BadInput
-from siafu.server import disk_share
 from siafu.server import fused_gathers as chunks
-from siafu.server.disk_share import DiskCut
-from siafu.server.memory import listing
+from siafu.server.memory import disk_share, listing
+from siafu.server.memory.disk_share import DiskCut
+from siafu.server.memory.savings import Savings
 from siafu.server.rows import constants_on_disk
-from siafu.server.savings import Savings
 from siafu.tables import row_stream
-from siafu.training.checkpoint import Checkpoint
 from siafu.training.placement import choose_partition
+from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.run import Run
 from siafu.training.trainer import Trainer
 from tests.training_runs import options, tangled_graph
@@ -146,6 +145,30 @@ def test_so_has_a_training_that_keeps_its_products_on_disk_and_walks_a_copy_of_i
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    "name,mode,servers,folded,kept",
+    [
+        ("gcn", "pipe", 1, 0, True),
+        ("sage", "sync", 1, 2, False),
+        ("gin", "pipe", 2, 0, True),
+        ("gat", "pipe", 1, 0, False),
+        ("max", "sync", 2, 0, True),
+    ],
+)
+@pytest.mark.parametrize("held", [{0, 1}, {0}, {1}], ids=["all", "first", "second"])
+def test_rows_on_disk_beside_tables_in_memory_are_the_same_to_the_bit(
+    tmp_path: Path, name: str, mode: str, servers: int, folded: int, kept: bool, held: set[int]
+) -> None:
+    found = on_disk(tmp_path, 2, 3, constants=folded, kept=kept)
+    assert found.disk is not None
+    cut = replace(found.disk, tables=held != {0, 1}, held=frozenset(held))
+    savings = replace(found, in_place=True, shared=True, disk=cut)
+    assert trained(MODELS[name], savings, mode=mode, servers=servers) == trained(
+        MODELS[name], Savings(), mode=mode, servers=servers
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     "name,folded,tables,dtype,given",
     [
         ("gcn", 3, True, torch.float32, {}),
@@ -223,6 +246,7 @@ def test_a_run_within_a_budget_is_the_one_without_limit(
     monkeypatch.setattr(listing, "own_bytes", lambda: 300_000_000)
     for module in (disk_share, listing):
         monkeypatch.setattr(module, "WRITTEN_BEHIND", 1 << 20)
+    monkeypatch.setattr(listing, "IDLE_BYTES", 1 << 20)
     graph = tangled_graph(10_000)
 
     def model() -> nn.Module:
@@ -273,6 +297,7 @@ def test_a_budget_that_no_disk_helps_is_refused_with_the_least_that_would_do(tmp
 def test_what_is_refused_without_a_disk_says_what_would_do_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (disk_share, listing):
         monkeypatch.setattr(module, "WRITTEN_BEHIND", 1 << 20)
+    monkeypatch.setattr(listing, "IDLE_BYTES", 1 << 20)
     graph = tangled_graph(10_000)
     wide = siafu.nn.GraphSAGE(graph.num_features, 128, 3, graph.num_classes, 0.5)
     with pytest.raises(

@@ -8,8 +8,8 @@ import pytest
 import siafu
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
-from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import Partition, make_partition, save_partition
+from siafu.graph.stores.fingerprint import fingerprint
 from siafu.training.placement import choose_partition, describe_partition
 from tests.sessions import gcn
 from tests.toys import toy_graph

@@ -10,9 +10,9 @@ import torch
 import siafu
 from siafu import Graph
 from siafu.base.errors import BadInput
-from siafu.graph.fingerprint import fingerprint
 from siafu.graph.partition import make_partition, save_partition
 from siafu.graph.reorder import make_order, write_layout
+from siafu.graph.stores.fingerprint import fingerprint
 from siafu.nn import build
 from siafu.objective.vertex_classes import VertexClasses
 from siafu.training.placement import choose_partition

@@ -208,6 +208,17 @@ def test_resuming_a_finished_run_gives_it_back(tmp_path: Path) -> None:
     assert same_weights(again.model, run.model)
 
 
+def test_resuming_with_fewer_epochs_than_there_are_is_refused(tmp_path: Path) -> None:
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=4, out=tmp_path / "run")
+    config = (tmp_path / "run/config.json").read_bytes()
+    with pytest.raises(
+        BadInput, match=r"has 4 epochs already, and epochs is 3: give more than it has \(--epochs\)"
+    ):
+        siafu.train(graph, gcn(graph), epochs=3, out=tmp_path / "run", resume=True)
+    assert (tmp_path / "run/config.json").read_bytes() == config
+
+
 def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
     graph = toy_graph()
     siafu.train(graph, gcn(graph), epochs=4, out=tmp_path / "run")

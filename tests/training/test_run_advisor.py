@@ -10,7 +10,7 @@ import torch
 import siafu
 from siafu.graph.partition import make_partition
 from siafu.kernels import blocking
-from siafu.kernels.findings import machine_name
+from siafu.kernels.advice.findings import machine_name
 from siafu.options import Options
 from siafu.report.progress import Progress
 from siafu.server.memory.fitting import fit

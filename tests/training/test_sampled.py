@@ -95,12 +95,22 @@ def test_callbacks_groups_and_own_objectives_are_those_of_other_modes() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"servers": 2}, "servers is 2, and mode sampled trains in one process without Lambdas"),
+        (
+            {"weight_servers": 2},
+            "weight_servers is 2, and mode sampled trains in one process without Lambdas",
+        ),
+        (
+            {"servers": 2, "layout": "columns:1"},
+            "layout is columns:1, and in mode sampled it is that of the features",
+        ),
         ({"lambdas": "local"}, "lambdas is local, and mode sampled"),
         ({"cluster": "auto"}, "mode sampled trains in one process, and cluster asks for others"),
-        ({"fanout": "3"}, "fanout has 1 numbers, and the model gathers 2 times"),
+        (
+            {"fanout": "3"},
+            "fanout is 3, and the model gathers 2 times, layer after layer: give a number for each",
+        ),
         ({"fanout": "3,x"}, "fanout is '3,x': give a number from 1 up, or all"),
-        ({"staleness": 1}, "staleness is for mode async"),
+        ({"staleness": 4}, "staleness is 4, and a batch is at most 3 updates behind in mode sampled"),
         ({"memory": "200MB"}, "memory is 200MB"),
         ({"mode": "pipe"}, "fanout is for mode sampled, and mode is pipe"),
     ],
@@ -124,3 +134,20 @@ def test_every_model_learns_from_samples() -> None:
         model = kind(graph.num_features, 8, 2, graph.num_classes)
         run = siafu.train(graph, model, epochs=15, **{**SAMPLED, "fanout": "8,8"})
         assert run.summary()["test_accuracy"] > 0.6
+
+
+def test_batch_norms_follow_batches_and_resume_bit_for_bit(tmp_path: Path) -> None:
+    graph, out, options = toy_graph(), tmp_path / "run", {**SAMPLED, "fanout": "8,8"}
+
+    def normed() -> siafu.nn.GNN:
+        torch.manual_seed(0)
+        return siafu.nn.GraphSAGE(graph.num_features, 8, 2, graph.num_classes, norm="batch_norm")
+
+    stopped(graph, normed(), out, StopAt(3), **options)
+    model, straight_model = normed(), normed()
+    siafu.train(graph, model, epochs=15, out=out, resume=True, **options)
+    straight = siafu.train(graph, straight_model, epochs=15, **options)
+    assert same_weights(model, straight_model)
+    counted = straight_model.norms[0].module.num_batches_tracked
+    assert counted > 0 and counted % straight.counters["gradients_applied"] == 0
+    assert straight.summary()["test_accuracy"] > 0.6

@@ -22,7 +22,7 @@ def test_each_row_is_what_train_gives_and_one_that_fails_does_not_end_the_others
     found = siafu.sweep(graph, settings, out=tmp_path, epochs=3, dropout=0.0, seed=2)
     assert [row.error for row in found.rows] == [
         None,
-        "BadInput: --heads is for --model gat or gatv2 or transformer: leave it out with gcn",
+        "BadInput: --heads is for --model gat, gatv2 or transformer: leave it out with gcn",
         None,
     ]
     for row, (hidden, lr) in zip(found.rows[::2], ((4, 0.05), (8, 0.01)), strict=True):

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import siafu
-from siafu.base import memory
 from siafu.base.errors import BadInput, Diverged
-from siafu.base.memory import parse_size
+from siafu.base.hardware import memory
+from siafu.base.hardware.memory import parse_size
 from siafu.graph import Graph
 from siafu.training import trainer
 from siafu.training.run import Run
@@ -273,6 +273,15 @@ def test_a_graph_without_training_rows_is_refused() -> None:
     graph = toy_graph()
     with pytest.raises(BadInput, match="no training split"):
         siafu.train(graph.replace(train=None), gcn(graph))
+
+
+def test_a_label_beyond_classes_that_do_not_occur_is_told_with_its_vertex() -> None:
+    graph = toy_graph()
+    y = graph.y.copy()
+    y[5] = 6
+    message = r"wants rows of 7: build it with out_channels=7, unless the label 6 of vertex 5 is a mistake: no vertex has class 3, 4, 5$"
+    with pytest.raises(BadInput, match=message):
+        siafu.train(graph.replace(y=y, num_classes=7), gcn(graph))
 
 
 def test_patience_without_validation_rows_is_refused() -> None:

@@ -42,6 +42,19 @@ def test_rows_travel_to_ghosts_and_weights_come_from_their_server() -> None:
     assert found.bytes_scattered == pytest.approx(5 * 2 * 10 * 4)
 
 
+def test_servers_of_one_machine_share_its_cores_and_send_nothing() -> None:
+    def epoch(machines: int | None) -> float:
+        work = workload(ghost_bytes=8.0)
+        found = simulate(SHAPE, work, machine(), servers=2, intervals=1, machines=machines)
+        return found.seconds_per_epoch
+
+    assert epoch(2) == epoch(None)
+    # One core does all of the work, no rows travel, and the epoch is closed as above.
+    assert epoch(1) == pytest.approx((1 + 2 + 3) + 1 + 4 + 1)
+    with pytest.raises(BadInput, match="2 servers on 3 machines"):
+        epoch(3)
+
+
 @pytest.mark.parametrize("layout", ["vertices", "columns"])
 def test_bytes_of_either_layout_are_those_of_its_traffic(layout: str) -> None:
     shape, model, servers = GraphShape(5000, 200_000, 30, 7, train=0.4), ModelShape(hidden=64, layers=3), 3

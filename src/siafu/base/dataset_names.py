@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from siafu.base.errors import BadInput
-from siafu.base.files import cache_directory
+from siafu.base.storage.files import cache_directory
 
 CATALOGUE_NAMES = (
     *("cora", "citeseer", "pubmed", "ogbn-arxiv", "ogbn-products"),

@@ -14,8 +14,9 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import caching, event
 
+from siafu.base.compile_turns import turn
 from siafu.base.compiling import compile_begins, compile_ends
-from siafu.base.files import cache_directory
+from siafu.base.storage.files import cache_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +27,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def _stamp() -> str:
     digest = hashlib.sha256()
     base, kernels = _PACKAGE / "base", _PACKAGE / "kernels"
-    for path in [base / "jit.py", base / "hashing.py", base / "prefetch.py", *sorted(kernels.glob("*.py"))]:
+    for path in [base / "jit.py", base / "hashing.py", base / "prefetch.py", *sorted(kernels.rglob("*.py"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -85,10 +86,23 @@ event.register("numba:compile", _Compilations())
 
 def kernel(function: F) -> F:
     """Compile `function` with Numba on first call; it runs without the GIL."""
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+    return cast(F, _in_turns(numba.njit(nogil=True, cache=True, error_model="numpy")(function)))
 
 
 def fast_kernel(function: F) -> F:
     """As `kernel`, and sums may be added up in another order, so that they are vectorised. NaN and infinity keep their meaning."""
     relaxed = {"reassoc", "contract", "nsz", "arcp"}
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=relaxed)(function))
+    compiled = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=relaxed)(function)
+    return cast(F, _in_turns(compiled))
+
+
+def _in_turns(compiled: Any) -> Any:
+    """Have processes that share a cache compile each form of a kernel once: servers of a machine start at the same time."""
+    compile_alone, name = compiled.compile, f"{compiled.__module__}.{compiled.__name__}"
+
+    def compile_in_turn(signature: Any) -> Any:
+        with turn(cache_directory() / "kernels", f"{name}{signature}"):
+            return compile_alone(signature)
+
+    compiled.compile = compile_in_turn
+    return compiled

@@ -80,7 +80,7 @@ class Option:
             if value not in self.choices:
                 raise self._refused(value, self._wanted)
         elif int in self.kinds or float in self.kinds:
-            if not self._is_within(value):
+            if not ((self.many or isinstance(value, numbers.Real)) and self._is_within(value)):
                 raise self._refused(value, self._wanted)
             if self.valid is not None and not self.valid[0](value):
                 raise self._refused(value, self.valid[1])

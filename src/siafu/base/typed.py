@@ -5,7 +5,7 @@ from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_hints
 
-from siafu.base.documents import one_line
+from siafu.base.storage.documents import one_line
 
 _LONGEST = 1 << 16  # text, or items of a tuple
 

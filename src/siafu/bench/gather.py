@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from siafu.base.machine import read_bandwidth
+from siafu.base.hardware.machine import read_bandwidth
 from siafu.bench.handwritten import COLUMNS, c_gather
 from siafu.bench.timing import Timing, measure, measure_peer
 from siafu.graph import Graph

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.owned import OwnedDirectory
+from siafu.base.storage.owned import OwnedDirectory
 from siafu.kernels import over_rows
 
 COLUMNS = 128  # what gather.c is written for

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from siafu.base.machine import peak_rss_bytes
+from siafu.base.hardware.machine import peak_rss_bytes
 from siafu.base.threads import thread_count
 from siafu.bench.network import network
 from siafu.graph import Graph, read_store

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from siafu.base.errors import BadInput
-from siafu.base.files import replace_text
-from siafu.base.owned import OwnedDirectory
+from siafu.base.storage.files import replace_text
+from siafu.base.storage.owned import OwnedDirectory
 from siafu.base.typed import typed
 from siafu.graph import Graph, read_store
 from siafu.graph.generate import generate, shape_named

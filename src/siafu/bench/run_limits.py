@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from siafu.base import machine
+from siafu.base.hardware import machine
 from siafu.bench.limits import near_bandwidth, product_peak
 
 

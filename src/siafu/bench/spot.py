@@ -13,7 +13,8 @@ from siafu.planning.estimate import Estimates
 from siafu.planning.offer import Offer, TrainingSetup
 from siafu.planning.request import Request
 from siafu.planning.shapes import model_shape, shape_of
-from siafu.planning.spot.offer_risk import LossRate, OfferRisk, offer_risk
+from siafu.planning.spot.offer_risk import LossRate, OfferRisk, replayed
+from siafu.planning.spot.paces import paces_of
 from siafu.planning.spot.risk_words import assumed, rows, table
 from siafu.planning.spot.trace import Trace
 
@@ -35,8 +36,8 @@ class SpotSetting:
     epochs: int = 2000
     instance: str = "c5n.2xlarge"
 
-    def offer(self) -> Offer:
-        """An epoch by the pipeline's own machines in virtual time, and the machines' prices."""
+    def offer(self) -> tuple[Offer, Estimates]:
+        """An epoch by the pipeline's own machines in virtual time, and the machines' prices; and what says so."""
         if not 2 <= self.servers <= _MOST_SERVERS:
             raise BadInput(
                 f"{self.servers} servers: give 2 to {_MOST_SERVERS}; the first is on demand, as the cluster's head"
@@ -46,7 +47,8 @@ class SpotSetting:
         sizes = model_shape(self.model, hidden=self.hidden, layers=self.layers)
         request = Request(name, shape, sizes, self.epochs, spot=True, lambdas=False)
         fleet = Fleet(Rental(book.instance(self.instance), spot=True), self.servers)
-        return Estimates(request, measured, book).offer(TrainingSetup(fleet))
+        estimates = Estimates(request, measured, book)
+        return estimates.offer(TrainingSetup(fleet)), estimates
 
 
 def measure(
@@ -56,9 +58,10 @@ def measure(
     losses = [*(LossRate.in_traces((trace,)) for trace in traces), *map(LossRate, rates)]
     for each in losses:
         each.moments(setting.servers - 1)  # refuses traces of fewer machines, before anything takes long
-    offer = setting.offer()
+    offer, estimates = setting.offer()
+    paces = paces_of(offer, estimates)
     for each in losses:
-        yield offer_risk(offer, each, seeds)
+        yield replayed(offer, paces, each, seeds)
 
 
 def report(found: Sequence[OfferRisk], setting: SpotSetting, seeds: int) -> str:
@@ -66,7 +69,7 @@ def report(found: Sequence[OfferRisk], setting: SpotSetting, seeds: int) -> str:
     first = found[0]
     said = f"{setting.dataset}, {setting.model} of {setting.layers} layers, {setting.hidden} wide, on {first.offer.setup}"
     tables = [table(str(each.losses), rows(each)) for each in found]
-    return "\n".join([f"{said}: {assumed(first.closed.training)}. {seeds} replays each.", "", *tables])
+    return "\n".join([f"{said}: {assumed(first)}. {seeds} replays each.", "", *tables])
 
 
 def as_json(found: Sequence[OfferRisk]) -> str:

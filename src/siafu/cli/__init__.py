@@ -89,7 +89,7 @@ def main() -> None:
             raise
         _fail(str(wanted), wanted.exit_code)
     except _WRONG_COMMAND_LINE as error:
-        _fail(error.format_message(), 2)  # type: ignore[attr-defined]
+        _fail(_worded(error.format_message()), 2)  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
     except BrokenPipeError:
@@ -99,6 +99,20 @@ def main() -> None:
     except MemoryError as error:
         _fail(f"not enough memory ({str(error) or 'an allocation failed'}): use a machine with more", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+# Words of the library that reads the command line, and ours.
+_WORDS = {
+    "Input should be a valid integer, unable to parse string as an integer": "give a whole number",
+    "Input should be a valid number, unable to parse string as a number": "give a number",
+    "Got unexpected extra argument(s)": "the command line has too many words, or an option that takes no value was given one:",
+}
+
+
+def _worded(message: str) -> str:
+    for theirs, ours in _WORDS.items():
+        message = message.replace(theirs, ours)
+    return message
 
 
 def _told(error: OSError) -> str:

@@ -99,7 +99,7 @@ def convergence(
 ) -> None:
     """Measure the effect of asynchrony on accuracy and on the number of epochs: pipe against async and its policies."""
     from siafu.bench import convergence as bench
-    from siafu.bench.convergence_plot import plot as draw
+    from siafu.bench.pictures.convergence_plot import plot as draw
     from siafu.graph.datasets import load
 
     setting = bench.ConvergenceSetting(
@@ -128,7 +128,7 @@ def accuracy(
 ) -> None:
     """Measure seconds, epochs and best accuracy of a model trained on the whole graph, asynchronously, and on samples."""
     from siafu.bench import accuracy as bench
-    from siafu.bench.accuracy_plot import plot as draw
+    from siafu.bench.pictures.accuracy_plot import plot as draw
     from siafu.graph.datasets import load
 
     setting = bench.AccuracySetting(
@@ -170,7 +170,7 @@ def lambda_(
 ) -> None:
     """Measure how Lambdas hide the network: modes, each trick switched off, the autotuner; and their overhead."""
     from siafu.bench import lambdas as bench
-    from siafu.bench.lambda_chart import chart
+    from siafu.bench.pictures.lambda_chart import chart
 
     far = bench.LambdaSetting(
         "amazon", scale, hidden, layers, intervals, count, latency_ms, mbps, epochs=repeat + 2, model=model
@@ -247,7 +247,7 @@ def spot(
     seeds: int = option(1000, "Replays of each trace and rate.", least=20),
     as_json: bool = json_flag(),
 ) -> None:
-    """Replay preemptions of real machines, or rates of them: on demand, spot with checkpoints, spot with closed epochs."""
+    """Replay preemptions of real machines, or rates of them: on demand, with checkpoints, with closed epochs, with copies."""
     from siafu.bench import spot as bench
     from siafu.planning.spot.trace import read_trace
 
@@ -269,7 +269,7 @@ def _kept(bench: Any, results: Path | None, measured: Iterable[Any]) -> list[Any
 
 
 def _show(table: str, plot: Path | None, draw: Callable[[], str]) -> None:
-    from siafu.base.files import replace_text
+    from siafu.base.storage.files import replace_text
 
     typer.echo(table)
     if plot is not None:

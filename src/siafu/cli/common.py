@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from siafu.base.absent import refuse_absent_dataset, refuse_absent_run
 from siafu.base.dataset_names import refuse_unknown_name
 from siafu.base.errors import BadInput
+from siafu.base.hardware.memory import parse_size
 from siafu.base.loading import loading
-from siafu.base.memory import parse_size
+from siafu.base.storage.absent import refuse_absent_dataset, refuse_absent_run
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
     from siafu.training.run import Run
 
 _PLAIN_SECONDS = 5.0  # between lines where there is no terminal to redraw
+_LEAST_SECONDS = 1.0  # of a stage before its rate is told
 _PIPED_WIDTH = 300  # of a table that is not on a terminal: a line for each row, to grep
 
 WORD: dict[str, Any] = {"no_wrap": True}
@@ -110,6 +111,12 @@ def load_run_and_graph(path: Path, dataset: str | None) -> "tuple[Run, Graph]":
     return run, graph
 
 
+def told_rate(count: int, seconds: float, unit: str) -> str:
+    """Such as '9.3 M edges/s', or '8,300 edges/s'."""
+    speed = count / max(seconds, 1e-9)
+    return f"{speed / 1e6:.1f} M {unit}/s" if speed >= 1e5 else f"{speed:,.0f} {unit}/s"
+
+
 class ProgressBar:
     """A `siafu.graph.progress.ProgressCallback` on stderr: a bar with rate and time left on a terminal, else plain lines.
 
@@ -133,24 +140,33 @@ class ProgressBar:
                 transient=True,
             )
         self._tasks: dict[str, object] = {}
-        self._started: dict[str, float] = {}
+        self._started: dict[str, tuple[float, int]] = {}
         self._told = time.monotonic()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
         unit = self._unit if self._unit in stage else stage.split()[-1]
-        began = self._started.setdefault(stage, now)
-        speed = done / max(now - began, 1e-9)
-        rate = f"{speed / 1e6:.1f} M {unit}/s"
+        began, before = self._started.setdefault(stage, (now, done))
+        passed = now - began
+        # A rate over less than a second, and a time left by it, would be far off.
+        rate = told_rate(done - before, passed, unit) if passed >= _LEAST_SECONDS else ""
         if self._bar is not None:
             if stage not in self._tasks:
                 self._tasks[stage] = self._bar.add_task(stage, total=total or None, rate="")
             self._bar.update(self._tasks[stage], completed=done, total=total or None, rate=rate)  # type: ignore[arg-type]
         elif now - self._told >= _PLAIN_SECONDS:
             self._told = now
-            share = f"{100 * done / total:.0f} %, " if total else f"{done:,} {unit}, "
-            left = f", {(total - done) / speed:.0f} s left" if total and speed > 0 else ""
-            print(f"{stage}: {share}{rate}{left}", file=sys.stderr, flush=True)
+            share = f"{100 * done / total:.0f} %" if total else f"{done:,} {unit}"
+            more = (
+                f"{passed * (total - done) / (done - before):.0f} s left"
+                if rate and done > before and total
+                else ""
+            )
+            print(
+                f"{stage}: {', '.join(each for each in (share, rate, more) if each)}",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def __enter__(self) -> "ProgressBar":
         if self._bar is not None:

@@ -10,23 +10,25 @@ from siafu.cli.common import printable, say
 from siafu.cli.declared import json_flag, out_file
 
 if TYPE_CHECKING:
+    from siafu.report.files.run_record import RunRecord
     from siafu.report.pages.comparison import Comparison
 
 
 def compare(
-    runs: list[Path] = argument("RUN RUN…", "The runs' directories."),
+    runs: list[Path] = argument("RUN…", "The runs' directories, or one that holds runs: a sweep's, or runs."),
     out: Path | None = out_file("Write an HTML file as well, with curves.", "--out"),
     as_json: bool = json_flag(),
 ) -> None:
     """Show what came of several runs side by side, and in which settings they differ."""
-    from siafu.base.files import replace_text
-    from siafu.report.files.run_record import read_run
+    from siafu.base.storage.files import replace_text
     from siafu.report.pages.comparison import compare as compared
     from siafu.report.pages.comparison import comparison_page
 
-    if len(runs) < 2:
-        raise BadInput(f"{len(runs)} run to compare: name two or more directories")
-    records = [read_run(path) for path in runs]
+    records = [record for path in runs for record in _records_at(path)]
+    if len(records) < 2:
+        raise BadInput(
+            f"{len(records)} run{'s' * (len(records) != 1)} to compare: name two or more, or a directory that holds them"
+        )
     found = compared(records)
     if out is not None:
         replace_text(out, comparison_page(records))
@@ -40,6 +42,27 @@ def compare(
         print(json.dumps(told))
     else:
         _print(found)
+
+
+def _records_at(path: Path) -> "list[RunRecord]":
+    """The run at a path, or all runs in a directory that is none; files, such as a sweep's table, are left out."""
+    from siafu.report.files.run_directory import RunDirectory
+    from siafu.report.files.run_record import read_run
+
+    if path.is_file():
+        say(f"left out {printable(str(path))}: it is a file")
+        return []
+    inside = sorted(path.iterdir()) if path.is_dir() and not RunDirectory(path).exists else []
+    held = [each for each in inside if RunDirectory(each).exists]
+    if not held:
+        return [read_run(path)]
+    records = []
+    for each in held:
+        try:
+            records.append(read_run(each))
+        except BadInput as error:
+            say(f"left out: {printable(str(error))}")
+    return records
 
 
 def _print(found: "Comparison") -> None:

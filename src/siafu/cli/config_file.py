@@ -5,9 +5,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from siafu.base.documents import one_line, parse_json
 from siafu.base.errors import BadInput
 from siafu.base.option import options_of
+from siafu.base.storage.documents import one_line, parse_json
 from siafu.training.recipe import Recipe
 
 _MOST_BYTES = 1 << 20

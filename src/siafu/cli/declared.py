@@ -86,7 +86,7 @@ def json_flag(help: str = "Print one JSON object as the last line of stdout.") -
 
 def out_file(help: str, flag: str = "--output", **more: Any) -> Any:
     """The option --output, or -o."""
-    return option(None, help, flags=(flag, "-o"), **more)
+    return option(None, f"{help} Directories on the way to it are made.", flags=(flag, "-o"), **more)
 
 
 def _parameter(option: Option) -> inspect.Parameter:

@@ -38,9 +38,9 @@ def doctor(
 def _examine() -> dict[str, Any]:
     import torch
 
-    from siafu.base import machine
-    from siafu.base.files import cache_directory
-    from siafu.training.facts import environment
+    from siafu.base.hardware import machine
+    from siafu.base.storage.files import cache_directory
+    from siafu.training.records.facts import environment
 
     found = environment()
     _, available = machine.memory_bytes()
@@ -68,19 +68,27 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"cache       {cache['path']}" + ("" if cache["writable"] else " (not writable: set SIAFU_CACHE)"),
     ]
     for extra, there in found["extras"].items():
-        state = "ready" if there else f"missing; pip install 'siafu[{extra}]'"
+        state = "ready" if there else f"not installed, pip install 'siafu[{extra}]' brings it"
         lines.append(f"extra       {extra}: {state} ({_PURPOSES.get(extra, 'more')})")
+    if not all(found["extras"].values()):
+        lines.append(
+            "            extras are optional; in a clone of the repository: pip install -e '.[EXTRA]'"
+        )
     if "store" in found:
         store = found["store"]
-        lines.append(
-            f"store       {store['path']} is whole: {store['vertices']:,} vertices, {store['edges']:,} edges"
-        )
+        counts = ", ".join(f"{count:,} {what}" for what, count in store.items() if isinstance(count, int))
+        lines.append(f"store       {store['path']} is whole: {counts}")
     return lines
 
 
 def _verify(path: Path) -> dict[str, Any]:
-    from siafu.graph.store import read_store
+    from siafu.graph.stores.store import read_store
+    from siafu.graph.triples import is_triple_store, read_triples
 
+    if is_triple_store(path):
+        triples = read_triples(path, verify=True)
+        count = len(triples.train) + len(triples.valid) + len(triples.test)
+        return {"path": str(path), "name": triples.name, "entities": triples.num_entities, "triples": count}
     graph = read_store(path, verify=True)
     return {"path": str(path), "name": graph.name, "vertices": graph.num_vertices, "edges": graph.num_edges}
 

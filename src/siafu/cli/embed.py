@@ -1,5 +1,6 @@
 """`siafu embed`: vectors of entities and relations, learnt from triples; and questions to them."""
 
+import difflib
 import json
 import shlex
 from collections.abc import Iterable
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from siafu.base.dataset_names import refuse_unknown_name
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.option import REQUIRED, argument, option, options_of
+from siafu.base.words import counted
 from siafu.cli.common import say, show
 from siafu.cli.declared import add_commands, command, json_flag, out_file
 from siafu.cli.embed_plan import plan
@@ -34,8 +37,19 @@ class _TrainUnlessNamed(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "--help"):
+            _refuse_mistyped(args[0], list(self.commands))
             args = [_TRAIN, *args]
         return super().parse_args(ctx, args)
+
+
+def _refuse_mistyped(word: str, commands: list[str]) -> None:
+    """Refuse a word that is nearly a command's name, if there is no store of that name."""
+    near = difflib.get_close_matches(word, commands, n=1, cutoff=0.75)
+    if near:
+        try:
+            refuse_unknown_name(word)
+        except BadInput:
+            raise BadInput(f"no command or store {word!r}: did you mean 'siafu embed {near[0]}'?") from None
 
 
 app = typer.Typer(
@@ -49,7 +63,9 @@ app = typer.Typer(
 class Embed(EmbedSession, EmbedOptions):
     """Options of `siafu embed`."""
 
-    store: Path = argument("STORE", "A store of triples, as siafu import writes it.")
+    store: Path = argument(
+        "STORE", "A store of triples, as siafu import writes it; or a graph's store, or its name."
+    )
     out: Path | None = option(None, "The run's directory.", unset="runs/STORE-SCORE-DATE")
     quiet: bool = option(False, "Say nothing but what is wrong.")
     json: bool = option(False, "Print one JSON object as the last line of stdout.")
@@ -85,12 +101,12 @@ def train(asked: Embed) -> None:
     if asked.resume and asked.overwrite:
         raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
     import siafu
-    from siafu.graph.triples import read_triples
+    from siafu.graph.triples import triples_at
 
-    triples = read_triples(asked.store)
+    triples = triples_at(asked.store)
     counts = (len(triples.train), len(triples.valid), len(triples.test))
     asked.say(
-        f"{triples.name}: {triples.num_entities:,} entities, {triples.num_relations:,} relations, "
+        f"{triples.name}: {triples.num_entities:,} entities, {counted(triples.num_relations, 'relation')}, "
         f"{counts[0]:,} triples to train on, {counts[1]:,} to validate, {counts[2]:,} to test"
     )
     directory = asked.out or new_directory(Path("runs"), f"{triples.name}-{asked.score}")
@@ -180,7 +196,7 @@ def score(
     """Write the score of each triple of a file: the higher, the likelier."""
     import sys
 
-    from siafu.base.files import replacing
+    from siafu.base.storage.files import replacing
     from siafu.embedding.questions.scored_file import write_scores
 
     answers = _loaded(run, store).answers

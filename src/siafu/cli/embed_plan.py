@@ -39,9 +39,9 @@ class PlannedEmbedding(EmbedOptions):
         if (self.store is None) == (self.entities is None and self.triples is None):
             raise BadInput("nothing to plan for: name a store of triples, or give --entities and --triples")
         if self.store is not None:
-            from siafu.graph.triples import read_triples
+            from siafu.graph.triples import triples_at
 
-            return read_triples(self.store, verify=False)
+            return triples_at(self.store, verify=False)
         if self.entities is None or self.triples is None:
             raise BadInput("one size is missing: give both --entities and --triples")
         import numpy as np

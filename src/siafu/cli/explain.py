@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from siafu.base.errors import BadInput
+from siafu.base.hardware.memory import budget_bytes
 from siafu.base.loading import loading
-from siafu.base.memory import budget_bytes
 from siafu.base.option import argument, option, same_option
 from siafu.cli.common import refuse_unknown_dataset
 from siafu.options import Options, Session
@@ -44,12 +45,30 @@ class Explain(Recipe):
     json: bool = option(False, "Print one JSON object.")
 
 
+def _refuse_turned_round(asked: Explain) -> None:
+    try:
+        refuse_unknown_dataset(asked.model)
+    except BadInput:
+        return
+    with loading():
+        from siafu.nn import MODELS
+
+    if asked.dataset in MODELS and asked.model not in MODELS:
+        raise BadInput(
+            f"{asked.dataset} is a model, and stands first: siafu explain {asked.dataset} {asked.model}"
+        )
+
+
 def explain(asked: Explain) -> None:
     """Say what runs in an epoch of a model on a dataset, what that costs, and what was decided why.
 
     T is a tensor phase (rows alone), G a gather (over the edges), ∇ the way back. Nothing is trained.
     """
-    refuse_unknown_dataset(asked.dataset)
+    try:
+        refuse_unknown_dataset(asked.dataset)
+    except BadInput:
+        _refuse_turned_round(asked)
+        raise
     with loading():
         asked.check()
 

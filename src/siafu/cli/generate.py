@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from siafu.base.option import argument, option
-from siafu.cli.common import ProgressBar, bytes_of, say
+from siafu.cli.common import ProgressBar, bytes_of, say, told_rate
 from siafu.cli.declared import memory_option, out_file
 
 
@@ -41,6 +41,6 @@ def generate(
     seconds = time.monotonic() - began
     say(
         f"{label}: {shape.num_vertices:,} vertices, {num_edges:,} edges in {seconds:.1f} s "
-        f"({num_edges / seconds / 1e6:.1f} M edges/s)"
+        f"({told_rate(num_edges, seconds, 'edges')})"
     )
     print(path if output is not None else label)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from siafu.base.errors import BadInput
 from siafu.base.option import argument, option
-from siafu.cli.common import ProgressBar, bytes_of, say
+from siafu.base.words import counted
+from siafu.cli.common import ProgressBar, bytes_of, say, told_rate
 from siafu.cli.declared import memory_option, out_file
-from siafu.cli.info import counted, named
+from siafu.cli.info import named
 
 if TYPE_CHECKING:
     from siafu.graph.importing.importer import Imported
@@ -166,7 +167,13 @@ def import_(
         done = import_graph(source, target, options, progress)
     for line in _understood(done):
         say(line)
-    _told(target, f"{done.num_vertices:,} vertices", done.num_edges, "edges", time.monotonic() - began)
+    _told(
+        target,
+        f"{done.num_vertices:,} {'vertex' if done.num_vertices == 1 else 'vertices'}",
+        done.num_edges,
+        "edge",
+        time.monotonic() - began,
+    )
 
 
 def _understood(done: "Imported") -> Iterator[str]:
@@ -177,6 +184,8 @@ def _understood(done: "Imported") -> Iterator[str]:
     features = f", {counted(done.num_edge_features, 'feature')} an edge" if done.num_edge_features else ""
     types = f", {counted(done.num_types, 'type')}{named(done.type_names)}" if done.num_types else ""
     yield f"edges: {weights}{features}{types}, {ways}{names}"
+    if done.first_vertex == 1:
+        yield "vertex 0 has no edges: if your ids count from 1, --ids relabel leaves it out"
     yield "features: " + (f"{done.num_features:,} a vertex" if done.num_features else "none")
     yield "labels: " + (
         f"{done.num_classes:,} classes{named(done.class_names)}" if done.num_classes else "none"
@@ -184,10 +193,14 @@ def _understood(done: "Imported") -> Iterator[str]:
     if done.split:
         yield "split: " + ", ".join(f"{count:,} {part}" for part, count in done.split.items())
     elif done.num_classes:
-        yield "split: none, and training needs one: import with --split random:60/20/20 to draw it"
+        yield "split: none, and training needs one: --split random:60/20/20 draws it, here or for 'siafu train'"
     for table, columns in done.ignored.items():
         # The way to have them is told for edges: of a table of vertices only words are left out.
-        how = " (take them with --edge-feature-columns or --type-column)" if table == done.edge_table else ""
+        how = (
+            " (take them with --weight-column, --edge-feature-columns or --type-column; head, relation, tail: --format triples)"
+            if table == done.edge_table
+            else ("" if done.num_classes else " (--label-column NAME takes one of them as labels)")
+        )
         yield f"not taken from {table}: {', '.join(columns)}{how}"
 
 
@@ -213,18 +226,18 @@ def _import_triples(source: Path, target: Path, options: "TripleImport") -> None
         done = import_triples(source, target, options, progress)
     for line in done.warnings():
         say(line)
-    entities = f"{done.num_entities:,} entities, {done.num_relations:,} relations"
+    entities = f"{done.num_entities:,} {'entity' if done.num_entities == 1 else 'entities'}, {counted(done.num_relations, 'relation')}"
     splits = ", ".join(f"{count:,} {split}" for split, count in done.triples.items())
     total = sum(done.triples.values())
-    _told(target, f"{entities}, {splits}", total, "triples", time.monotonic() - began)
+    _told(target, f"{entities}, {splits}", total, "triple", time.monotonic() - began)
 
 
 def _told(target: Path, counts: str, total: int, unit: str, seconds: float) -> None:
-    from siafu.base.machine import peak_rss_bytes
+    from siafu.base.hardware.machine import peak_rss_bytes
 
     print(
-        f"wrote {target}: {counts}, {total:,} {unit} in {seconds:.1f} s "
-        f"({total / seconds / 1e6:.2f} M {unit}/s), peak memory {peak_rss_bytes() / 1e6:,.0f} MB"
+        f"wrote {target}: {counts}, {counted(total, unit)} in {seconds:.1f} s "
+        f"({told_rate(total, seconds, f'{unit}s')}), peak memory {peak_rss_bytes() / 1e6:,.0f} MB"
     )
 
 

@@ -1,26 +1,42 @@
-"""`siafu info`: what a graph has."""
+"""`siafu info`: what a graph, or a store of triples, has."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+from siafu.base.dataset_names import refuse_unknown_name
 from siafu.base.loading import loading
 from siafu.base.option import argument
-from siafu.cli.common import refuse_unknown_dataset
+from siafu.base.storage.absent import refuse_absent_dataset
+from siafu.base.words import counted
 from siafu.cli.declared import json_flag
 
 _MOST_NAMES = 8
 
 
 def info(
-    graph: str = argument("GRAPH", "A dataset's name or a store."),
+    graph: str = argument("GRAPH", "A dataset's name, a store, or a store of triples."),
     as_json: bool = json_flag("Print one JSON object."),
 ) -> None:
-    """Show what a graph has: vertices, edges with weights, features and types, labels, splits, layout."""
-    refuse_unknown_dataset(graph)
+    """Show what a graph has: vertices, edges with weights, features and types, labels, splits, layout. Or triples."""
+    refuse_absent_dataset(graph)
+    refuse_unknown_name(graph)
+    with loading():
+        from siafu.graph.triples import is_triple_store
+
+    facts, lines = _of_triples(Path(graph)) if is_triple_store(Path(graph)) else _of_graph(graph)
+    if as_json:
+        print(json.dumps(facts))
+        return
+    for title, value in lines:
+        print(f"{title:<12}{value}")
+
+
+def _of_graph(name: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     with loading():
         import siafu
 
-    found = siafu.load(graph)
+    found = siafu.load(name)
     facts: dict[str, Any] = {
         "name": found.name,
         "vertices": found.num_vertices,
@@ -43,11 +59,34 @@ def info(
         "named_vertices": found.ids is not None,
         "layout": found.layout is not None,
     }
-    if as_json:
-        print(json.dumps(facts))
-        return
-    for title, value in _lines(facts):
-        print(f"{title:<12}{value}")
+    return facts, _lines(facts)
+
+
+def _of_triples(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    from siafu.graph.triples import read_triples
+    from siafu.graph.triples.triples import SPLITS
+
+    found = read_triples(path)
+    names = [] if found.relations is None else [_text(name) for name in found.relations.tolist()]
+    facts: dict[str, Any] = {
+        "name": found.name,
+        "entities": found.num_entities,
+        "relations": found.num_relations,
+        "relation_names": names,
+        "triples": {split: len(getattr(found, split)) for split in SPLITS},
+        "named_entities": found.ids is not None,
+    }
+    triples = ", ".join(f"{count:,} {split}" for split, count in facts["triples"].items())
+    return facts, [
+        ("name", found.name),
+        ("entities", f"{found.num_entities:,}" + (", with names" if facts["named_entities"] else "")),
+        ("relations", f"{found.num_relations:,}{named(names)}"),
+        ("triples", triples),
+    ]
+
+
+def _text(name: bytes | int) -> str:
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -74,11 +113,6 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("split", split or "none"),
         ("layout", "in an order that is faster to walk" if facts["layout"] else "none"),
     ]
-
-
-def counted(number: int, noun: str) -> str:
-    """Such as '1 feature' or '2,000 features'."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def named(names: list[str] | tuple[str, ...]) -> str:

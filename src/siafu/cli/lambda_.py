@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from siafu.base.documents import read_object
 from siafu.base.errors import SiafuError
 from siafu.base.option import option
-from siafu.base.owned import OwnedDirectory
+from siafu.base.storage.documents import read_object
+from siafu.base.storage.owned import OwnedDirectory
 from siafu.cli.common import say, show
 from siafu.cli.declared import add_commands, json_flag
 

@@ -3,12 +3,18 @@
 import json
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from siafu.base.errors import BadInput
 from siafu.objective.metric import metric_of
+
+if TYPE_CHECKING:
+    from siafu.report.files.metrics import EpochMetrics
+
+
+_RISEN = 2.0  # times the first epoch's loss: less may be dropout's noise
 
 
 def report_one(summary: dict[str, Any], say: Callable[[str], None]) -> None:
@@ -32,6 +38,14 @@ def report_one(summary: dict[str, Any], say: Callable[[str], None]) -> None:
     say(f"next: siafu evaluate {path}")
     say(f"      siafu predict {path} -o predictions.csv")
     say(f"      siafu report {path}")
+
+
+def risen_loss(history: "Sequence[EpochMetrics]") -> str | None:
+    """A warning of a training whose loss ended far above where it began; None: it did not."""
+    first, last = (history[place].train_loss for place in (0, -1))
+    if last <= _RISEN * first:
+        return None
+    return f"warning: the training loss rose from {first:.4g} to {last:.4g}, so little was learnt: try a lower --lr, or --clip 1"
 
 
 def report_many(summary: dict[str, Any], directory: Path, say: Callable[[str], None]) -> None:

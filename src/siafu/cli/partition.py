@@ -41,8 +41,8 @@ def partition(
     """
     from siafu.graph import partition as partitions
     from siafu.graph import read_store
-    from siafu.graph.fingerprint import fingerprint
-    from siafu.graph.remote import is_address, partitions_directory, publish_partition
+    from siafu.graph.stores.fingerprint import fingerprint
+    from siafu.graph.stores.remote import is_address, partitions_directory, publish_partition
 
     asked = None if widths is None else _parse_widths(widths)
     # With the partitions that are at an address: one that is there is not made again.

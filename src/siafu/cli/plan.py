@@ -91,7 +91,7 @@ def plan(
     graph = sizes.shape(dataset)
     losses = _losses(loss_rate, trace or [], spot=spot)
 
-    from siafu.base.files import replace_text
+    from siafu.base.storage.files import replace_text
     from siafu.planning.plan import plan as planned
 
     found = planned(
@@ -145,7 +145,7 @@ def _losses(rate: float | None, traces: list[Path], *, spot: bool) -> "LossRate 
 def _risk(found: "Plan", losses: "LossRate") -> "OfferRisk":
     from siafu.planning.spot.offer_risk import offer_risk
 
-    return offer_risk(found.chosen, losses, _REPLAYS)
+    return offer_risk(found.chosen, found.estimates, losses, _REPLAYS)
 
 
 def _show(found: "Plan", risk: "OfferRisk | None") -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from siafu.base.errors import BadInput
 from siafu.base.option import argument, option
+from siafu.base.words import counted
 from siafu.cli.common import load_run_and_graph, say
 from siafu.cli.declared import memory_option, out_file, scratch_option
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 def predict(
     run: Path = argument("RUN", "The run's directory."),
     dataset: str | None = argument("[DATASET]", "Another graph than it was trained on.", None),
-    output: Path | None = out_file("A .csv or .parquet file.", unset="CSV to stdout"),
+    output: Path | None = out_file(
+        "A .csv or .parquet file; its directory is made if need be.", unset="CSV to stdout"
+    ),
     rows: str = option("all", "Which vertices.", choices=("all", "train", "val", "test")),
     probabilities: bool = option(False, "Add a column for each class's probability."),
     hidden: str | None = option(
@@ -77,7 +80,7 @@ def _checked(run: "Run", layer: int | str) -> int | str:
     count = len(getattr(run.model, "convs", ()))
     if isinstance(layer, int) and count and not 0 <= layer < count - 1:
         raise BadInput(
-            f"--hidden is {layer + 1}, and the model has {count - 1} hidden layers: give a number from 1 up to that, or a module's name"
+            f"--hidden is {layer + 1}, and the model has {counted(count - 1, 'hidden layer')}: give a number from 1 up to that, or a module's name"
         )
     return layer
 

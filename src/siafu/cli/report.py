@@ -20,7 +20,7 @@ def report(
 
     Also while it trains.
     """
-    from siafu.base.files import replace_text
+    from siafu.base.storage.files import replace_text
     from siafu.report.files.run_record import read_run
     from siafu.report.pages.run_report import run_report
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from siafu.base.errors import BadInput
 from siafu.base.loading import loading
 from siafu.base.option import Option, argument, option, options_of
@@ -13,7 +15,7 @@ from siafu.options import Options, Session
 from siafu.training.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
-    from siafu.training.sweep import SweepRow
+    from siafu.training.sweep import Sweep, SweepRow
 
 _OF_A_RUN = ("out", "resume", "overwrite", "lambdas")
 
@@ -47,7 +49,7 @@ def sweep(asked: SweepOptions) -> None:
     refuse_unknown_dataset(asked.dataset)
     with loading():
         import siafu
-        from siafu.graph.store import is_store
+        from siafu.graph.stores.store import is_store
 
     graph = siafu.load(asked.dataset)
     directory = asked.out or Path("runs") / f"sweep-{graph.name}"
@@ -63,7 +65,17 @@ def sweep(asked: SweepOptions) -> None:
     table = done.table()
     if asked.json:
         print(json.dumps({"path": str(directory), "rows": table}), flush=True)
-        return
+    else:
+        _show(done, table, listed)
+    failed = sum(row.summary is None for row in done.rows)
+    if failed:
+        say(
+            f"{failed} of {len(done.rows)} settings failed: mend them and run the same command again, which does the rest"
+        )
+        raise typer.Exit(1)
+
+
+def _show(done: "Sweep", table: list[dict[str, Any]], listed: list[dict[str, Any]]) -> None:
     varied = list(dict.fromkeys(name for row in listed for name in row))
     columns = [*varied, "val_accuracy", "test_accuracy", "best_epoch", "seconds_total", "error"]
     show_table(
@@ -130,7 +142,7 @@ def _read(declared: Option, text: str) -> Any:
 
 
 def _from_file(path: Path, known: dict[str, Option]) -> list[dict[str, Any]]:
-    from siafu.base.documents import one_line, parse_json
+    from siafu.base.storage.documents import one_line, parse_json
 
     try:
         found: Any = parse_json(path.read_bytes())

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.loading import loading
 from siafu.base.option import argument, option, options_of
-from siafu.cli.common import refuse_unknown_dataset, say
-from siafu.cli.outcome import refuse_other_summary, report_many, report_one, scores
+from siafu.base.words import counted
+from siafu.cli.common import bytes_of, refuse_unknown_dataset, say
+from siafu.cli.outcome import refuse_other_summary, report_many, report_one, risen_loss, scores
 from siafu.options import LAMBDAS, Named, Options, Session
 from siafu.training.recipe import Recipe, describe_graph
 
@@ -68,7 +69,7 @@ class Train(Session, Options, Recipe):
 
     def keywords(self) -> dict[str, Any]:
         """Keywords that `siafu.train` is called with, whatever the seed and the directory."""
-        from siafu.graph.store import is_store
+        from siafu.graph.stores.store import is_store
 
         is_path = is_store(Path(self.dataset))
         shared = {name: getattr(self, name) for each in (Options, Session) for name in options_of(each)}
@@ -105,18 +106,25 @@ def train(asked: Train) -> None:
         asked.check()
 
         import siafu.training.train
+        from siafu.graph.random_split import RandomSplit
         from siafu.objective.registry import objective_named
 
+    bytes_of(asked.memory)  # both are refused before the graph is loaded
+    if asked.split is not None:
+        RandomSplit.asked(asked.split)
     if isinstance(asked.objective, str):
         objective_named(asked.objective)
     graph = siafu.load(asked.dataset)
-    asked.say(describe_graph(graph))
+    drawn = asked.split is not None and asked.cluster is None
+    asked.say(describe_graph(graph.split_as(asked.split, asked.split_seed) if drawn else graph))
     directory = asked.out or new_directory(Path("runs"), f"{graph.name}-{asked.model}")
     try:
         if asked.runs == 1:
             run = _train_once(graph, asked, directory, asked.seed, resume=asked.resume)
             summary = run.summary()
             report_one(summary, asked.say)
+            if rose := risen_loss(run.history):
+                asked.say(rose)
         else:
             summary = _train_often(graph, asked, directory)
             report_many(summary, directory, asked.say)
@@ -145,7 +153,7 @@ def _train_once(graph: "Graph", asked: Train, directory: Path, seed: int, *, res
     parameters = sum(parameter.numel() for parameter in model.parameters())
     asked.say(
         f"{asked.model}: {asked.layers} layers, {asked.hidden} wide, "
-        f"{parameters:,} parameters; up to {asked.epochs} epochs, lr {asked.lr:g}, seed {seed}"
+        f"{parameters:,} parameters; up to {counted(asked.epochs, 'epoch')}, lr {asked.lr:g}, seed {seed}"
     )
     with asked.progress(objective.metric) as progress:
         return siafu.train(

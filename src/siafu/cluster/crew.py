@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from siafu.cluster.graph_station import Bounds, Share
-from siafu.cluster.member import Member
+from siafu.cluster.post.member import Member
+from siafu.cluster.replacements.placement import MachineName
+from siafu.cluster.stations.graph_station import Bounds, Share
 from siafu.graph.partition.reads import Reads
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
@@ -36,6 +37,10 @@ class Server(Protocol):
     def where(self) -> str:
         """Its machine and process, for people."""
 
+    @property
+    def machine(self) -> MachineName:
+        """Its machine, as `Crew.machines` names it."""
+
     def share(self) -> Share: ...
 
     def reads(self, bounds: Sequence[Bounds]) -> Reads: ...
@@ -48,6 +53,30 @@ class Server(Protocol):
 
     def kill(self) -> None:
         """End the process at once; do nothing if it cannot be reached."""
+
+
+class WarmSeat(Protocol):
+    """A process with a server's part loaded and its kernels compiled, that waits to be the server."""
+
+    @property
+    def where(self) -> str:
+        """Its machine and process, for people."""
+
+    @property
+    def machine(self) -> MachineName: ...
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its process runs, as far as is known."""
+
+    def share(self) -> Share | None:
+        """Sizes of a graph server's part; `BadInput` if its machine has no room for it; None: it is a weight server's."""
+
+    def take_in(self, life: int) -> Server:
+        """Let it be the server in this life; `ServerLost` if it is gone."""
+
+    def drop(self) -> None:
+        """End the process."""
 
 
 class ServerLost(Exception):
@@ -68,6 +97,15 @@ class Crew(Protocol):
         """Start a server in place of a lost one; `ServerLost` if it is lost before it is ready.
 
         elsewhere: use another machine, if there is one: the old machine cannot be reached
+        """
+
+    def machines(self) -> Sequence[MachineName]:
+        """Machines that servers can run on now."""
+
+    def prepare(self, server: Address, machine: MachineName, *, aside: bool) -> WarmSeat:
+        """Make a warm copy of a server on a machine; `ServerLost` if it is lost before it is ready.
+
+        aside: beside a run that goes on, at a low priority
         """
 
     def losses(self) -> list[Loss]:

@@ -11,31 +11,30 @@ from typing import Any, TypeVar
 import numpy as np
 
 from siafu.base.errors import BadInput, SiafuError
-from siafu.cluster.crew import Crew, Loss, Server, ServerLost
-from siafu.cluster.graph_station import Share
+from siafu.cluster.crew import Crew, Server, ServerLost
 from siafu.cluster.logs import Logs
-from siafu.cluster.losses import MOST_LOSSES, Losses
-from siafu.cluster.member import Member
-from siafu.cluster.post import WirePost
-from siafu.cluster.requests import (
+from siafu.cluster.post.post import WirePost
+from siafu.cluster.post.requests import (
     Alive,
     Leaving,
     LogLine,
-    Replaced,
     ServerFailed,
     ServerUnreachable,
     StateTold,
     StateWanted,
 )
+from siafu.cluster.replacements.losses import Losses
+from siafu.cluster.replacements.replacements import ServerReplacements
+from siafu.cluster.replacements.seats import WarmSeats
 from siafu.cluster.standstill import Standstill
+from siafu.cluster.stations.graph_station import Share
 from siafu.graph.partition.reads import Reads
-from siafu.pipeline.events import CheckpointAsked, ServerGone
-from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, Epoch, Life, ServerId
-from siafu.pipeline.run import RunMachine
+from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, ServerId
+from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.setup import Setup
 from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
+from siafu.runtime.hosts.run_host import RunHost
 from siafu.runtime.letter import Letter
-from siafu.runtime.run_host import RunHost
 from siafu.runtime.story import STANDS_STILL, Story, stuck
 from siafu.server.assembly import layout_of
 from siafu.server.plan import ServerPlan
@@ -43,6 +42,9 @@ from siafu.wire.refusal import Refusals
 
 LOST_AFTER_SECONDS = 10.0
 """A server that is not heard of for so long is lost. One whose process ends is noticed sooner."""
+
+LOST_SOON_SECONDS = 3.0
+"""The same where warm copies wait: one that is taken for lost wrongly costs its share of an epoch."""
 
 LOOK_SECONDS = 5.0
 """Seconds without news of a run until its servers are asked whether anything is under way."""
@@ -52,7 +54,7 @@ _WATCH_SECONDS = 0.2
 T = TypeVar("T")
 
 
-class ClusterRuntime:
+class ClusterRuntime(ServerReplacements):
     """Drives a run on a crew; `events` gives what happens, as it happens.
 
     plan:      parts that every server is made from
@@ -61,6 +63,8 @@ class ClusterRuntime:
     start:     the weights and the optimizer's state to start from
     log:       a directory for the servers' logs; None: they are not kept
     checkpoint_due: called after every epoch: whether to make a checkpoint
+    redundancy: number of warm copies of each server, on other machines
+    lost_after: seconds of silence until a server is lost
     traced:    whether records tell of every task of the graph servers
 
     story:     events of the run's machine; servers write their own to their logs
@@ -75,13 +79,15 @@ class ClusterRuntime:
         *,
         log: Path | None = None,
         checkpoint_due: Callable[[], bool] = lambda: False,
-        lost_after: float = LOST_AFTER_SECONDS,
+        redundancy: int = 0,
+        lost_after: float | None = None,
         look_after: float = LOOK_SECONDS,
         traced: bool = False,
     ) -> None:
         self.servers: dict[Address, Server] = {}
         self._plan, self._crew, self._make_machine, self._start = plan, crew, machine, start
-        self._logs, self._checkpoint_due, self._lost_after = Logs(log), checkpoint_due, lost_after
+        self._logs, self._checkpoint_due = Logs(log), checkpoint_due
+        self._lost_after = lost_after or (LOST_SOON_SECONDS if redundancy else LOST_AFTER_SECONDS)
         self._traced, self.story = traced, Story()
         self._happened: queue.SimpleQueue[Happening | BaseException | None] = queue.SimpleQueue()
         self._lock = threading.RLock()
@@ -90,13 +96,15 @@ class ClusterRuntime:
         self._look_after, self._standstill = look_after, Standstill()
         self._leaving: dict[Address, str] = {}
         self._run: RunHost | None = None
+        self.seats = WarmSeats(crew, redundancy, self._machines, self._ask_to_hand_over, self._logs.write)
         self._post = WirePost(RUN, FIRST_LIFE, crew.machine, self._hear, self._happened.put)
 
     def prepare(self) -> list[str]:
         """Start the servers and lay out the work; returns each graph server's part and memory, in words."""
         try:
             shares = self._prepare()
-            return [f"{each} on {self.servers[each].where}: {share}" for each, share in shares.items()]
+            told = [f"{each} on {self.servers[each].where}: {share}" for each, share in shares.items()]
+            return [*told, *self.seats.begin(self.servers, shares)]
         except BaseException:
             self.close()
             raise
@@ -111,6 +119,7 @@ class ClusterRuntime:
         reads = [self._surely(address, lambda server: server.reads(self._bounds)) for address in graph]
         together = Reads(*(np.concatenate([each[way] for each in reads]) for way in range(2)))
         self._setup = self._plan.setup(layout_of(together, self._bounds), rows_travel=True)
+        self.seats.may_move = self._setup.resumes
         self._run = RunHost(
             self._make_machine(self._setup),
             self._post,
@@ -156,6 +165,7 @@ class ClusterRuntime:
             self._post.start()
             self._run.begin()
             watch.start()
+            self.seats.start()
             while True:
                 try:
                     happened = self._happened.get(timeout=self._look_after)
@@ -214,45 +224,11 @@ class ClusterRuntime:
     def close(self) -> None:
         """End all servers."""
         self._over = True
+        self.seats.close()
         for server in self.servers.values():
             server.stop()
         self._post.stop()
         self._crew.close()
-
-    # What the run wants of who sees to its servers
-
-    @property
-    def loss_counters(self) -> dict[str, Any]:
-        return self._losses.counters
-
-    def replace(self, server: Address) -> None:
-        threading.Thread(target=self._replace, args=(server,), name="siafu-replace", daemon=True).start()
-
-    def rewound(self, recorded: Epoch, epochs: Epoch) -> None:
-        self._losses.rewind(recorded, epochs)
-
-    def resumed(self, recorded: Epoch) -> None:
-        self._losses.rewind(recorded, recorded, again=False)
-
-    def proceeding(self) -> None:
-        """All servers are there and go on."""
-        assert self._run is not None
-        began_again = self._losses.began_again
-        if (rewound := self._losses.recovered()) is not None:
-            self._happened.put(rewound)
-            if began_again:
-                self._run.mark()
-
-    def recorded(self) -> None:
-        self._losses.epoch_ended()
-
-    def saved(self) -> None:
-        leaving, self._leaving = self._leaving, {}
-        for server, why in leaving.items():
-            self._lose(server, self._losses.life(server), why, elsewhere=True)
-
-    def life(self, server: Address) -> int:
-        return self._losses.life(server)
 
     # What comes
 
@@ -305,89 +281,3 @@ class ClusterRuntime:
             silence = self._post.silence(address)
             if silence > self._lost_after:
                 self._lose(address, life, f"no word from it for {silence:.0f} s", elsewhere=True)
-
-    def _note_loss(self, loss: Loss) -> None:
-        with self._lock:
-            if self._is_over or loss.life != self._losses.life(loss.server):
-                return
-        if loss.final:
-            self._happened.put(
-                BadInput(loss.why) if loss.given else SiafuError(f"{loss.server} failed: {loss.why}")
-            )
-        else:
-            self._lose(loss.server, loss.life, loss.why, elsewhere=False)
-
-    def _lose(self, server: Address, life: int, why: str, *, elsewhere: bool) -> None:
-        """A server is lost: go back to the last checkpoint, and replace it."""
-        with self._lock:
-            if self._is_over or not self._losses.lose(server, life, why, elsewhere=elsewhere):
-                return
-            self._post.part(server)
-            self._logs.write(server, f"lost: {why}")
-            if self._losses.too_many(server):
-                self._happened.put(self._hopeless(server, why))
-                return
-            self._leaving.pop(server, None)
-            assert self._run is not None
-            self._run.forget_reports()
-            self._run.deliver(ServerGone(server, Life(life)))
-
-    def _hopeless(self, server: Address, why: str) -> SiafuError:
-        return SiafuError(
-            f"{server} was lost {MOST_LOSSES + 1} times without an epoch in between, last: {why}; "
-            "see its log in the run's directory, and go on with --resume"
-        )
-
-    def _expect_to_lose(self, server: Address, why: str) -> None:
-        """A server will be taken away soon: save a checkpoint, then replace it, so that nothing is lost."""
-        with self._lock:
-            if self._is_over or self._losses.is_gone(server):
-                return
-            self._leaving[server] = why
-            self._logs.write(server, why)
-            assert self._run is not None
-            self._run.deliver(CheckpointAsked())
-
-    def _replace(self, server: Address) -> None:
-        """Start a replacement; the rest of the run waits for it. In a thread of its own."""
-        with self._lock:
-            gone, old = self._losses.gone(server), self.servers[server]
-        try:
-            old.kill()
-            fresh = self._crew.replace(server, gone.life, elsewhere=gone.elsewhere)
-            self._introduce(server, fresh)
-        except ServerLost as lost:
-            with self._lock:
-                self._losses.back(server)
-                self._lose(server, gone.life, str(lost), elsewhere=False)
-        except BaseException as error:
-            self._happened.put(error)
-
-    def _introduce(self, server: Address, fresh: Server) -> None:
-        """Make the replacement and the others known to each other; the others first, so that none refuses it."""
-        if server.role == "graph" and fresh.share().bounds != self._bounds[server.index]:
-            raise SiafuError(f"{server} was lost, and the store is another by now: go on with --resume")
-        with self._lock:
-            self.servers[server] = fresh
-            self._announce(fresh.member)
-        fresh.join(self._setup, self._members())
-        with self._lock:
-            again = self._losses.back(server)
-        if again is not None:
-            raise ServerLost(again)
-
-    def _announce(self, member: Member) -> None:
-        """Tell all others. A server that is being replaced gets the letter when it begins."""
-        self._post.meet([member])
-        replaced = Letter(Replaced(member))
-        for address in self.servers:
-            if address != member.address:
-                self._post.send(address, replaced)
-
-    def _members(self) -> list[Member]:
-        with self._lock:
-            return [self._post.member, *(each.member for each in self.servers.values())]
-
-    @property
-    def _is_over(self) -> bool:
-        return self._over or (self._run is not None and self._run.over)

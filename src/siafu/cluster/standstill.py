@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from siafu.cluster.requests import StateTold
+from siafu.cluster.post.requests import StateTold
 from siafu.pipeline.ids import Address
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from siafu.base.documents import one_line, read_object
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line, read_object
 from siafu.cost.instances import Accelerator, Billing, Instance, Processor
 from siafu.cost.lambda_prices import Architecture, Discount, LambdaPrices
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import budget_bytes, own_bytes, refuse_more_than_budget
+from siafu.base.hardware.memory import budget_bytes, own_bytes, refuse_more_than_budget
 from siafu.base.option import described, options_of
 from siafu.base.version import __version__
 from siafu.embedding.embed_keywords import EmbedKeywords
@@ -19,12 +19,16 @@ from siafu.embedding.embedding_run import KIND, EmbeddingRun
 from siafu.embedding.embedding_session import EmbeddingSession
 from siafu.embedding.evaluation import MRR
 from siafu.embedding.servers.server_plan import with_partitions
-from siafu.graph.triples import Triples, read_triples
+from siafu.graph.graph import Graph
+from siafu.graph.triples import Triples, triples_at, triples_of
 from siafu.report.files.run_directory import RunDirectory
 
 
-def embed(triples: Triples | str | Path, **keywords: Any) -> EmbeddingRun:
-    """Learn a vector for every entity and every relation of `triples`: a store's path, or `Triples`.
+def embed(triples: Triples | Graph | str | Path, **keywords: Any) -> EmbeddingRun:
+    """Learn a vector for every entity and every relation of `triples`: `Triples`, or a store's path.
+
+    A plain graph will do too, by its name or store's path, or as a `Graph`: its edges are facts of one relation, or of their types. One
+    twentieth of its links validates, and another tests.
 
     The result has the vectors of the best epoch: of the highest filtered MRR on the validation triples, of equals the earliest.
     Without validation triples it is the last.
@@ -35,10 +39,12 @@ def embed(triples: Triples | str | Path, **keywords: Any) -> EmbeddingRun:
     """
     asked = EmbedKeywords(**keywords)
     if isinstance(triples, str | Path):
-        triples = read_triples(Path(triples))
+        triples = triples_at(triples)
+    elif isinstance(triples, Graph):
+        triples = triples_of(triples)
     if not isinstance(triples, Triples):
         raise BadInput(
-            f"embed takes a store's path or Triples, not {type(triples).__name__}: make one with 'siafu import'"
+            f"embed takes a store's path, Triples or a Graph, not {type(triples).__name__}: make one with 'siafu import'"
         )
     if asked.out is None and asked.resume:
         raise BadInput("nothing to resume: name the run's directory (out, on the command line --out)")

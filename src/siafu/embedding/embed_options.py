@@ -45,6 +45,11 @@ class EmbedOptions:
     lr: float = option(
         0.15, "Learning rate.", valid=(lambda lr: 0 < lr < math.inf, "give a learning rate above 0")
     )
+    lr_decay: float = option(
+        1.0,
+        "Multiply the learning rate by this after every epoch; 1: it stays.",
+        valid=(lambda factor: 0 < factor <= 1, "give a factor above 0, and at most 1"),
+    )
     optimizer: str = option(
         "adagrad",
         "adagrad or adam; both touch only the rows that a batch names.",
@@ -75,6 +80,12 @@ class EmbedOptions:
         more="With bf16, vectors and what their optimizer keeps are bfloat16; they are computed with and added up in fp32.",
         choices=PRECISIONS,
     )
+    products: str = option(
+        "fp32",
+        "Numbers that products of matrices take: fp32, or bf16 in half the time (distmult, complex, dot).",
+        more="For processors that multiply bfloat16 (AVX512-BF16, AMX); on others bf16 is slower. Sums, updates and evaluations stay in fp32.",
+        choices=PRECISIONS,
+    )
     seed: int = same_option(Options, "seed")
     loss: str = _loss(
         "softmax",
@@ -95,7 +106,7 @@ class EmbedOptions:
     filter_negatives: bool = _loss(False, "Leave negatives out that make a training triple.")
     margin: float = _loss(
         0.0,
-        "γ of the losses margin (at least 1 is usual) and logistic (rotate: 6 to 24).",
+        "γ of the losses margin (at least 1 is usual), logistic (rotate: 6 to 24) and softmax (what the triple must be ahead by).",
         valid=(lambda margin: 0 <= margin < math.inf, _PLENTY),
     )
     adversarial: float = _loss(
@@ -183,6 +194,10 @@ class EmbedOptions:
         if self.all_entities and self.degree_share:
             raise BadInput("all_entities draws no negatives, and degree_share says how: leave one out")
         self._check_servers()
+        if self.products == "bf16" and self.score not in ("distmult", "complex", "dot"):
+            raise BadInput(
+                f"products is bf16, and {self.score} is a distance, which is too small a difference of products for it: leave it out"
+            )
         if self.adversarial and self.loss != "logistic":
             raise BadInput(f"adversarial is for the loss logistic, and loss is {self.loss}: leave it out")
         if self.loss == "margin" and self.margin == 0:
@@ -205,6 +220,10 @@ class EmbedOptions:
             )
         if self.order != "comet":
             raise BadInput(f"order is for one server, and servers is {self.servers}: leave one out")
+
+    def lr_in(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        return self.lr * self.lr_decay**epoch
 
     @property
     def number_bytes(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.base.dataset_names import CATALOGUE_NAMES
 from siafu.base.errors import BadInput
 from siafu.embedding.embeddings import Embeddings
 from siafu.embedding.questions.answers import Answers
@@ -14,7 +15,7 @@ from siafu.embedding.questions.vector_files import export_vectors
 from siafu.embedding.questions.vertex_features import with_vectors
 from siafu.embedding.steps.scores import SCORES
 from siafu.graph import Graph
-from siafu.graph.triples import Triples, read_triples
+from siafu.graph.triples import Triples, triples_at
 from siafu.report.files.large_tensors import load_tables
 from siafu.report.files.metrics import EpochMetrics, read_metrics
 from siafu.report.files.run_directory import RunDirectory
@@ -135,9 +136,9 @@ def _triples_of(config: dict[str, Any], store: str | Path | None) -> Triples | N
     where = store or config.get("dataset")
     if not isinstance(where, str | Path):
         return None
-    if store is None and not Path(where).exists():
+    if store is None and not Path(where).exists() and str(where) not in CATALOGUE_NAMES:
         return None
-    triples = read_triples(Path(where), verify=False)
+    triples = triples_at(where, verify=False)
     graph = config["graph"]
     if (triples.num_entities, triples.num_relations) != (graph.get("entities"), graph.get("relations")):
         raise BadInput(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from siafu.base.errors import BadInput, Interrupted
-from siafu.base.machine import peak_rss_bytes
+from siafu.base.hardware.machine import peak_rss_bytes
 from siafu.embedding.disk.disk_trainer import DiskTrainer
 from siafu.embedding.disk.partitioned_trainer import PartitionedTrainer
 from siafu.embedding.embed_keywords import EmbedKeywords

@@ -92,6 +92,7 @@ class EmbeddingTrainer:
 
     def run_epoch(self, pause: Pause = never) -> EpochLosses | None:
         """Go over all training triples once. None: it rests within the epoch; the next call goes on from there."""
+        self.tables.set_lr(self.options.lr_in(self.epoch))
         batches = self._batches()
         while True:
             before = self.losses.batches

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import machine_bytes
+from siafu.base.hardware.memory import machine_bytes
 from siafu.graph.classes import count_classes
 from siafu.graph.csr import IntArray, id_dtype
 from siafu.graph.quantities import quantities_of, unknown_rows

@@ -1,5 +1,6 @@
 """Graphs of other libraries, read by the shape of their objects: neither PyG nor DGL is imported."""
 
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ def graph_of(given: Any, what: str) -> Graph:
         return from_several_types(given)
     if hasattr(given, "edge_index") and hasattr(given, "num_nodes"):
         return from_pyg(given)
+    if isinstance(given, str | PurePath):
+        raise BadInput(f"{what} takes a graph, not its name or path: give siafu.load({str(given)!r})")
     raise BadInput(
         f"{what} takes a siafu.Graph or PyG's Data, not {type(given).__name__}: make one with Graph.from_pyg, from_dgl or from_edges"
     )

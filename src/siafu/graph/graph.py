@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from siafu.base.card import card
 from siafu.base.errors import BadInput
-from siafu.base.mapped import mapped_array
+from siafu.base.storage.mapped import mapped_array
+from siafu.base.words import counted
 from siafu.graph import check, csr, edge_data
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.classes import named_classes
@@ -217,7 +218,7 @@ class Graph:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a store: a directory that `siafu.load` memory-maps."""
-        from siafu.graph.store import write_store
+        from siafu.graph.stores.store import write_store
 
         write_store(self, Path(path), overwrite=overwrite)
 
@@ -284,11 +285,7 @@ class Graph:
         """The same graph with the split that a text like "random:60/20/20" asks for; None: its own."""
         if text is None:
             return self
-        asked = RandomSplit.parsed(text)
-        if asked is None:
-            raise BadInput(
-                f"split {text!r} is none that can be drawn: give random:60/20/20 or stratified:60/20/20"
-            )
+        asked = RandomSplit.asked(text)
         return self.split(*asked.shares, seed=seed, stratified=asked.stratified)
 
     def replace(self, **changes: Any) -> "Graph":
@@ -381,11 +378,13 @@ class Graph:
         parts = [f"{self.name!r}", f"{self.num_vertices:,} vertices", f"{self.num_edges:,} edges"]
         if self.x is not None:
             kind = "bf16" if self.x.dtype == np.uint16 else "fp32"
-            parts.append(f"{self.num_features} features ({kind})")
+            parts.append(
+                f"{self.num_features} {'feature' if self.num_features == 1 else 'features'} ({kind})"
+            )
         if self.edge_attr is not None:
-            parts.append(f"{self.num_edge_features} features of edges")
+            parts.append(f"{counted(self.num_edge_features, 'feature')} of edges")
         if self.edge_type is not None:
-            parts.append(f"{self.num_relations} types of edges")
+            parts.append(f"{counted(self.num_relations, 'type')} of edges")
         if self.y is not None:
             parts.append(f"{self.num_classes} {self.kind_of_labels}")
         if self.train is not None:

@@ -32,6 +32,16 @@ class RandomSplit:
             raise BadInput(f"split {text!r}: give three numbers, as in {found[1]}:60/20/20") from None
         return cls((train, val, test), found[1] == "stratified").checked()
 
+    @classmethod
+    def asked(cls, text: str) -> "RandomSplit":
+        """The split that a text asks for, and nothing else will do."""
+        found = cls.parsed(text)
+        if found is None:
+            raise BadInput(
+                f"split {text!r} is none that can be drawn: give random:60/20/20 or stratified:60/20/20"
+            )
+        return found
+
     def checked(self) -> "RandomSplit":
         """Refuse shares that cannot be."""
         fits = all(0 <= share <= 1 for share in self.shares) and sum(self.shares) <= 1 + 1e-9

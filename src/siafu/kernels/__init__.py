@@ -4,22 +4,6 @@ Every gather has two forms: `gather_*` over all rows on every core, and `*_range
 calling thread, without the GIL, into a table that others may be filling elsewhere.
 """
 
-from siafu.kernels.attention import (
-    Attended,
-    Attention,
-    attend_adjoint_range,
-    attend_range,
-    gather_attention,
-    gather_attention_adjoint,
-)
-from siafu.kernels.attention_buckets import (
-    AdjointState,
-    AttentionState,
-    attend_adjoint_bucket,
-    attend_bucket,
-    finish_attention,
-)
-from siafu.kernels.attention_rows import attention_gradient_range
 from siafu.kernels.blocking import Blocks, block_edges, block_size, far_block_size, near_cache_bytes
 from siafu.kernels.bucket_edges import count_buckets, fill_buckets
 from siafu.kernels.buckets import (
@@ -35,7 +19,7 @@ from siafu.kernels.buckets import (
 )
 from siafu.kernels.chunks import equal_chunks, over_rows, row_at
 from siafu.kernels.copying import copy_rows, place_rows, taken_rows
-from siafu.kernels.edge_machine import (
+from siafu.kernels.edgewise.edge_machine import (
     EDGE_OPERATIONS,
     GRADIENT,
     MAXIMUM,
@@ -45,16 +29,7 @@ from siafu.kernels.edge_machine import (
     EdgeCode,
     run_code,
 )
-from siafu.kernels.emit import LANES, MAX_TILE
-from siafu.kernels.hubs import Hub, HubEdges, cut_hubs, hub_rows, without_hubs
-from siafu.kernels.maxima import (
-    gather_max,
-    gather_max_adjoint,
-    max_adjoint_range,
-    max_gradient_range,
-    max_range,
-)
-from siafu.kernels.messages import (
+from siafu.kernels.edgewise.messages import (
     add_messages,
     add_to_rows,
     edge_ends,
@@ -62,15 +37,21 @@ from siafu.kernels.messages import (
     rows_within,
     share_out,
 )
-from siafu.kernels.pair_adjoints import pair_sources_range, pair_stats_range, pair_targets_range
-from siafu.kernels.pair_terms import EdgeTerms
-from siafu.kernels.pairs import pair_range
-from siafu.kernels.relations import (
+from siafu.kernels.edgewise.relations import (
     TypedEdges,
     relation_range,
     relation_weights_range,
     type_shares,
     typed_edges,
+)
+from siafu.kernels.hubs import Hub, HubEdges, cut_hubs, hub_rows, without_hubs
+from siafu.kernels.llvm.emit import LANES, MAX_TILE
+from siafu.kernels.maxima import (
+    gather_max,
+    gather_max_adjoint,
+    max_adjoint_range,
+    max_gradient_range,
+    max_range,
 )
 from siafu.kernels.rows import (
     Table,
@@ -86,6 +67,25 @@ from siafu.kernels.rows import (
     window,
     zero_table,
 )
+from siafu.kernels.softmax.attention import (
+    Attended,
+    Attention,
+    attend_adjoint_range,
+    attend_range,
+    gather_attention,
+    gather_attention_adjoint,
+)
+from siafu.kernels.softmax.attention_buckets import (
+    AdjointState,
+    AttentionState,
+    attend_adjoint_bucket,
+    attend_bucket,
+    finish_attention,
+)
+from siafu.kernels.softmax.attention_rows import attention_gradient_range
+from siafu.kernels.softmax.pair_adjoints import pair_sources_range, pair_stats_range, pair_targets_range
+from siafu.kernels.softmax.pair_terms import EdgeTerms
+from siafu.kernels.softmax.pairs import pair_range
 from siafu.kernels.sums import (
     gather_sum,
     sum_blocks_range,

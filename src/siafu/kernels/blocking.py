@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.caches import cache_bytes
+from siafu.base.hardware.caches import cache_bytes
 from siafu.base.jit import kernel
 from siafu.base.threads import run_all
 from siafu.kernels.chunks import row_at

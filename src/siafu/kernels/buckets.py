@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
-from siafu.kernels.emit import MAX_TILE
 from siafu.kernels.hubs import Hub, add_groups, over_groups
+from siafu.kernels.llvm.emit import MAX_TILE
+from siafu.kernels.llvm.tiles import accumulate_listed, add_where_equal, ask_for, maximise, value_of
 from siafu.kernels.rows import Table, zero_table
 from siafu.kernels.sums import finish_sum, start_sum
-from siafu.kernels.tiles import accumulate_listed, add_where_equal, ask_for, maximise, value_of
 
 _LISTED = 1024  # edges whose sources are listed before their rows are read: far more than are asked for early
 _VISITS = 512  # rows of a list

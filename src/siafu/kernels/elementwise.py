@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from siafu.base.jit import kernel
-from siafu.kernels.emit import LANES
+from siafu.kernels.llvm.emit import LANES
 
 
 @kernel

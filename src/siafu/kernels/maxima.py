@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
 from siafu.kernels.chunks import over_rows, row_at
-from siafu.kernels.emit import MAX_TILE
+from siafu.kernels.llvm.emit import MAX_TILE
+from siafu.kernels.llvm.tiles import add_where_equal, maximise
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.sums import sum_dtype
-from siafu.kernels.tiles import add_where_equal, maximise
 
 
 def gather_max(indptr: NDArray[np.int64], indices: NDArray[Any], rows: Table) -> tuple[Table, Table]:

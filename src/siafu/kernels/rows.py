@@ -10,8 +10,8 @@ from numpy.typing import DTypeLike, NDArray
 from siafu.base.jit import kernel
 from siafu.base.threads import run_all, thread_count
 from siafu.kernels.chunks import row_at
-from siafu.kernels.emit import TILE_STEP
-from siafu.kernels.tiles import put, value_of
+from siafu.kernels.llvm.emit import TILE_STEP
+from siafu.kernels.llvm.tiles import put, value_of
 
 _LINE = 64  # bytes
 _ROWS_AT_LEAST = 4096  # a smaller table is not worth a second thread

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from siafu.base.jit import kernel
 from siafu.kernels.blocking import Blocks
 from siafu.kernels.chunks import over_rows, row_at
-from siafu.kernels.emit import MAX_TILE
 from siafu.kernels.hubs import Hub, HubEdges, add_groups, cut_hubs, hub_rows, over_groups, without_hubs
+from siafu.kernels.llvm.emit import MAX_TILE
+from siafu.kernels.llvm.tiles import accumulate_listed, accumulate_near, accumulate_onward, ask_for, value_of
 from siafu.kernels.rows import Table, empty_table
-from siafu.kernels.tiles import accumulate_listed, accumulate_near, accumulate_onward, ask_for, value_of
 
 ONE_HEAD = 1 << 30  # vectors: more than any row has, so that each has the edge's one weight
 _SOON = 8  # rows: how early a visit's sums are asked for

@@ -12,8 +12,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput, SiafuError
+from siafu.base.storage.documents import one_line
 from siafu.launch import record as records
 from siafu.launch import sessions
 from siafu.launch.listening import in_words, listening

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 from siafu.launch import record as records
 from siafu.launch.loopback import loopback_is_meant, patched, show_token
 

@@ -61,14 +61,14 @@ def show_token(path: Path | None) -> None:
         for name in (_MODE, _TOKEN_FILE):
             os.environ.pop(name, None)
     if path is not None or ours:
-        _read_again()
+        read_variables_again()
 
 
 _shown: set[str] = set()
 
 
-def _read_again() -> None:
-    """Make Ray read its variables again; by itself it reads them once, when it is imported."""
+def read_variables_again() -> None:
+    """Make Ray read its environment variables again. By itself it reads them once, when it is imported."""
     with suppress(ImportError, AttributeError):  # a Ray that knows no tokens
         core: Any = import_module("ray._raylet")
         core.Config.initialize("")

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import cast
 
-from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput
-from siafu.base.files import disk_errors, replacing
+from siafu.base.storage.documents import parse_json
+from siafu.base.storage.files import disk_errors, replacing
 from siafu.launch.template import check_name
 
 

@@ -7,9 +7,9 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput, SiafuError
-from siafu.base.files import replacing
+from siafu.base.storage.documents import one_line
+from siafu.base.storage.files import replacing
 from siafu.launch import record as records
 from siafu.launch.look import import_ray
 from siafu.launch.record import Record

@@ -3,22 +3,22 @@
 from typing import Any
 
 from siafu.base.errors import BadInput
-from siafu.nn.gat import GAT, GATConv
-from siafu.nn.gather import Gather, GcnSum, Max, Mean, Softmax, Sum
-from siafu.nn.gatv2 import GATv2, GATv2Conv
-from siafu.nn.gcn import GCN, GCNConv
-from siafu.nn.gin import GIN, MLP, GINConv
-from siafu.nn.layer import Layer
-from siafu.nn.light_gcn import LearntRows, LightGCN
+from siafu.nn.gathers.gather import Gather, GcnSum, Max, Mean, Softmax, Sum
+from siafu.nn.gathers.pair_softmax import PairSoftmax
+from siafu.nn.gathers.relation_sum import RelationSum
+from siafu.nn.layers.gat import GAT, GATConv
+from siafu.nn.layers.gatv2 import GATv2, GATv2Conv
+from siafu.nn.layers.gcn import GCN, GCNConv
+from siafu.nn.layers.gin import GIN, MLP, GINConv
+from siafu.nn.layers.layer import Layer
+from siafu.nn.layers.light_gcn import LearntRows, LightGCN
+from siafu.nn.layers.rgcn import RGCNConv
+from siafu.nn.layers.sage import GraphSAGE, SAGEConv
+from siafu.nn.layers.transformer import Transformer, TransformerConv
+from siafu.nn.layers.typed_linear import TypedLinear
 from siafu.nn.model import GNN
-from siafu.nn.pair_softmax import PairSoftmax
 from siafu.nn.pyg.model import PygModel, from_pyg
-from siafu.nn.relation_sum import RelationSum
-from siafu.nn.rgcn import RGCNConv
-from siafu.nn.sage import GraphSAGE, SAGEConv
 from siafu.nn.tensors import Precision, features
-from siafu.nn.transformer import Transformer, TransformerConv
-from siafu.nn.typed_linear import TypedLinear
 
 MODELS: dict[str, type[GNN]] = {
     "gcn": GCN,

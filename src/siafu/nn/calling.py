@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
-from siafu.nn.tensors import features
+from siafu.nn.tensors import features, features_if_any
 
 RunModel = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -22,14 +22,34 @@ def takes_features(model: nn.Module) -> bool:
     return True
 
 
+def forward_parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
+    """Parameters of a model's `forward`, by name; PyG's `Sequential` keeps them in a signature of its own."""
+    named = getattr(getattr(model, "signature", None), "param_dict", None)
+    if isinstance(named, dict):
+        return {
+            name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=each.default)
+            for name, each in named.items()
+        }
+    return dict(inspect.signature(model.forward).parameters)
+
+
 def is_pyg(model: nn.Module) -> bool:
-    """Whether a model is called as model(x, edge_index, …), or model(data) as PyG's examples do."""
-    names = list(inspect.signature(model.forward).parameters)
-    return "edge_index" in names or names == ["data"]
+    """Whether a model is called as model(x, edge_index, …), or model(data) as PyG's examples do, whatever its names for them."""
+    names = list(forward_parameters(model))
+    if "edge_index" in names or names == ["data"]:
+        return True
+    return names[:1] != ["graph"] and _is_made_of_pyg(model)
+
+
+def _is_made_of_pyg(model: nn.Module) -> bool:
+    homes = {kind.__module__.partition(".")[0] for each in model.modules() for kind in type(each).__mro__}
+    return "torch_geometric" in homes and "siafu" not in homes
 
 
 def refuse_types_apart(model: nn.Module) -> None:
     """Refuse a model that wants rows and edges by types of vertices, as PyG's `to_hetero` and `HeteroConv` do."""
+    if type(model).__name__ == "OptimizedModule":
+        raise BadInput("the model went through torch.compile: give the model itself")
     names = list(inspect.signature(model.forward).parameters)
     traced = getattr(model, "code", None)
     if any(name.endswith("_dict") for name in names) or (isinstance(traced, str) and "get_dict" in traced):
@@ -39,7 +59,7 @@ def refuse_types_apart(model: nn.Module) -> None:
         )
 
 
-def call_with(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
+def call_with(model: nn.Module, graph: Graph, x: Any, run: RunModel) -> Any:
     """Result of `run` for the arguments that `model` is called with; x: rows for the graph's features."""
     refuse_types_apart(model)
     if is_pyg(model):
@@ -55,7 +75,8 @@ def call_model(model: nn.Module, graph: Graph, x: Tensor | None = None) -> Tenso
         given = graph if x is None else graph.replace(x=x.numpy())
         alone: Tensor = model(given)
         return alone
-    rows = features(graph) if x is None else x
+    own = features_if_any if is_pyg(model) else features
+    rows = own(graph) if x is None else x
     rows = rows.to(next((each.dtype for each in model.parameters()), rows.dtype))
     out: Tensor = call_with(model, graph, rows, lambda args, kwargs: model(*args, **kwargs))
     return out

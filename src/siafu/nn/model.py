@@ -9,8 +9,8 @@ from torch import nn
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
-from siafu.nn.layer import Layer
-from siafu.nn.norms import check_norm, norm_layer
+from siafu.nn.layers.layer import Layer
+from siafu.nn.layers.norms import check_norm, norm_layer
 from siafu.nn.sample_graph import SampleGraph
 from siafu.nn.tensors import Precision, features
 

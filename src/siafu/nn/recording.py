@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 if TYPE_CHECKING:
-    from siafu.nn.gather import Gather
+    from siafu.nn.gathers.gather import Gather
 
 
 class Recorder(Protocol):
@@ -16,6 +16,9 @@ class Recorder(Protocol):
 
     def features(self) -> torch.Tensor:
         """The rows that take the place of the graph's features."""
+
+    def vertices(self) -> torch.Tensor:
+        """Numbers of the vertices, as rows."""
 
     def entered(self, layer: torch.nn.Module) -> None:
         """The gathers that follow are this layer's."""

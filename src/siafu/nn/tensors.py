@@ -25,6 +25,13 @@ def features(graph: Graph) -> torch.Tensor:
     return torch.from_numpy(graph.x)
 
 
+def features_if_any(graph: Graph) -> torch.Tensor:
+    """The graph's features; without any, rows of nothing."""
+    if recorder() is None and graph.x is None:
+        return torch.zeros(graph.num_vertices, 0)
+    return features(graph)
+
+
 def as_rows(tensor: torch.Tensor) -> NDArray[Any]:
     """A NumPy view of float32 or float64 rows whose columns are next to each other."""
     if tensor.dtype not in (torch.float32, torch.float64):

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+_ABBREVIATIONS = frozenset({"auc", "f1", "mae", "mrr", "mse", "rmse"})
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -20,8 +22,9 @@ class Metric:
 
     @property
     def words(self) -> str:
-        """Its name, for people."""
-        return self.name.replace("_", "-")
+        """Its name, for people: `MRR`, `micro-F1`."""
+        words = self.name.split("_")
+        return "-".join(word.upper() if word in _ABBREVIATIONS else word for word in words)
 
     @property
     def unit(self) -> str:

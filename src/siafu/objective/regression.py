@@ -37,6 +37,12 @@ class Regression(Objective):
         self._error = error
 
     def target(self, graph: Graph) -> Tensor:
+        if self._values is None and graph.class_names:
+            few = ", ".join(graph.class_names[:3])
+            raise BadInput(
+                f"labels of graph {graph.name!r} are words ({few} …), and regression wants quantities: leave the objective out to learn "
+                "classes, or give numbers"
+            )
         values = super().target(graph) if self._values is None else self._values
         if len(values) != graph.num_vertices:
             raise BadInput(

@@ -7,7 +7,7 @@ what stands where.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from siafu.graph.content import SPLITS
+from siafu.graph.stores.content import SPLITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -360,6 +360,16 @@ class StopAsked(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class HandOverAsked(Event):
+    """Another is to take a server's place at the end of the open epoch, when there is nothing to do again.
+
+    Where all would begin again after a loss, nothing comes of it.
+    """
+
+    server: Address
+
+
+@dataclass(frozen=True, slots=True)
 class ServerGone(Event):
     """A server is lost, in that life, with all it held."""
 

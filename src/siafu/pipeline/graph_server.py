@@ -40,7 +40,15 @@ from siafu.pipeline.ids import (
     StageId,
     Version,
 )
-from siafu.pipeline.instructions import Abandon, ForgetGradients, Instruction, KeepResult, KeepRows, Send
+from siafu.pipeline.instructions import (
+    Abandon,
+    CompareRows,
+    ForgetGradients,
+    Instruction,
+    KeepResult,
+    KeepRows,
+    Send,
+)
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.stamp import Fences
 from siafu.pipeline.track import Position, Track
@@ -378,6 +386,10 @@ class GraphServer:
         found: list[Instruction] = []
         if not track.take_rows(event.stage, event.interval, event.epoch, found):
             self.counts.duplicates += 1
+            # Evaluations that use the training's tables have overwritten what there was.
+            stays = self.setup.resumes and not self.setup.alternate
+            if stays and track.has_rows(event.stage, event.interval, event.epoch):
+                out.append(CompareRows(event.lane, event.epoch, event.stage, event.interval))
             return
         out.append(KeepRows(event.lane, event.epoch, event.stage, event.interval))
         out.extend(found)

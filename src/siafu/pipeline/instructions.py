@@ -79,6 +79,16 @@ class KeepRows(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class CompareRows(Instruction):
+    """The rows that just arrived came before, from another life of their server: count those that differ."""
+
+    lane: LaneName
+    epoch: Epoch
+    stage: StageId
+    interval: IntervalId
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetGradients(Instruction):
     """Gradients of the epochs before `before` need not be sent again."""
 

@@ -154,6 +154,10 @@ class Track:
                     self._begin(reader, out)
         return True
 
+    def has_rows(self, stage: StageId, interval: IntervalId, epoch: Epoch) -> bool:
+        """Whether an interval's rows of a stage that are here are of an epoch."""
+        return self._rows[stage][interval] == epoch
+
     def made(self, epoch: Epoch) -> list[tuple[StageId, IntervalId]]:
         """The rows of an epoch that this server's intervals have made: of which stages, of which intervals."""
         return [

@@ -191,17 +191,10 @@ class WeightServer:
         self._measured = start.version
 
     def _hold_for(self, evaluation: EvaluationStarted) -> Version | None:
-        """An evaluation is run again: hold its version here, if it is to be had here. None: that is held anyway."""
-        holder, version = evaluation.weights, evaluation.version
-        if self._open is not None:
-            self._open.held = version
-        else:
-            if self._room and not self.setup.policy.may_update(self._latest, {version, self._latest}):
-                self._room[holder] = self._latest
-            if holder != self.server:
-                return None
-            self._pinned.hold((None, evaluation.epoch), version)
-        if holder == self.server:
+        """An evaluation of an exact run is run again: hold its version. None: that is held anyway."""
+        assert self._open is not None, "asynchronous runs begin again without one"
+        version = self._open.held = evaluation.version
+        if evaluation.weights == self.server:
             self._asked[None] = evaluation.epoch
         if version == self._latest:
             return None

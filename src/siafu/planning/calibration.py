@@ -12,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from siafu.base.documents import read_object
 from siafu.base.errors import BadInput
-from siafu.base.files import cache_directory, replace_text
-from siafu.base.machine import architecture, cpu_id, memory_bytes, processor_name
+from siafu.base.hardware.machine import architecture, cpu_id, memory_bytes, processor_name
+from siafu.base.storage.documents import read_object
+from siafu.base.storage.files import cache_directory, replace_text
 from siafu.base.threads import thread_count
 from siafu.base.typed import typed
 from siafu.cost.lambda_prices import Architecture

@@ -12,8 +12,8 @@ from siafu.planning.calibration import Calibration
 from siafu.planning.machines import aws_lambda, machine_of, processor_of, room_for_data, room_in
 from siafu.planning.offer import Bound, Offer, TrainingSetup
 from siafu.planning.request import Request
-from siafu.server.layout_choice import ServerPace, chosen_layout
-from siafu.server.layouts import VERTICES
+from siafu.server.layout.layout_choice import ServerPace, chosen_layout
+from siafu.server.layout.layouts import VERTICES
 from siafu.virtual.costs import LambdaKind, Machine, compute_seconds, task_seconds
 from siafu.virtual.server_sample import ServerSample
 from siafu.virtual.stage_costs import StageCosts

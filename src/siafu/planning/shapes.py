@@ -13,8 +13,8 @@ from siafu.graph.generate import SHAPES
 from siafu.graph.generate.shapes import Shape
 from siafu.graph.partition import measure, read_partition
 from siafu.graph.partition.quality import PartitionQuality
-from siafu.graph.remote import is_address, partitions_directory
-from siafu.graph.store import is_store
+from siafu.graph.stores.remote import is_address, partitions_directory
+from siafu.graph.stores.store import is_store
 from siafu.virtual.graph_shape import GraphShape
 from siafu.virtual.workload import ModelShape
 

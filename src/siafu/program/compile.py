@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
@@ -18,8 +19,9 @@ from siafu.program.density import pays_off, sampled_density, saved_by_sparse_pro
 from siafu.program.phase_programs import PhasePrograms
 from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase
 from siafu.program.record.commute import commute
-from siafu.program.record.cut import Cut, CutGather, CutPhase, CutReduce, cut
+from siafu.program.record.cut import Cut, CutGather, CutPhase, CutReduce, cut, is_row
 from siafu.program.record.evaluate import evaluate
+from siafu.program.record.numbers_only import numbers_only
 from siafu.program.record.over_rows import over_rows
 from siafu.program.record.record import GatherSite, Recording, record, restored, state_of
 from siafu.program.record.rows_first import rows_first
@@ -50,15 +52,46 @@ def compile_model(
     sides = _choose_sides(model, graph, training=training, saved=saved, once=once)
     with _placed(sides):
         trainable = _trainable(model)
-        recording = record(model, graph, training=training)
-        over_rows(recording, graph.num_vertices)
-        rows_first(recording)
-        moved = commute(recording, trainable)
-        parts = cut(recording, trainable)
-        _check_output(parts, graph, objective)
         loss = _Loss.of(objective, graph, loss_scale) if training else None
-        compiler = _Compiler(model, parts, trainable, loss)
-        return compiler.program((*recording.remarks, *_reasons(sides), *moved, *_folded(parts)))
+        found = _compiled(model, graph, objective, trainable, loss, sides)
+        # What gradients do not reach is not learnt: an optimizer would let it decay.
+        unreached = _unreached(found) if training else set()
+        if unreached:
+            found = _compiled(model, graph, objective, trainable - unreached, loss, sides)
+        return found
+
+
+def _compiled(
+    model: nn.Module,
+    graph: Graph,
+    objective: Objective,
+    trainable: set[str],
+    loss: "_Loss | None",
+    sides: dict[Layer, tuple[bool, str]],
+) -> Program:
+    """trainable: names of the parameters that are learnt; loss: of a training"""
+    recording = record(model, graph, training=loss is not None)
+    over_rows(recording, graph.num_vertices)
+    rows_first(recording)
+    numbers_only(recording, trainable)
+    recording, moved = commute(recording, trainable)
+    parts = cut(recording, trainable)
+    _check_output(parts, graph, objective)
+    compiler = _Compiler(model, parts, trainable, loss)
+    return compiler.program((*recording.remarks, *_reasons(sides), *moved, *_folded(parts)))
+
+
+def _unreached(program: Program) -> set[str]:
+    """Names of parameters that get nothing but zeros for gradients, wherever they are read: detached, or under `no_grad`."""
+    of_gathers = {name for group in program.gathers for step in group for name in step.learnt}
+    reached, read = set(of_gathers), set[str]()
+    for phase in program.phases:
+        backward = phase.programs.last or phase.programs.backward
+        read |= set(phase.learnt)
+        reached |= set(phase.learnt) - (
+            set() if backward is None else backward.filled_outputs("grad/weight/")
+        )
+    return read - reached
 
 
 def _trainable(model: nn.Module) -> set[str]:
@@ -123,6 +156,7 @@ class _Compiler:
             _function(phase, self.parts.recording, self.totals),
             [RowSpec(_shape(node)) for node in phase.inputs],
             {name: self.state[name] for name in phase.weights},
+            of_vertices={name for name in phase.weights if is_row(self.parts.recording.weights[name])},
             learnt=learnt,
             differentiated=[phase.inputs.index(node) for node in differentiated],
             loss=loss.function if loss is not None else None,
@@ -257,7 +291,30 @@ def _check_output(parts: Cut, graph: Graph, objective: Objective) -> None:
         raise BadInput(
             f"the model gives rows of shape {list(shape)} for a graph of {graph.num_classes} classes, whose objective "
             f"({objective.name}) wants rows of {outputs}: build it with out_channels={outputs}"
+            f"{_on_gaps(graph, outputs)}{_on_quantities(graph, objective, shape)}"
         )
+
+
+def _on_quantities(graph: Graph, objective: Objective, shape: tuple[int, ...]) -> str:
+    """Words on a model of one output, whose author may mean quantities: floats of whole numbers are taken for classes."""
+    if objective.name != "classes" or shape != (1,) or graph.class_names:
+        return ""
+    return ", or learn y as a quantity: objective='regression' (--objective regression)"
+
+
+def _on_gaps(graph: Graph, outputs: int) -> str:
+    """Words on classes that no vertex has: then the highest label may be a mistake."""
+    if graph.y is None or graph.y.ndim != 1 or graph.y.dtype.kind == "f" or outputs != graph.num_classes:
+        return ""
+    counts = np.bincount(graph.y[graph.y >= 0], minlength=outputs)
+    unused, highest = np.flatnonzero(counts == 0), int(graph.y.max(initial=-1))
+    if len(unused) == 0 or highest < unused[0]:
+        return ""
+    few = ", ".join(map(str, unused[:5])) + (", …" if len(unused) > 5 else "")
+    return (
+        f", unless the label {highest} of vertex {int(np.argmax(graph.y == highest))} is a mistake: "
+        f"no vertex has class {few}"
+    )
 
 
 # Sides: where a linear map that commutes with the gather goes.

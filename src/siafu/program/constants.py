@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, fx
 
 from siafu.graph import Graph
-from siafu.nn.edgewise import gather_messages
-from siafu.nn.functions import forget_blocks
+from siafu.nn.gathers.edgewise import gather_messages
+from siafu.nn.gathers.functions import forget_blocks
 from siafu.program.record.cut import Cut, is_gather
 from siafu.program.record.evaluate import call_target, evaluate
 

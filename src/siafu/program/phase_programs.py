@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from siafu.program.tensor_program import Spec, TensorProgram
+from siafu.program.tensor_program import RowCount, Spec, TensorProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,17 @@ class PhasePrograms:
     backward: TensorProgram | None
     backward_kept: TensorProgram | None
     last: TensorProgram | None
+
+    @property
+    def of_vertices(self) -> frozenset[str]:
+        """Names of the weights that have a row for each vertex: a program gets those of its rows."""
+        every = (self.forward, self.backward, self.last)
+        inputs = [each for program in every if program is not None for each in program.inputs]
+        return frozenset(
+            name.removeprefix("weight/")
+            for name, spec in inputs
+            if name.startswith("weight/") and spec.shape and isinstance(spec.shape[0], RowCount)
+        )
 
     @property
     def kept(self) -> tuple[Spec, ...]:

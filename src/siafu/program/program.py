@@ -105,6 +105,11 @@ class Program:
             object.__setattr__(self, "reduces", tuple(() for _ in self.gathers))
 
     @property
+    def of_vertices(self) -> frozenset[str]:
+        """Names of the weights that have a row for each vertex."""
+        return frozenset().union(*(phase.programs.of_vertices for phase in self.phases))
+
+    @property
     def output(self) -> str:
         """The rows that come out of the model."""
         return self.phases[-1].outputs[-1]

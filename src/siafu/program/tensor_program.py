@@ -112,6 +112,19 @@ class TensorProgram:
         """SHA-256 of its canonical JSON: equal programs have equal names."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
+    def filled_outputs(self, prefix: str) -> set[str]:
+        """Names, after a prefix, of outputs that are one number whatever comes in."""
+        made = {
+            number: op.name
+            for op, given in zip(self.ops, results_of(len(self.inputs), self.ops), strict=True)
+            for number in given
+        }
+        return {
+            name.removeprefix(prefix)
+            for name, number in self.outputs
+            if name.startswith(prefix) and made.get(number) == "full"
+        }
+
     def flops(self, rows: int) -> int:
         """Floating-point operations for that many rows; those of elementary functions are estimates."""
         total = 0

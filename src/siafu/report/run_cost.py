@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from siafu.base.machine import cpu_id
+from siafu.base.hardware.machine import cpu_id
 from siafu.base.threads import thread_count
 from siafu.cost.elsewhere import Spent, elsewhere
 from siafu.cost.money import dollars

@@ -8,7 +8,7 @@ from torch import Tensor
 from siafu.base.activity import About
 from siafu.pipeline.events import RowsArrived, WeightsAsked
 from siafu.pipeline.ids import Address, Epoch, IntervalId, LaneName, ServerId
-from siafu.pipeline.instructions import BeginTask, KeepRows, RunTask
+from siafu.pipeline.instructions import BeginTask, CompareRows, KeepRows, RunTask
 from siafu.pipeline.schedule import Schedule
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Priority, Task, entry_priority
@@ -47,6 +47,9 @@ class Executor(Protocol):
 
     def keep_rows(self, keep: KeepRows, came: Letter) -> None:
         """Put rows that another server packed among the ghosts."""
+
+    def compare_rows(self, what: CompareRows, came: Letter) -> tuple[int, int]:
+        """Compare rows with those among the ghosts: how many came, and how many of them differ."""
 
     def halt(self) -> None:
         """Let no task begin, and return when none runs."""
@@ -144,11 +147,12 @@ class ThreadExecutor:
         """Nothing to do: tasks write their rows in place, and none runs twice."""
 
     def keep_rows(self, keep: KeepRows, came: Letter) -> None:
-        stage = self._stages[keep.lane][keep.stage]
-        rows = [came.tensors[str(place)] for place in range(len(came.tensors))]
-        pieces = [Piece(first, each) for first, each in zip(came.places, rows, strict=True)]
-        owner = ServerId(self._owner[keep.interval])
-        self._worker.keep_rows(owner, keep.lane, stage, keep.interval, pieces)
+        stage, owner = self._stages[keep.lane][keep.stage], ServerId(self._owner[keep.interval])
+        self._worker.keep_rows(owner, keep.lane, stage, keep.interval, _pieces(came))
+
+    def compare_rows(self, what: CompareRows, came: Letter) -> tuple[int, int]:
+        stage, owner = self._stages[what.lane][what.stage], ServerId(self._owner[what.interval])
+        return self._worker.compare_rows(owner, what.lane, stage, _pieces(came))
 
     def halt(self) -> None:
         self._pool.halt(self._address)
@@ -169,3 +173,9 @@ class ThreadExecutor:
 
     def _about(self, epoch: Epoch, interval: IntervalId) -> About:
         return About(self._name, epoch, interval)
+
+
+def _pieces(came: Letter) -> list[Piece]:
+    """Rows of a letter, as they were packed."""
+    rows = [came.tensors[str(place)] for place in range(len(came.tensors))]
+    return [Piece(first, each) for first, each in zip(came.places, rows, strict=True)]

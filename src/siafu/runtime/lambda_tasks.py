@@ -13,7 +13,7 @@ from siafu.base.activity import About
 from siafu.pipeline.ids import IntervalId, LaneName, PhaseId
 from siafu.pipeline.instructions import RunTask
 from siafu.pipeline.task import Priority
-from siafu.runtime.counting import added
+from siafu.runtime.counters.counting import added
 from siafu.runtime.lambdas import Lambdas
 from siafu.runtime.pool import After, Job
 from siafu.server.remote import StashProgram, TaskInputs

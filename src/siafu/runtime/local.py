@@ -8,19 +8,19 @@ from siafu.base.activity import About
 from siafu.base.errors import SiafuError
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import RUN, ServerId, Version
-from siafu.pipeline.run import RunMachine
+from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import WeightServer
+from siafu.runtime.counters.server_activity import ServerActivity
 from siafu.runtime.executor import SOON, ThreadExecutor
-from siafu.runtime.graph_host import GraphHost
 from siafu.runtime.happenings import EpochRecord, Happening, Outcome, Snapshot
+from siafu.runtime.hosts.graph_host import GraphHost
+from siafu.runtime.hosts.run_host import RunHost
+from siafu.runtime.hosts.weight_host import Updates, WeightHost
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.pool import After, Job, Pool
 from siafu.runtime.post import LocalPost
-from siafu.runtime.run_host import RunHost
-from siafu.runtime.server_activity import ServerActivity
 from siafu.runtime.story import STANDS_STILL, Story, stuck
-from siafu.runtime.weight_host import Updates, WeightHost
 from siafu.server.worker import GraphWorker
 from siafu.weights.store import WeightStore
 

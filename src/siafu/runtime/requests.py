@@ -52,7 +52,7 @@ class TraceWanted(Event):
 class ActivityReported(Event):
     """Graph server → run, before each EpochFinished: its activity since the last report.
 
-    told: JSON, with tensors: see `siafu.runtime.server_activity`
+    told: JSON, with tensors: see `siafu.runtime.counters.server_activity`
     """
 
     sender: Address

@@ -37,7 +37,7 @@ def _recorded(record: does.RecordEpoch) -> str:
     return f"record epoch {record.epoch + 1}{evaluated}"
 
 
-def _rows(what: happens.RowsArrived | does.KeepRows) -> str:
+def _rows(what: happens.RowsArrived | does.KeepRows | does.CompareRows) -> str:
     return f"rows of interval {what.interval}, stage {what.stage}, {what.lane} epoch {what.epoch + 1}"
 
 
@@ -102,6 +102,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
         f"epoch {e.epoch + 1} was seen" + (", and the run is to end" if e.stop else "")
     ),
     happens.StopAsked: lambda e: "a stop is asked for",
+    happens.HandOverAsked: lambda e: f"{e.server} is to be handed over",
     happens.ServerGone: lambda e: f"{e.server} is lost",
     # Instructions
     does.Send: lambda i: f"tell {i.to}: {said(i.message)}",
@@ -110,6 +111,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     does.BeginTask: lambda i: f"begin {i.task}, with rows of the sources before interval {i.until}",
     does.KeepResult: lambda i: f"keep the result of {i.task}",
     does.KeepRows: lambda i: f"keep {_rows(i)}",
+    does.CompareRows: lambda i: f"compare {_rows(i)}, which came before",
     does.ForgetGradients: lambda i: f"let go of gradients of the epochs up to {i.before}",
     does.Restore: lambda i: f"restore version {i.version} as it was after epoch {i.epochs}",
     does.Accumulate: lambda i: f"add the {_gradient(i)}, to version {i.version}",

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.graph import Graph
-from siafu.nn.gather import Gather, SampledPart
-from siafu.nn.sample_graph import SampleGraph
+from siafu.nn.gathers.gather import Gather, SampledPart
+from siafu.nn.sample_graph import GatheredRows, SampleGraph
 from siafu.sampling.sample import Sample
 
 
@@ -37,15 +37,21 @@ class BatchGraphs:
         self._sliced, self._edge_rows, self._turned = sliced, edge_rows, turned
         self._degrees = np.diff(graph.indptr)
 
-    def of(self, sample: Sample, x: Tensor) -> SampleGraph:
-        """The graph of a sample; x: the features of its vertices."""
+    def of(self, sample: Sample, x: Tensor | None, first: GatheredRows | None = None) -> SampleGraph:
+        """The graph of a sample.
+
+        x:     the features of its vertices; None: the model gets them in another form
+        first: the first layer's gather, if the sample has its leaves apart
+        """
+        given = None if x is None else x.numpy()
         if not self._sliced:
-            return self._made(sample, sample.sizes[-1], sample.sizes[-1], x.numpy(), None)
-        found: SampleGraph | None = None
-        *inner, outer = range(1, len(sample.sizes))
-        for hop in inner:
-            found = self._made(sample, sample.sizes[hop], sample.sizes[hop - 1], None, found)
-        return self._made(sample, sample.sizes[outer], sample.sizes[outer - 1], x.numpy(), found)
+            return self._made(sample, sample.sizes[-1], sample.sizes[-1], given)
+        sizes, found = sample.sizes, None
+        if first is not None and len(sizes) == 1:
+            return self._made(sample, sizes[0], sizes[0], given, first=first)
+        for hop in range(1, len(sizes) - 1):
+            found = self._made(sample, sizes[hop], sizes[hop - 1], None, found)
+        return self._made(sample, sizes[-1], sizes[-2], given, found, first)
 
     def _made(
         self,
@@ -53,7 +59,8 @@ class BatchGraphs:
         vertices: int,
         rows: int,
         x: NDArray[Any] | None,
-        following: SampleGraph | None,
+        following: SampleGraph | None = None,
+        first: GatheredRows | None = None,
     ) -> SampleGraph:
         """The first vertices of a sample, of which the first `rows` have their edges."""
         indptr = sample.edges.indptr[: vertices + 1]
@@ -74,11 +81,12 @@ class BatchGraphs:
             edge_type=types[places] if self._edge_rows and types is not None else None,
             x=x,
             name=self._graph.name,
+            first=first,
             rows=rows,
             next=following,
         )
         found.__dict__["is_symmetric"] = False  # nobody need look
-        if x is None or self._turned:
+        if x is None or self._turned or first is not None:
             _ = found.out_edges  # here, and not while others wait for the gradient
         self._estimate(found, sample.vertices[:vertices])
         return found

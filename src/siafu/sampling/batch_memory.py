@@ -7,7 +7,9 @@ import numpy as np
 
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
+from siafu.program.density import sampled_density
 from siafu.program.program import Program
+from siafu.sampling.first_input import FirstInput
 from siafu.sampling.picks import ALL
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.plan import ServerPlan
@@ -16,6 +18,7 @@ _EDGE = 2 * (
     4 + 8
 )  # bytes of an edge of a sample: its other end and its place in the graph, by target and by source
 _VERTEX = 4 * 8 + 3 * 8  # bytes of a vertex: its number, both its rows' beginnings, factors of gathers
+_WHILE_MADE = 2  # nonzeros in pieces, and put together
 _GRADIENTS = 2  # as many bytes again for the gradients of what was computed
 
 
@@ -38,16 +41,50 @@ def largest_sample(graph: Graph, fanouts: Sequence[int], batch: int) -> tuple[in
     return vertices, min(edges, graph.num_edges)
 
 
-def batch_memory(plan: ServerPlan, fanouts: Sequence[int], batch: int) -> Iterator[Allocation]:
-    """Arrays of sampled training, besides those of its evaluations."""
+def batch_memory(
+    plan: ServerPlan, fanouts: Sequence[int], batch: int, first: FirstInput, servers: int = 1
+) -> Iterator[Allocation]:
+    """Arrays of sampled training, besides those of its evaluations.
+
+    servers: that batches are computed on, all in this process
+    """
     graph, itemsize = plan.graph, plan.dtype.itemsize
     vertices, edges = largest_sample(graph, fanouts, batch)
-    width = graph.num_features * itemsize
-    one = vertices * (width + _VERTEX) + edges * _EDGE
+    if first == "gathered":  # leaves are not held
+        vertices, _ = largest_sample(graph, fanouts[:-1], batch)
+    tables = {"gathered": 2, "sparse": 0, "rows": 1}[first]
+    width = tables * graph.num_features * itemsize
+    whole = (
+        1 if servers == 1 else 2
+    )  # all shares together have no more than a sample has at most, and there is the sample
+    one = vertices * (width + whole * _VERTEX) + edges * whole * _EDGE
     held = batches_ahead() + 1
     yield Allocation(
         "batches", held * one, Lifetime.EPOCHS, f"samples and their features, {held} at a time, at most"
     )
+    if first == "sparse":
+        numbers = graph.num_vertices * graph.num_features * sampled_density(graph, gathered=False)
+        yield Allocation(
+            "features of batches",
+            _WHILE_MADE * round(numbers * (4 + itemsize)) + 8 * graph.num_vertices,
+            Lifetime.RUN,
+            "without their zeros, by a sample of their density",
+        )
+    if servers > 1 and plan.options.layout == "columns":
+        row = plan.features.width * max(itemsize, plan.features.stored.itemsize)
+        yield Allocation(
+            "features by columns",
+            graph.num_vertices * row,
+            Lifetime.RUN,
+            "each server's columns of all vertices",
+        )
+        widest = max((math.prod(shape) for shape in plan.programs["train"].shapes.values()), default=0)
+        yield Allocation(
+            "products of a batch",
+            _GRADIENTS * servers * vertices * widest * itemsize,
+            Lifetime.EPOCHS,
+            "of each server's columns, and their gradients, at most",
+        )
     computed = vertices * itemsize * _numbers(plan.programs["train"])
     yield Allocation(
         "rows of a batch",

@@ -18,6 +18,6 @@ def fanouts_for(asked: "str | Sequence[int] | None", depth: int) -> tuple[int, .
     found = fanouts_of(asked)
     if len(found) != depth:
         raise BadInput(
-            f"fanout has {len(found)} numbers, and the model gathers {depth} times, layer after layer: give one for each"
+            f"fanout is {','.join(map(str, found))}, and the model gathers {depth} times, layer after layer: give a number for each"
         )
     return found

@@ -10,11 +10,14 @@ import numpy as np
 
 from siafu.base.hashing import GOLDEN, mix
 from siafu.base.jit import kernel
+from siafu.base.prefetch import prefetch
 from siafu.options import ALL_EDGES
 
 ALL = ALL_EDGES
 
 _FEW = 48  # picks that are compared with each other; more are drawn in one walk along the row
+_ROWS_BEHIND = 4
+_SHORT = 64  # edges of a row whose order is counted, in six bits; longer rows are sorted
 
 
 @kernel
@@ -39,8 +42,15 @@ def count_picks(indptr: Any, vertices: Any, fanout: int, starts: Any) -> Any:
 
 
 @kernel
-def pick_edges(indptr: Any, vertices: Any, key: Any, starts: Any, picked: Any) -> None:
-    """Places of the picked in-edges among all edges: of vertices[i], picked[starts[i]:starts[i + 1]], each as likely as any other."""
+def pick_edges(
+    indptr: Any, indices: Any, vertices: Any, key: Any, starts: Any, picked: Any, sources: Any
+) -> None:
+    """Pick in-edges, each as likely as any other: those of vertices[i] at starts[i]:starts[i + 1].
+
+    picked:  set to the edges' places among all edges
+    sources: set to the edges' sources
+    """
+    behind = 0  # edges whose sources were read: those of a row are asked for when it is picked, and read some rows later
     for i in range(len(vertices)):
         v = vertices[i]
         first, degree = indptr[v], indptr[v + 1] - indptr[v]
@@ -49,9 +59,22 @@ def pick_edges(indptr: Any, vertices: Any, key: Any, starts: Any, picked: Any) -
             for n in range(degree):
                 picked[at + n] = first + n
         elif count <= _FEW:
-            _pick_few(mix(key + np.uint64(v) * GOLDEN), first, degree, picked[at : at + count])
+            _pick_few(mix(key + np.uint64(v) * GOLDEN), first, degree, picked, at, count)
         else:
             _pick_many(mix(key + np.uint64(v) * GOLDEN), first, degree, picked[at : at + count])
+        for e in range(at, at + count):
+            prefetch(indices, picked[e])
+        if i >= _ROWS_BEHIND:
+            behind = read_sources(indices, picked, sources, behind, starts[i - _ROWS_BEHIND + 1])
+    read_sources(indices, picked, sources, behind, len(picked))
+
+
+@kernel
+def read_sources(indices: Any, picked: Any, sources: Any, first: int, last: int) -> int:
+    """Sources of the edges picked[first:last], by their places; `last`."""
+    for e in range(first, last):
+        sources[e] = indices[picked[e]]
+    return last
 
 
 @kernel
@@ -62,17 +85,32 @@ def _below(state: Any, n: Any, most: Any) -> Any:
 
 
 @kernel
-def _pick_few(state: Any, first: Any, degree: Any, picked: Any) -> None:
-    """Floyd's way: of the first j + 1 edges draw one, and where it was drawn before take the j-th."""
-    count = len(picked)
+def _pick_few(state: Any, first: Any, degree: Any, picked: Any, at: Any, count: Any) -> None:
+    """Floyd's way: of the first j + 1 edges draw one, and where it was drawn before take the j-th.
+
+    Bits of 64 remember what was drawn: where the bit is not set, it was not; where no edge shares a bit with another, it was.
+    """
+    seen = np.uint64(0)
     for n in range(count):
         j = degree - count + n
-        drawn = first + _below(state, n + 1, j + 1)
-        for m in range(n):
-            if picked[m] == drawn:
-                drawn = first + j
-                break
-        picked[n] = drawn
+        drawn = _below(state, n + 1, j + 1)
+        if seen & _bit(drawn) and (degree <= 64 or _has(picked, at, at + n, first + drawn)):
+            drawn = j
+        seen |= _bit(drawn)
+        picked[at + n] = first + drawn
+
+
+@kernel
+def _bit(number: Any) -> Any:
+    return np.uint64(1) << np.uint64(number & 63)
+
+
+@kernel
+def _has(picked: Any, begin: Any, end: Any, place: Any) -> bool:
+    for m in range(begin, end):  # noqa: SIM110 (Numba compiles no generators)
+        if picked[m] == place:
+            return True
+    return False
 
 
 @kernel
@@ -88,43 +126,51 @@ def _pick_many(state: Any, first: Any, degree: Any, picked: Any) -> None:
 
 
 @kernel
-def number_sources(indices: Any, picked: Any, numbers: Any, found: Any, known: int, sources: Any) -> int:
-    """Number the sources of edges in the order in which they are found; how many vertices are known then.
+def number_sources(sources: Any, numbers: Any, found: Any, known: int) -> int:
+    """Number the sources of edges in the order in which they are found, in place; how many vertices are known then.
 
-    picked:  places of edges
+    sources: vertices; set to their numbers
     numbers: [V] of all vertices; -1: it is not known yet
-    found:   the vertex of each number; the first `known` are there
-    sources: set to the source's number, for each of `picked`
+    found:   the vertex of each number; the first `known` are there. One longer than it can become
     """
-    # Reads of memory in no order, without a branch between them: many are under way at a time.
-    for e in range(len(picked)):
-        sources[e] = indices[picked[e]]
-    for e in range(len(picked)):
+    for e in range(len(sources)):
+        # Without a branch, which would be guessed wrong every third time.
         v = sources[e]
-        if numbers[v] < 0:
-            numbers[v] = known
-            found[known] = v
-            known += 1
-        sources[e] = numbers[v]
+        found[known] = v
+        number = numbers[v]
+        new = number < 0
+        number = np.int32(known) if new else number
+        numbers[v] = number
+        sources[e] = number
+        known += new
     return known
 
 
 @kernel
 def order_rows(starts: Any, sources: Any, picked: Any) -> None:
-    """Have the sources of each row ascend, and their edges' places with them: Shell's sort, in place; most rows are short."""
+    """Have the sources of each row ascend, and their edges' places with them, in place; parallel edges keep their order.
+
+    A source's place in a short row is the number of those below it, which takes no branch; long rows are sorted.
+    """
+    keys, places = np.empty(_SHORT, np.int64), np.empty(_SHORT, np.int64)
     for i in range(len(starts) - 1):
-        first, last = starts[i], starts[i + 1]
-        gap = 1
-        while gap < (last - first) // 9:
-            gap = 3 * gap + 1
-        while gap > 0:
-            for n in range(first + gap, last):
-                source, place, m = sources[n], picked[n], n
-                while m >= first + gap and sources[m - gap] > source:
-                    sources[m], picked[m] = sources[m - gap], picked[m - gap]
-                    m -= gap
-                sources[m], picked[m] = source, place
-            gap //= 3
+        first, count = starts[i], starts[i + 1] - starts[i]
+        if count > _SHORT:
+            order = np.argsort(sources[first : first + count], kind="mergesort")
+            sources[first : first + count] = sources[first : first + count][order]
+            picked[first : first + count] = picked[first : first + count][order]
+            continue
+        falls = 0
+        for n in range(count):
+            keys[n] = (np.int64(sources[first + n]) << np.int64(6)) | n
+            places[n] = picked[first + n]
+            falls += n > 0 and keys[n] < keys[n - 1]
+        if falls:
+            for n in range(count):
+                key, rank = keys[n], 0
+                for m in range(count):
+                    rank += keys[m] < key
+                sources[first + rank], picked[first + rank] = key >> np.int64(6), places[n]
 
 
 @kernel

@@ -19,11 +19,14 @@ class Sample:
     vertices:  [N] int64, in the graph's numbers
     sizes:     vertices within 0, 1, … hops; the first is the batch's size, the last is N
     edges:     in-edges of the vertices, by their numbers here, ascending; `weights` are the edges' places in the graph, int64
+    drawn:     in-edges of all N vertices, those of the last hop too, by the graph's numbers, as they were drawn; `weights` as
+               above. A source that only the last hop has found is a *leaf*, without a number here. None: the last hop has no edges
     """
 
     vertices: NDArray[np.int64]
     sizes: tuple[int, ...]
     edges: Csr
+    drawn: Csr | None = None
 
     @property
     def places(self) -> NDArray[Any]:
@@ -33,4 +36,5 @@ class Sample:
 
     @property
     def num_edges(self) -> int:
-        return len(self.edges.indices)
+        """Edges that were drawn."""
+        return len((self.drawn or self.edges).indices)

@@ -2,10 +2,11 @@
 
 import math
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -15,19 +16,27 @@ from siafu.objective.score import Score
 from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import Epoch, Version
 from siafu.pipeline.instructions import Stop, StopReason
-from siafu.pipeline.records import Best
-from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.run_machine.records import Best
+from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Snapshot
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Story
-from siafu.sampling.batch_loader import SERVER, BatchLoader, Planned
-from siafu.sampling.sampled_model import BatchResult, SampledBatch, SampledModel
+from siafu.sampling.batch_loader import SERVER, BatchLoader, Planned, ReadyBatch
+from siafu.sampling.sampled_model import BatchResult
+from siafu.sampling.servers.moved import Moved
+from siafu.sampling.servers.served_batch import ServedModel
 from siafu.sampling.whole_evaluation import WholeEvaluation
 from siafu.weights.clipping import clipped, norms_of
 from siafu.weights.optimizer import Settings, step
 
 EpochRates = Callable[[int], tuple[float, ...]]
 """Rates of an epoch's updates, of all groups of parameters."""
+
+
+class RunsBatches(Protocol):
+    """A model on batches, in one share or in several."""
+
+    def run(self, batch: Any, weights: Mapping[str, Tensor], seed: int) -> BatchResult: ...
 
 
 @dataclass(slots=True)
@@ -40,7 +49,10 @@ class _Counts:
     vertices: int = 0
     edges: int = 0
 
-    def add(self, batch: SampledBatch, result: BatchResult) -> None:
+    behind: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: ReadyBatch, result: BatchResult, behind: int) -> None:
+        self.behind[str(behind)] += 1
         self.loss_sum += result.loss_sum
         self.loss_terms += result.loss_terms
         self.batches += 1
@@ -66,10 +78,11 @@ class SampledRuntime:
     seed:       what dropout is drawn from
     rates:      of every epoch; None: those of the settings
     checkpoint_due: called after every epoch: whether to make a checkpoint
+    staleness:  updates that a batch's weights are behind, where as many batches of the epoch precede it
     """
 
-    model: SampledModel
-    loader: BatchLoader
+    model: RunsBatches
+    loader: BatchLoader[Any]
     planned: Iterator[Planned]
     evaluation: WholeEvaluation
     settings: Settings
@@ -81,6 +94,7 @@ class SampledRuntime:
     best: Best | None = None
     rates: EpochRates | None = None
     checkpoint_due: Callable[[], bool] = lambda: False
+    staleness: int = 0
     story: Story = field(default_factory=Story)
     _best_weights: Mapping[str, Tensor] | None = None
     _stop_wanted: bool = False
@@ -97,16 +111,20 @@ class SampledRuntime:
                 self.loader.close()
                 self.evaluation.close()
 
-    def _epochs(self, batches: Iterator[SampledBatch]) -> Iterator[Happening]:
+    def _epochs(self, batches: Iterator[ReadyBatch]) -> Iterator[Happening]:
         weights: Mapping[str, Tensor] = dict(self.start.weights)
         state: Mapping[str, Tensor] = dict(self.start.optimizer)
         epoch, marked = self.start.epochs, working_clock()
         following = next(batches, None)
         while True:
-            found = _Counts()
-            while following is not None and following.epoch == epoch:
-                weights, state = self._step(following, weights, state, found)
-                following = next(batches, None)
+            found, computed = _Counts(), deque[tuple[ReadyBatch, BatchResult]]()
+            while computed or (following is not None and following.epoch == epoch):
+                if following is not None and following.epoch == epoch:
+                    computed.append((following, self._computed(following, weights, len(computed), found)))
+                    following = next(batches, None)
+                    if len(computed) <= self.staleness:
+                        continue
+                weights, state = self._updated(*computed.popleft(), weights, state)
             trained = working_clock()
             if not math.isfinite(found.loss):
                 yield Outcome(self._stop("diverged", epoch, None), None)
@@ -124,24 +142,34 @@ class SampledRuntime:
                 yield snapshot
                 marked = working_clock()
 
-    def _step(
-        self, batch: SampledBatch, weights: Mapping[str, Tensor], state: Mapping[str, Tensor], found: _Counts
-    ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
-        """Compute a batch's gradients, and update."""
+    def _computed(
+        self, batch: ReadyBatch, weights: Mapping[str, Tensor], behind: int, found: _Counts
+    ) -> BatchResult:
+        """Gradients of a batch, with weights that so many updates of earlier batches are missing in."""
         about, began = About(SERVER, batch.epoch, batch.number), time.perf_counter()
         result = self.model.run(batch, weights, self.seed)
-        computed = time.perf_counter()
+        self.activity.note(about, "compute", 0, began, time.perf_counter())
+        found.add(batch, result, behind)
+        self._done.add(batch, result, behind)
+        return result
+
+    def _updated(
+        self,
+        batch: ReadyBatch,
+        result: BatchResult,
+        weights: Mapping[str, Tensor],
+        state: Mapping[str, Tensor],
+    ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """Weights and state after a batch's update."""
+        about, began = About(SERVER, batch.epoch, batch.number), time.perf_counter()
         gradients: Mapping[str, Tensor] = result.gradients
         if self.settings.clip is not None:
             places = {name: place for place, name in enumerate(weights)}
             gradients = clipped(gradients, norms_of(gradients, places), self.settings.clip)
         rates = () if self.rates is None else self.rates(batch.epoch)
-        made = step(weights, gradients, state, self.settings, rates)
-        self.activity.note(about, "compute", 0, began, computed)
-        self.activity.note(about, "update", 0, computed, time.perf_counter())
-        found.add(batch, result)
-        self._done.add(batch, result)
-        return made
+        next_weights, next_state = step(weights, gradients, state, self.settings, rates)
+        self.activity.note(about, "update", 0, began, time.perf_counter())
+        return next_weights | result.buffers, next_state
 
     def _evaluate(self, epoch: Epoch, weights: Mapping[str, Tensor]) -> Measures | None:
         """Measures of the epoch's weights, if they are due; the best weights are kept."""
@@ -165,7 +193,7 @@ class SampledRuntime:
             seconds,
             evaluating,
             dict(self.activity.busy_seconds),
-            EpochActivity(threads=(taken,), staleness={"0": found.batches}, disk=moved),
+            EpochActivity(threads=(taken,), staleness=dict(found.behind), disk=moved),
         )
 
     def _reason(self, done: Epoch) -> StopReason | None:
@@ -202,13 +230,15 @@ class SampledRuntime:
     def counters(self) -> dict[str, Any]:
         """Counters of this session."""
         done = self._done
+        moved = self.model.moved if isinstance(self.model, ServedModel) else Moved()
         return {
-            "max_staleness_seen": 0,
-            "staleness_histogram": {"0": done.batches},
+            "max_staleness_seen": max(map(int, done.behind), default=0),
+            "staleness_histogram": dict(done.behind),
             "row_age_histogram": {},
-            "weight_versions_peak": 1,
+            "weight_versions_peak": 1 + max(map(int, done.behind), default=0),
             "gradients_applied": done.batches,
-            "bytes_scattered": 0,
+            "bytes_scattered": moved.total,
+            **{f"bytes_of_{name}": count for name, count in asdict(moved).items()},
             "sampled_vertices": done.vertices,
             "sampled_edges": done.edges,
         }

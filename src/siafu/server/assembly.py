@@ -13,7 +13,7 @@ from siafu.graph import Graph
 from siafu.graph.partition import LocalGraph, Partition, intervals
 from siafu.graph.partition.reads import Reads, all_read, interval_reads
 from siafu.kernels import Table
-from siafu.kernels.advisor import Advisor
+from siafu.kernels.advice.advisor import Advisor
 from siafu.objective.objective import Objective, as_target, target_of
 from siafu.pipeline.ids import IntervalId, LaneName, ServerId
 from siafu.pipeline.layout import Layout
@@ -22,8 +22,8 @@ from siafu.program.constants import constant_rows
 from siafu.program.constants import recipes as constant_recipes
 from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.program import GatherStep, Program
-from siafu.server.disk_share import DiskShare
 from siafu.server.edges import ServerEdges
+from siafu.server.focus import Focus
 from siafu.server.fusion import frees_rows
 from siafu.server.gathers.column_space import ColumnSpace, whole_edges
 from siafu.server.gathers.gather_tables import (
@@ -36,12 +36,14 @@ from siafu.server.gathers.gather_tables import (
 from siafu.server.gathers.local_gather import LocalGather
 from siafu.server.gathers.registry import column_step, local_step
 from siafu.server.lane import Lane
+from siafu.server.memory.disk_share import DiskShare
+from siafu.server.memory.savings import Savings
 from siafu.server.rows.blocks import Labels
 from siafu.server.rows.constant_type import constant_type
 from siafu.server.rows.constants_on_disk import ConstantsOnDisk
 from siafu.server.rows.feature_rows import FeatureRows
 from siafu.server.rows.sparse_constants import ConstantTable, sparse_constants
-from siafu.server.savings import Savings
+from siafu.server.rows.streamed_rows import StreamedRows
 from siafu.server.schedules import Groups
 from siafu.server.statistics import LocalStatistics
 from siafu.server.worker import GraphWorker
@@ -53,8 +55,8 @@ _COLUMNS = ("own rows", "slices")  # tables of a gather by columns
 
 ConstantRows = Callable[[Program], dict[str, Tensor]]
 """The rows of a program that never change, [n, …] each, those of one server's vertices."""
-StreamedConstants = Callable[[DiskShare], ConstantsOnDisk]
-"""The same, on a server's disk."""
+StreamedConstants = Callable[[DiskShare, ServerEdges, Sequence[tuple[int, int]]], ConstantsOnDisk]
+"""The same for the vertices that some edges lead to and some intervals of them, on a server's disk."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +72,7 @@ class Blueprint:
     multiplies:      tensor tasks run here: constant rows of mostly zeros are held without them
     savings:         how memory is spared
     advisor:         chooses how edges are walked; None: the rules do
+    focus:           vertices whose rows the training computes; None: all
     """
 
     graph: Graph
@@ -85,6 +88,7 @@ class Blueprint:
     multiplies: bool = True
     savings: Savings = Savings()
     advisor: Advisor | None = None
+    focus: Focus | None = None
 
     def edges(self, server: int) -> ServerEdges:
         """A server's part of the graph."""
@@ -104,11 +108,21 @@ class Blueprint:
         return intervals(edges.local.forward.edges.indptr, self.interval_counts[edges.local.server])
 
     def reads(self, parts: Sequence[LocalGraph], bounds: Sequence[Sequence[tuple[int, int]]]) -> Reads:
-        """Which interval reads rows of which; where tables are on disk all become ready together, and each reads all."""
-        if not self.savings.reads_all:
+        """Which interval reads rows of which."""
+        if not self.reads_all:
             return interval_reads(parts, bounds)
         count = sum(len(each) for each in bounds)
         return all_read(count, count)
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether each interval reads all: where tables are on disk all become ready together, and a focus has other intervals."""
+        return self.savings.reads_all or self.focus is not None
+
+    def _focused(self, focus: Focus) -> ServerEdges:
+        """Edges of the training's vertices."""
+        disk, apart = self.savings.disk, focus.partition(self.graph.num_vertices)
+        return ServerEdges.of(self.graph, apart, 0, None if disk is None else disk.directory, self.advisor)
 
     def worker(
         self,
@@ -133,12 +147,24 @@ class Blueprint:
         disk = None if cut is None else DiskShare(cut, scratch)
         held: _Held | ConstantsOnDisk = _Held(self.graph, constants, sparse=self.multiplies)
         if disk is not None and disk.cut.constants and streamed is not None:
-            held = streamed(disk)
+            held = streamed(disk, edges, bounds)
         memory = _Memory(edges, self.savings, disk)
         lanes: dict[LaneName, Lane] = {}
         try:
+            if self.focus is not None:
+                inner = self._focused(self.focus)
+                ranges = self.bounds(inner)
+                some: _Picked | ConstantsOnDisk
+                if isinstance(held, _Held):
+                    some = _Picked(held, self.focus.vertices)
+                else:
+                    assert disk is not None and streamed is not None
+                    some = streamed(disk, inner, ranges)
+                lanes["train"] = self._lane("train", inner, ranges, some, y, memory.beside(inner), None, None)
             for name in self.programs:  # the training comes first: an evaluation may use its rows' memory
-                lanes[name] = self._lane(name, edges, bounds, held, y, memory, lanes.get("train"), space)
+                if name not in lanes:
+                    shared = lanes.get("train") if self.focus is None else None
+                    lanes[name] = self._lane(name, edges, bounds, held, y, memory, shared, space)
         except BaseException:
             if disk is not None:
                 disk.close()
@@ -154,7 +180,7 @@ class Blueprint:
         name: LaneName,
         edges: ServerEdges,
         bounds: Sequence[tuple[int, int]],
-        held: "_Held | ConstantsOnDisk",
+        held: "_Held | _Picked | ConstantsOnDisk",
         y: Tensor,
         memory: "_Memory",
         training_lane: Lane | None,
@@ -221,9 +247,15 @@ class _Memory:
         self._in_place = savings.in_place and edges.aligned
         self._known: dict[tuple[int | str, ...], dict[str, Table]] = {}
 
+    def beside(self, edges: ServerEdges) -> "_Memory":
+        """For another lane, whose tables have other sizes; threads use the same buffers."""
+        found = _Memory(edges, replace(self._savings, shared=False), self._disk)
+        found._scratch = self._scratch
+        return found
+
     def tables(self, program: Program, depth: int, number: int, *, passing: bool) -> GatherTables:
         """Those of one gather of a graph phase; passing: what it gathers has none."""
-        if passing and self._disk is not None and self._disk.cut.tables:
+        if passing and self._disk is not None and self._disk.cut.reads(depth):
             return DiskTables(self._own, self._scratch, str(number), self._disk)
         known = self._known.setdefault((depth, number), {}) if self._savings.shared else None
         in_place = self._in_place and frees_rows(program, depth, self._savings)
@@ -270,9 +302,7 @@ def assemble(blueprint: Blueprint, x: Tensor | FeatureRows, weights: Mapping[str
     constants = _Constants(blueprint.graph, x, weights)
     whole = blueprint.whole_edges()
     workers = tuple(
-        blueprint.worker(
-            own, ranges, constants.of_server(own), constants.on_disk(own, ranges), scratch, whole
-        )
+        blueprint.worker(own, ranges, constants.of_server(own), constants.on_disk, scratch, whole)
         for own, ranges in zip(edges, bounds, strict=True)
     )
     return Assembly(workers, layout_of(blueprint.reads([each.local for each in edges], bounds), bounds))
@@ -289,12 +319,13 @@ class _Constants:
     def _x(self) -> Tensor:
         return self._given.whole() if isinstance(self._given, FeatureRows) else self._given
 
-    def on_disk(self, edges: ServerEdges, ranges: Sequence[tuple[int, int]]) -> StreamedConstants | None:
-        """Those of one server's vertices, on its disk; ranges: its intervals."""
+    @property
+    def on_disk(self) -> StreamedConstants | None:
+        """Those of one server's vertices, on its disk."""
         x = self._given
         if not isinstance(x, FeatureRows):
             return None
-        return constants_streamed(self._graph, x, self._weights, edges, ranges)
+        return constants_streamed(self._graph, x, self._weights)
 
     def of_server(self, edges: ServerEdges) -> ConstantRows:
         """Those of one server's vertices."""
@@ -313,12 +344,14 @@ def constants_streamed(
     graph: Graph,
     x: FeatureRows,
     weights: Mapping[str, Tensor],
-    edges: ServerEdges,
-    ranges: Sequence[tuple[int, int]],
 ) -> StreamedConstants:
     """Constant rows of one server's vertices, on its disk."""
-    own = None if edges.own == graph.num_vertices else edges.local.vertices
-    return lambda disk: ConstantsOnDisk(graph, x, weights, disk, ranges, own)
+
+    def streamed(disk: DiskShare, edges: ServerEdges, ranges: Sequence[tuple[int, int]]) -> ConstantsOnDisk:
+        own = None if edges.own == graph.num_vertices else edges.local.vertices
+        return ConstantsOnDisk(graph, x, weights, disk, ranges, own)
+
+    return streamed
 
 
 class _Held:
@@ -339,6 +372,25 @@ class _Held:
         if id(rows) not in self._known:
             self._known[id(rows)] = rows, SparseRows.of(rows)
         return self._known[id(rows)][1]
+
+
+class _Picked:
+    """Some rows of a server's constants."""
+
+    def __init__(self, held: _Held, vertices: NDArray[np.int64]) -> None:
+        self._held, self._vertices = held, vertices
+        self._known: dict[int, tuple[ConstantTable, ConstantTable]] = {}
+
+    def of(self, program: Program) -> dict[str, ConstantTable]:
+        return {name: self._picked(each) for name, each in self._held.of(program).items()}
+
+    def _picked(self, table: ConstantTable) -> ConstantTable:
+        if id(table) not in self._known:
+            assert not isinstance(table, StreamedRows)
+            which = self._vertices
+            found = table.pick(which) if isinstance(table, SparseRows) else table[torch.from_numpy(which)]
+            self._known[id(table)] = table, found
+        return self._known[id(table)][1]
 
 
 def _own_rows(rows: Tensor, edges: ServerEdges) -> Tensor:

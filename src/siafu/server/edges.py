@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from siafu.base.mapped import mapped_array
+from siafu.base.storage.mapped import mapped_array
 from siafu.graph import Graph
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, edge_numbers, local_graph
 from siafu.kernels import Blocks, HubEdges, block_edges, block_size, cut_hubs, hub_rows
-from siafu.kernels.advisor import Advisor, WalkShape
-from siafu.server.gathers.edge_buckets import EdgeBuckets, Ranges
+from siafu.kernels.advice.advisor import Advisor, WalkShape
 from siafu.server.gathers.gather_tables import GatherTables
+from siafu.server.gathers.on_disk.edge_buckets import EdgeBuckets, Ranges
 from siafu.server.restrict import edges_to, rows_read, rows_read_by
 
 Ids = NDArray[np.int64]

@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 from siafu.program.program import Program
 from siafu.server.gathers.registry import behaviour_of
+from siafu.server.memory.savings import Savings
 from siafu.server.phase_runner import inputs_read_back
-from siafu.server.savings import Savings
 
 
 def fusable(program: Program, depths: Collection[int]) -> frozenset[int]:

@@ -22,6 +22,8 @@ class PhaseRunner:
     reads_inputs:  which of the phase's inputs the backward pass reads, by position
     reads_outputs: which of the phase's outputs the backward pass reads, by position
     kept_shapes:   of a row of what forward keeps
+    of_vertices:   names of the weights that have a row for each vertex: given whole, read in the rows of `vertices`,
+                   whose gradients come back
     """
 
     def __init__(self, phase: TensorPhase, *, training: bool, keeps: bool = True) -> None:
@@ -37,6 +39,7 @@ class PhaseRunner:
         of_weights = [f"grad/weight/{name}" for name in phase.learnt]
         of_weights += [f"grad/total/{name}" for name in phase.moved]
         self._learnt = (*phase.learnt, *phase.moved)
+        self.of_vertices = programs.of_vertices
         self._forward = _positioned(programs.forward_keeping if keeps else programs.forward, outputs, kept)
         self._backward = _positioned(backward if training else None, of_rows, of_weights)
         self._last = _positioned(programs.last, ["loss"], of_rows, of_weights)
@@ -46,6 +49,7 @@ class PhaseRunner:
     ) -> tuple[list[Tensor], list[Tensor]]:
         """What the phase gives, and what its backward pass wants kept."""
         assert self._forward is not None
+        weights = self._picked(weights, vertices)
         outputs, kept = self._forward({"rows": rows, "weight": weights, "own": (vertices, key)})
         return outputs, kept
 
@@ -70,21 +74,34 @@ class PhaseRunner:
                 "rows": rows,
                 "output": outputs,
                 "kept": kept,
-                "weight": weights,
+                "weight": self._picked(weights, vertices),
                 "own": (vertices, key),
                 "gradient": gradients,
             }
         )
-        return of_rows, dict(zip(self._learnt, of_weights, strict=True))
+        return of_rows, self._named(of_weights, weights)
 
     def last(
         self, rows: Sequence[RowsIn], weights: Weights, vertices: Tensor, key: Tensor, y: Tensor
     ) -> tuple[float, list[Tensor], dict[str, Tensor]]:
         """The loss of these rows, and gradients as `backward` gives them."""
         assert self._last is not None
+        weights = self._picked(weights, vertices)
         given = {"rows": rows, "weight": weights, "own": (vertices, key, y)}
         (loss,), of_rows, of_weights = self._last(given)
-        return loss.item(), of_rows, dict(zip(self._learnt, of_weights, strict=True))
+        return loss.item(), of_rows, self._named(of_weights, weights)
+
+    def _named(self, gradients: Sequence[Tensor], weights: Weights) -> dict[str, Tensor]:
+        """Gradients by name. Where nothing but zeros comes out, a program does not know in which precision."""
+        return {
+            name: gradient.to(weights[name].dtype)
+            for name, gradient in zip(self._learnt, gradients, strict=True)
+        }
+
+    def _picked(self, weights: Weights, vertices: Tensor) -> Weights:
+        if not self.of_vertices:
+            return weights
+        return {**weights, **{name: weights[name].index_select(0, vertices) for name in self.of_vertices}}
 
 
 _OWN = {"vertices": 0, "key": 1, "y": 2}
@@ -104,7 +121,8 @@ class _Positioned:
 
     def __call__(self, given: Mapping[str, Any]) -> list[list[Tensor]]:
         """given: inputs by kind, each by position or name"""
-        found = self._execute.run([given[kind][key] for kind, key in self._inputs])
+        rows = len(given["own"][0])  # a program may make rows and read none
+        found = self._execute.run([given[kind][key] for kind, key in self._inputs], rows)
         return [[found[k] for k in places] for places in self._groups]
 
 

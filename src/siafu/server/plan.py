@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from siafu.base.errors import BadInput
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
-from siafu.graph.content import SPLITS
 from siafu.graph.partition import Partition, auto_interval_count, gather_parts
-from siafu.kernels.advisor import Advisor
+from siafu.graph.stores.content import SPLITS
+from siafu.kernels.advice.advisor import Advisor
 from siafu.objective.objective import Objective, target_of
 from siafu.objective.outputs_only import OutputsOnly
 from siafu.objective.registry import objective_asked, objective_for
@@ -32,9 +32,10 @@ from siafu.program.record.statistics import CUMULATIVE
 from siafu.server.assembly import Blueprint
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
-from siafu.server.layouts import laid_out
+from siafu.server.focus import Focus, focus_of
+from siafu.server.layout.layouts import laid_out
+from siafu.server.memory.savings import Savings
 from siafu.server.rows.feature_rows import FeatureRows, normalized
-from siafu.server.savings import Savings
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.weights.groups import ParameterGroup, parameter_groups
 from siafu.weights.optimizer import Follows, Settings
@@ -42,6 +43,8 @@ from siafu.weights.policy import policy
 from siafu.weights.store import WeightStore
 
 Programs = dict[LaneName, Program]
+
+_PER_THREAD = 4  # intervals that are worth a thread in an evaluation beside a training that has a focus
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +60,7 @@ class ServerPlan:
     rate_groups:     groups of parameters, as the options ask for
     paced:           whether the run decides the rates of every update
     advisor:         chooses how this process's servers walk their edges; None: the rules do
+    focus:           vertices whose rows the training computes; None: all
     """
 
     graph: Graph
@@ -74,6 +78,7 @@ class ServerPlan:
     rate_groups: tuple[ParameterGroup, ...] = ()
     paced: bool = False
     advisor: Advisor | None = None
+    focus: Focus | None = None
 
     @classmethod
     def of(
@@ -96,11 +101,14 @@ class ServerPlan:
         programs = programs or compile_programs(
             graph, model, splits["train"], objective, sparse=options.lambdas == "off"
         )
+        if options.lambdas != "off":
+            _refuse_rows_on_lambdas(programs["train"])
         programs = {lane: laid_out(each, options.layout, partition.parts) for lane, each in programs.items()}
         training, groups = schedule_training(programs["train"])
         weights = {name: tensor.detach().clone() for name, tensor in state_of(model).items()}
         running = _followed(programs["train"])
         rate_groups = _rate_groups(model, options, groups, [name for name in weights if name not in running])
+        focus = focus_of(graph, programs["train"], splits["train"], partition.parts)
         return cls(
             graph,
             partition,
@@ -108,7 +116,7 @@ class ServerPlan:
             programs,
             weights,
             splits,
-            interval_counts or _interval_counts(graph, partition, options),
+            interval_counts or _interval_counts(graph, partition, options, focus),
             training,
             groups,
             Settings(
@@ -122,6 +130,7 @@ class ServerPlan:
             objective,
             rate_groups=rate_groups,
             paced=options.scheduler is not None or options.groups is not None,
+            focus=focus,
         )
 
     @classmethod
@@ -135,7 +144,7 @@ class ServerPlan:
         """
         objective = OutputsOnly()
         program = compiled(model, graph, objective, training=False, once=True)
-        partition = Partition("contiguous", 1, np.zeros(graph.num_vertices, np.uint16))
+        partition = Partition.whole(graph.num_vertices)
         options = Options(mode="sync", normalize_features=normalize, objective=objective)
         return cls(
             graph,
@@ -164,7 +173,8 @@ class ServerPlan:
     def evaluating(self) -> "ServerPlan":
         """The same plan without the training: evaluations alone."""
         program = self.programs["evaluate"]
-        return replace(self, programs={"evaluate": program}, training=schedule_evaluation(program), groups={})
+        training = schedule_evaluation(program)
+        return replace(self, programs={"evaluate": program}, training=training, groups={}, focus=None)
 
     @property
     def trains(self) -> bool:
@@ -185,9 +195,11 @@ class ServerPlan:
     @property
     def gathers_on_disk(self) -> dict[LaneName, frozenset[int]]:
         """Gathers of each lane, by place, whose tables are on disk if they can be."""
-        disk = self.savings.reads_all
+        cut = self.savings.disk
         return {
-            lane: fused_gathers(schedule.stages) if disk else frozenset()
+            lane: frozenset(
+                depth for depth in fused_gathers(schedule.stages) if cut is not None and cut.reads(depth)
+            )
             for lane, schedule in self.schedules.items()
         }
 
@@ -201,13 +213,22 @@ class ServerPlan:
     def extent(self, lane: LaneName) -> Extent:
         """What costs are reckoned from."""
         found = extent_of(
-            self.graph, self.weights, self.programs[lane], self.needed(lane), training=lane == "train"
+            self.graph,
+            self.weights,
+            self.programs[lane],
+            self.needed(lane),
+            self.computed(lane),
+            training=lane == "train",
         )
         return replace(found, savings=self.savings)
 
     def needed(self, lane: LaneName) -> list[Tensor]:
         """The vertices whose rows a lane's last phase computes."""
         return [self.splits["train"]] if lane == "train" else [*self.splits.values()]
+
+    def computed(self, lane: LaneName) -> NDArray[np.int64] | None:
+        """The vertices whose rows a lane's other phases compute; None: all."""
+        return self.focus.vertices if self.focus is not None and lane == "train" else None
 
     def blueprint(self, *, on_lambdas: bool = False) -> Blueprint:
         """For the graph servers; on_lambdas: tensor tasks run elsewhere."""
@@ -228,6 +249,7 @@ class ServerPlan:
             multiplies=not on_lambdas,
             savings=self.savings,
             advisor=self.advisor,
+            focus=self.focus,
         )
 
     @property
@@ -278,7 +300,7 @@ class ServerPlan:
 class WeightPlan:
     """What weight servers are made by: nothing of the graph.
 
-    weights: of the model, as it was given; of those that are learnt only the names count
+    weights: of the model, as it was given; of those that are learnt only the names and numbers of rows count
     """
 
     weights: Mapping[str, Tensor]
@@ -292,7 +314,8 @@ class WeightPlan:
         ]
         learnt = {name for names in self.groups.values() for name in names}
         fixed = {name: tensor for name, tensor in self.weights.items() if name not in learnt}
-        return WeightStore(home, fixed, self.settings, tuple(self.weights))
+        rows = {name: len(tensor) for name, tensor in self.weights.items() if tensor.ndim}
+        return WeightStore(home, fixed, self.settings, tuple(self.weights), rows)
 
 
 def rows_of(graph: Graph) -> dict[str, Tensor]:
@@ -337,7 +360,7 @@ def model_input(graph: Graph, *, normalize: bool) -> Tensor:
 def _check(graph: Graph, model: nn.Module, options: Options, splits: Mapping[str, Tensor]) -> None:
     if "train" not in splits:
         raise BadInput(
-            f"graph {graph.name!r} has no training split: give it train, draw one with graph.split(0.6, 0.2, 0.2), or import it with --split random:60/20/20"
+            f"graph {graph.name!r} has no training split: draw one with --split random:60/20/20 (in Python split='random:60/20/20'), or give the graph its train vertices"
         )
     if options.patience is not None and "val" not in splits:
         raise BadInput(f"patience needs a validation split, and graph {graph.name!r} has none: leave it out")
@@ -345,13 +368,28 @@ def _check(graph: Graph, model: nn.Module, options: Options, splits: Mapping[str
         raise BadInput("the model has no parameters to train")
 
 
-def _interval_counts(graph: Graph, partition: Partition, options: Options) -> list[int]:
+def _refuse_rows_on_lambdas(program: Program) -> None:
+    if program.of_vertices:
+        raise BadInput(
+            f"{min(program.of_vertices)} has a row for each vertex, and Lambdas would fetch all of them for every task: "
+            "train it without lambdas"
+        )
+
+
+def _interval_counts(
+    graph: Graph, partition: Partition, options: Options, focus: Focus | None = None
+) -> list[int]:
     if options.intervals is not None:
         return [options.intervals] * partition.parts
     threads = max(1, thread_count() // partition.parts)
-    share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
     numbers = 0.0 if graph.x is None else graph.num_features * sampled_density(graph, gathered=True)
-    return [auto_interval_count(*share, threads, numbers=numbers)] * partition.parts
+    share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
+    count = auto_interval_count(*share, threads, numbers=numbers)
+    if focus is not None:
+        # Evaluations go over all vertices, and run beside the training: an interval for each thread is enough for them.
+        fewer = auto_interval_count(len(focus.vertices), focus.edges, threads, numbers=numbers)
+        count = max(fewer, min(count // _PER_THREAD, threads), 1)
+    return [count] * partition.parts
 
 
 def _followed(program: Program) -> dict[str, Follows]:

@@ -11,13 +11,14 @@ from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import IntervalId, LaneName, PhaseId, ServerId, StageId
 from siafu.pipeline.schedule import Schedule, Stage
 from siafu.pipeline.task import Task
-from siafu.server.disk_share import DiskShare
 from siafu.server.lane import Done, Lane, Weights
+from siafu.server.memory.disk_share import DiskShare
 from siafu.server.remote import TaskInputs, TaskSettings
 from siafu.server.rows.sent_rows import SentTable, keep_packed, packed_rows
 from siafu.server.schedules import Groups, running_names
 from siafu.server.stages.draws import Draws
 from siafu.server.stages.registry import stages_of
+from siafu.weights.vertex_rows import with_vertices
 
 _NOWHERE = np.iinfo(np.int64).max  # where rows begin of which none came
 
@@ -73,6 +74,7 @@ class GraphWorker:
         self.server, self.lanes, self.disk = server, lanes, disk
         self._first_interval, self._bounds, self._groups = first_interval, bounds, groups
         self._running = running_names(lanes["train"].program) if "train" in lanes else frozenset()
+        self._of_vertices = lanes["train"].program.of_vertices if "train" in lanes else frozenset()
         draws = Draws(seed)
         self._stages = {
             name: [stages_of(stage.kind).local(lane, stage, draws) for stage in schedules[name].stages]
@@ -125,10 +127,10 @@ class GraphWorker:
 
     def _first_row(self, sent: tuple[LaneName, StageId], interval: IntervalId) -> int:
         """Where an interval's rows of a stage begin in the tables that edges read; of ghosts it is known once some came."""
-        own = interval - self._first_interval
-        if 0 <= own < len(self._bounds):
-            return self._bounds[own][0]
-        return self._first_ghosts.get((*sent, interval), self._bounds[-1][1])
+        own, bounds = interval - self._first_interval, self.lanes[sent[0]].bounds
+        if 0 <= own < len(bounds):
+            return bounds[own][0]
+        return self._first_ghosts.get((*sent, interval), bounds[-1][1])
 
     def task_inputs(self, task: Task, settings: TaskSettings) -> TaskInputs:
         """What to compute elsewhere for a task of a remote kind."""
@@ -149,6 +151,11 @@ class GraphWorker:
             group: {name: partial.pop(name) for name in self._groups[group] if self._is_given(name, partial)}
             for group in task.stage.gradients
         }
+        if self._of_vertices:
+            vertices = self.lanes["train"].vertices_of(task.interval - self._first_interval)
+            gradients = {
+                group: with_vertices(found, self._of_vertices, vertices) for group, found in gradients.items()
+            }
         return TaskResult(gradients, done.measures)
 
     def _is_given(self, name: str, partial: Mapping[str, Tensor]) -> bool:
@@ -173,13 +180,24 @@ class GraphWorker:
             first_ghosts += filled[:1].tolist()
         self._first_ghosts[lane, stage.id, interval] = min(first_ghosts, default=_NOWHERE)
 
+    def compare_rows(
+        self, sender: ServerId, lane: LaneName, stage: Stage, pieces: Sequence[Piece]
+    ) -> tuple[int, int]:
+        """Compare rows that another server packed with those among the ghosts: how many came, and how many differ."""
+        came = differ = 0
+        for piece, (target, slots) in zip(pieces, self._received(sender, lane, stage), strict=True):
+            held = packed_rows(target, slots[piece.first : piece.first + len(piece.rows)])
+            came += len(held)
+            differ += int((held != piece.rows).any(axis=1).sum())
+        return came, differ
+
     def _sent(
         self, to: ServerId, lane: LaneName, stage: Stage, interval: IntervalId
     ) -> Iterator[tuple[SentTable, NDArray[np.int64], slice]]:
         """For each table of a stage: which rows of it another server needs, and which of those are an interval's."""
         own = interval - self._first_interval
         for each in self._stages[lane][stage.id].scattered:
-            made = (self._bounds if each.bounds is None else each.bounds)[own]
+            made = (self.lanes[lane].bounds if each.bounds is None else each.bounds)[own]
             yield from each.taken(to, (interval, interval + 1) if each.exchange.by_interval else made)
 
     def _received(

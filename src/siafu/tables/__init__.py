@@ -5,6 +5,7 @@ from siafu.tables.disk_traffic import DiskTraffic
 from siafu.tables.ghosted_table import GhostedTable
 from siafu.tables.made_rows import MadeRows
 from siafu.tables.named_tables import ComingRows, NamedTables
+from siafu.tables.page_pool import lent_buffer
 from siafu.tables.pages import page_buffer
 from siafu.tables.partition_reader import PartitionReader
 from siafu.tables.row_stream import RowStream
@@ -27,5 +28,6 @@ __all__ = [
     "ScratchDirectory",
     "TargetGroups",
     "WriteBehind",
+    "lent_buffer",
     "page_buffer",
 ]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from siafu.kernels import Table
+from siafu.tables.page_pool import lent_buffer
 from siafu.tables.pages import PAGE, Bytes, page_buffer
 from siafu.tables.row_table import RowTable
 from siafu.tables.scratch_directory import ScratchDirectory
@@ -96,7 +97,7 @@ class DiskTable(RowTable):
 
     def _write_pages(self, data: Bytes, at: int) -> None:
         if data.ctypes.data % PAGE:
-            aligned = page_buffer(len(data))[: len(data)]
+            aligned = lent_buffer(len(data))[: len(data)]
             aligned[:] = data
             data = aligned
         with self._lock:

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from siafu.kernels import Table, padded, place_rows, taken_rows
 from siafu.tables.disk_table import DiskTable
-from siafu.tables.pages import page_buffer
+from siafu.tables.page_pool import lent_buffer
 from siafu.tables.row_table import RowTable
 from siafu.tables.scratch_directory import ScratchDirectory
 from siafu.tables.write_behind import WriteBehind
@@ -59,7 +59,7 @@ class GhostedTable(RowTable):
         for slots, ghosts in zip(self._received, self._ghosts, strict=True):
             begin, end = np.searchsorted(slots, (first, last))
             for low, high in self._stretches(int(begin), int(end)):
-                rows = ghosts.read(low, high, page_buffer(ghosts.buffer_bytes(high - low)))
+                rows = ghosts.read(low, high, lent_buffer(ghosts.buffer_bytes(high - low)))
                 place_rows(rows, found, slots[low:high] - first)
         return found
 
@@ -77,7 +77,7 @@ class GhostedTable(RowTable):
                 continue
             for low, high in self._stretches(int(rows[begin]), int(rows[end - 1]) + 1):
                 lo, hi = np.searchsorted(rows, (low, high))
-                read = self._own.read(low, high, page_buffer(self._own.buffer_bytes(high - low)))
+                read = self._own.read(low, high, lent_buffer(self._own.buffer_bytes(high - low)))
                 found[lo:hi] = taken_rows(read, rows[lo:hi] - low)
         return found
 

@@ -9,12 +9,14 @@ from numpy.typing import DTypeLike
 
 from siafu.kernels import Table
 from siafu.tables.disk_table import DiskTable
-from siafu.tables.pages import page_buffer
+from siafu.tables.page_pool import lent_buffer
 from siafu.tables.scratch_directory import ScratchDirectory
 from siafu.tables.write_behind import WriteBehind
 
 ComingRows = Future[Table]
 """Rows that are being read."""
+
+_READERS = 4  # blocks of several tables at a time: one after the other, each is short enough to leave a fast disk idle
 
 
 class NamedTables:
@@ -27,7 +29,7 @@ class NamedTables:
         self._scratch, self._writer, self._rows = scratch, writer, rows
         self._tables: dict[str, DiskTable] = {}
         self._lock = threading.Lock()
-        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="siafu-ahead")
+        self._ahead = ThreadPoolExecutor(_READERS, thread_name_prefix="siafu-ahead")
 
     def write(self, name: str, first: int, values: Table) -> None:
         """Write rows, which are copied, from `first` on."""
@@ -40,7 +42,7 @@ class NamedTables:
         """Rows first:last, with all that was written before, side by side."""
         table = self._tables[name]
         self._writer.flush(table)
-        rows = table.read(first, last, page_buffer(table.buffer_bytes(last - first)))
+        rows = table.read(first, last, lent_buffer(table.buffer_bytes(last - first)))
         return np.ascontiguousarray(rows[:, : table.columns])
 
     def waiting(self) -> AbstractContextManager[None]:

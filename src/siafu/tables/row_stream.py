@@ -9,7 +9,7 @@ from functools import cache
 
 from siafu.base.threads import PerThread
 from siafu.kernels import Table
-from siafu.tables.pages import page_buffer
+from siafu.tables.page_pool import lent_buffer
 from siafu.tables.row_table import RowTable
 
 SPAN_BYTES = 4 << 20
@@ -80,7 +80,7 @@ class RowStream:
 
     def _load(self, number: int) -> Table:
         first, last, _ = self._spans[number]
-        return self.table.read(first, last, page_buffer(self.table.buffer_bytes(last - first)))
+        return self.table.read(first, last, lent_buffer(self.table.buffer_bytes(last - first)))
 
 
 def spans_of(row_bytes: int, ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int, int]]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from siafu.kernels import Table, padded, table_row_bytes, zero_table
+from siafu.tables.page_pool import lent_buffer
 from siafu.tables.pages import PAGE, page_buffer, whole_pages
 
 
@@ -34,9 +35,14 @@ class RowTable(ABC):
         return nullcontext()
 
     def buffer(self, rows: int, first: int = 0) -> Table:
-        """Memory for so many rows, to be written from `first` on: it begins in a page where they do in the table."""
+        """Zeros for so many rows, to be written from `first` on: they begin in a page where they do in the table."""
         offset = first * self.row_bytes % PAGE
         return self.view(page_buffer(offset + rows * self.row_bytes)[offset:], rows)
+
+    def lent_rows(self, rows: int, first: int = 0) -> Table:
+        """The same in memory that is lent: what is in it means nothing."""
+        offset = first * self.row_bytes % PAGE
+        return self.view(lent_buffer(offset + rows * self.row_bytes)[offset:], rows)
 
     def buffer_bytes(self, rows: int) -> int:
         """Of a buffer that any range of so many rows can be read into."""

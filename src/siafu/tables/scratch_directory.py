@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 from siafu.base.errors import BadInput, NoSpace
-from siafu.base.files import disk_errors, scratch_file
-from siafu.base.memory import rounded_up
+from siafu.base.hardware.memory import rounded_up
+from siafu.base.storage.files import disk_errors, scratch_file
 from siafu.tables.disk_traffic import DiskTraffic
 from siafu.tables.page_file import DiskCalls, PageFile, SystemCalls
 

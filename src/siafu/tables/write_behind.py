@@ -24,7 +24,7 @@ class WriteBehind:
         self._thread.start()
 
     def buffer(self, table: RowTable, first: int, rows: int) -> Table:
-        """Memory for rows that `put` will write from `first` on; waits until there is room."""
+        """Memory for rows that `put` will write from `first` on; waits until there is room. What is in it means nothing."""
         size = rows * table.row_bytes
         with self._room:
             if not self._has_room(size):
@@ -32,7 +32,13 @@ class WriteBehind:
                     self._room.wait_for(lambda: self._has_room(size))
             self._waiting += size
             self._of[table] += size
-        return table.buffer(rows, first)
+        return table.lent_rows(rows, first)
+
+    def zeros(self, table: RowTable, first: int, rows: int) -> Table:
+        """The same, filled with zeros."""
+        found = self.buffer(table, first, rows)
+        found[:] = 0
+        return found
 
     def put(self, table: RowTable, first: int, rows: Table) -> None:
         """Write rows that `buffer` gave, which are not touched any more."""

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from siafu.base.memory import budget_bytes
+from siafu.base.hardware.memory import budget_bytes
 from siafu.graph import Graph
 from siafu.graph.partition import make_partition
 from siafu.graph.reorder import recommend
-from siafu.kernels.advisor import degrees
+from siafu.kernels.advice.advisor import degrees
 from siafu.options import Options
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Schedule
@@ -21,7 +21,8 @@ from siafu.program.record.record import state_of
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.graph_extent import extent_of
 from siafu.server.costs.stage_cost import StageCost
-from siafu.server.layout_choice import chosen_layout, layout_prices, server_peak, told
+from siafu.server.focus import focus_of
+from siafu.server.layout.layout_choice import chosen_layout, layout_prices, server_peak, told
 from siafu.server.memory.fitting import fit, without_far_blocks
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice, choose
@@ -137,7 +138,9 @@ def explain(graph: Graph, model: nn.Module, programs: dict[LaneName, Program] | 
     programs = programs or compile_programs(graph, model, learnt)
     train, evaluate = programs["train"], programs["evaluate"]
     weights = state_of(model)
-    trained = extent_of(graph, weights, train, [learnt], training=True)
+    focus = focus_of(graph, train, learnt, 1)
+    computed = None if focus is None else focus.vertices
+    trained = extent_of(graph, weights, train, [learnt], computed, training=True)
     evaluated = extent_of(graph, weights, evaluate, splits.values() or [learnt], training=False)
     return Explanation(
         _costs(trained, schedule_training(train)[0]),
@@ -146,8 +149,15 @@ def explain(graph: Graph, model: nn.Module, programs: dict[LaneName, Program] | 
         train.choices,
         f"the last phase computes {trained.needed_rows:,} of {graph.num_vertices:,} rows in training, those that enter "
         f"the loss, and {evaluated.needed_rows:,} in an evaluation, those of the splits; the gather before it "
-        "gathers into those alone",
+        f"gathers into those alone{_focused(trained, graph)}",
     )
+
+
+def _focused(trained: Extent, graph: Graph) -> str:
+    """In words, how many rows a training's other phases compute; nothing where they are all."""
+    if trained.vertices == graph.num_vertices:
+        return ""
+    return f"; on one server the training's other phases compute {trained.vertices:,}: no other row has a part in the loss"
 
 
 def _costs(extent: Extent, schedule: Schedule) -> tuple[StageCost, ...]:

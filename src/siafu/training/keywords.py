@@ -1,14 +1,16 @@
 """Keywords: everything that `siafu.train` can be asked for, and the decorator that makes keywords of it."""
 
+import difflib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from torch import nn
 
+from siafu.base.errors import BadInput
 from siafu.base.option import described, option, options_of
 from siafu.graph import Graph
 from siafu.options import Options, Session
@@ -29,8 +31,10 @@ class Keywords(Session, Options):
         "What `siafu.load` takes to get `graph` again, kept for `siafu evaluate` and `predict`.",
         unset="what it was loaded from",
     )
-    progress: Progress | None = option(None, "Told of every epoch.")
-    callbacks: "Sequence[Callback]" = option(
+    progress: Progress | bool | None = option(
+        None, "Told of every epoch.", more="True: lines on stderr, as the command line shows them."
+    )
+    callbacks: "Sequence[Callback] | Callback" = option(
         (),
         "Functions called after every epoch with an `EpochEnd`; they may stop the run and change learning rates.",
         more="See docs/loop.md.",
@@ -46,6 +50,17 @@ class Keywords(Session, Options):
         """How to train, without the vertices' owners: a `Partition` is as large as the graph."""
         given = {"lambdas": self.lambdas, "objective": self.objective, "scheduler": self.scheduler}
         return Options(**self.as_json() | given)
+
+
+def _refuse_unknown(given: Mapping[str, Any], declaration: Any) -> None:
+    """Refuse a keyword that there is not, with one that is like it."""
+    known = list(inspect.signature(declaration).parameters)
+    wrong = next((name for name in given if name not in known), None)
+    if wrong is None:
+        return
+    near = difflib.get_close_matches(wrong, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "help(siafu.train) lists them"
+    raise BadInput(f"there is no keyword {wrong}: {hint}")
 
 
 class TrainFunction(Protocol[Given]):
@@ -68,6 +83,7 @@ def keywords_of(
     def taking(trained: Callable[[Graph, nn.Module, Asked], Run]) -> TrainFunction[Given]:
         @functools.wraps(trained)
         def train(graph: Graph, model: nn.Module, *none: Given.args, **keywords: Given.kwargs) -> Run:
+            _refuse_unknown(keywords, declaration)
             return trained(graph, model, declaration(*none, **keywords))
 
         own, more = inspect.signature(trained), inspect.signature(declaration)

@@ -7,14 +7,14 @@ import numpy as np
 from torch import nn
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import budget_bytes, own_bytes, rounded_up
+from siafu.base.hardware.memory import budget_bytes, own_bytes, rounded_up
 from siafu.graph import Graph
 from siafu.graph.reorder import Advice, advise, first_look, reorder
 from siafu.graph.reorder.advice import BEST
 from siafu.graph.reorder.layout import held_layout
 from siafu.graph.reorder.locality import locality
 from siafu.graph.reorder.overlap import overlap
-from siafu.kernels.advisor import seconds_an_edge
+from siafu.kernels.advice.advisor import seconds_an_edge
 from siafu.objective.registry import objective_asked
 from siafu.options import Options
 from siafu.program.program import Program

@@ -11,8 +11,8 @@ import numpy as np
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.partition import METHODS, Partition, make_partition, read_partition
-from siafu.graph.remote import is_address, partitions_directory
-from siafu.graph.store import is_store
+from siafu.graph.stores.remote import is_address, partitions_directory
+from siafu.graph.stores.store import is_store
 
 _NAME = re.compile(r"(?P<method>[a-z]+)-(?P<parts>\d+)-(?P<seed>\d+)")
 
@@ -30,7 +30,7 @@ def choose_partition(graph: Graph, servers: int, wanted: str | Partition) -> Par
     if method not in METHODS:
         raise BadInput(f"no partition method {method!r}: choose one of {', '.join(METHODS)}")
     if servers == 1:
-        return Partition("contiguous", 1, np.zeros(graph.num_vertices, np.uint16))
+        return Partition.whole(graph.num_vertices)
     saved = _saved(graph)
     fitting = [path for path in saved if _parts(path) == servers and method in ("auto", _method(path))]
     if fitting:

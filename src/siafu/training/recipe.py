@@ -1,5 +1,6 @@
 """Recipe: the model that a command line asks for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,11 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 # As models call them; what has its own default for some of them is passed only if it is given.
 _SAME = ("dropout", "input_dropout", "act", "heads", "out_heads", "aggr", "norm", "residual", "precision")
 _ARGUMENTS = {"hidden_channels": "hidden", "num_layers": "layers", **{name: name for name in _SAME}}
+
+
+def _either(names: Sequence[str]) -> str:
+    """Such as 'gat, gatv2 or transformer'."""
+    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +69,7 @@ class Recipe:
         for name, owners in _ONLY_FOR.items():
             if getattr(self, name) is not None and self.model not in owners:
                 raise BadInput(
-                    f"--{name.replace('_', '-')} is for --model {' or '.join(owners)}: leave it out with {self.model}"
+                    f"--{name.replace('_', '-')} is for --model {_either(owners)}: leave it out with {self.model}"
                 )
         self._build(1, 1)
 
@@ -75,9 +81,16 @@ class Recipe:
         import torch
 
         if graph.x is None:
-            raise BadInput(f"graph {graph.name!r} has no features: give it x, or import it with features")
+            raise BadInput(
+                f"graph {graph.name!r} has no features: give it x, import it with features, or train siafu.nn.LearntRows from Python"
+            )
         torch.manual_seed(seed)
         outputs = graph.num_classes if objective is None else objective.outputs(graph)
+        if outputs == 0:
+            raise BadInput(
+                f"graph {graph.name!r} has no labels, and there is nothing to learn: give it y, import it with labels (--label-column NAME), "
+                "or learn from its edges alone: siafu embed, siafu.train_links"
+            )
         return self._build(graph.num_features, outputs)
 
     def _build(self, in_channels: int, out_channels: int) -> "nn.Module":

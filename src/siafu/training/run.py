@@ -22,8 +22,8 @@ from siafu.report.pages.plot import Plot, plot_history
 from siafu.report.pages.run_card import run_card
 from siafu.server.plan import rows_of
 from siafu.tables import ScratchDirectory
-from siafu.training.hidden_rows import HiddenModel, hidden_rows
-from siafu.training.inference import Inference
+from siafu.training.outputs.hidden_rows import HiddenModel, hidden_rows
+from siafu.training.outputs.inference import Inference
 
 # What the pipeline counts, as it stands in a summary.
 COUNTERS = (
@@ -35,6 +35,10 @@ COUNTERS = (
     "bytes_scattered",
     "sampled_vertices",
     "sampled_edges",
+    "bytes_of_structure",
+    "bytes_of_features",
+    "bytes_of_products",
+    "bytes_of_weights",
     "bytes_read",
     "bytes_written",
     "disk_busy_seconds",
@@ -45,7 +49,14 @@ COUNTERS = (
 )
 
 # The same where servers were lost.
-_LOSSES = ("servers_lost", "epochs_lost", "recovery_seconds")
+_LOSSES = (
+    "servers_lost",
+    "epochs_lost",
+    "recovery_seconds",
+    "servers_moved",
+    "rows_compared",
+    "rows_differ",
+)
 
 # How the work was laid out, as it stands in a summary.
 _LAYOUT = ("mode", "fanout", "batch", "staleness", "servers", "intervals", "weights", "weight_servers")
@@ -69,6 +80,10 @@ _IN_CONFIG: dict[str, type | UnionType] = {
     "training.normalize_features": bool,
 }
 _IN_SUMMARY: dict[str, type | UnionType] = {"seconds_total": int | float, "peak_rss_bytes": int}
+
+
+def _few(names: tuple[str, ...], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def _silent(line: str) -> None:
@@ -230,7 +245,18 @@ class Run:
                 f"graph {graph.name!r} has {graph.num_classes} classes, the run was trained for "
                 f"{self.config['graph']['classes']}: give a graph of the same kind"
             )
+        if self.class_names and self.class_names != graph.class_names:
+            theirs = f"are {_few(graph.class_names)}" if graph.class_names else "have no names"
+            told(
+                f"classes of the run are {_few(self.class_names)}; those of {graph.name} {theirs}: the scores hold only if both "
+                "number the same classes alike"
+            )
         splits = rows_of(graph)
+        if not splits:
+            raise BadInput(
+                f"graph {graph.name!r} has no split, and scores are those of a split's vertices: give it one "
+                "(siafu import --split, graph.split)"
+            )
         wanted = torch.unique(torch.cat([*splits.values(), torch.empty(0, dtype=torch.int64)]))
         out = self.logits(graph, rows=wanted, memory=memory, scratch=scratch, told=told)
         return objective.scores(out, y, splits)

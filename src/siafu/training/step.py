@@ -3,17 +3,16 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import budget_bytes
+from siafu.base.hardware.memory import budget_bytes
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
-from siafu.graph.content import SPLITS
 from siafu.graph.foreign import graph_of
 from siafu.graph.partition import Partition
+from siafu.graph.stores.content import SPLITS
 from siafu.objective.tally import decode
 from siafu.options import Options
 from siafu.pipeline.ids import Epoch, IntervalId, LaneName
@@ -27,6 +26,7 @@ from siafu.server.memory.fitting import fit
 from siafu.server.memory.listing import RunListing
 from siafu.server.plan import ServerPlan
 from siafu.server.worker import TaskResult
+from siafu.weights.gradient_sums import GradientSums
 
 _OPTIONS = ("objective", "class_weights", "label_smoothing", "normalize_features", "seed", "intervals")
 
@@ -53,14 +53,12 @@ class TrainingStep:
         """The mean loss of the training vertices, with dropout, in float64; gradients are added to those that are there."""
         results = self._run("train", self._plan.training)
         loss = sum(done.measures[0] for done in results if done.measures)
-        found: dict[str, Tensor] = {}
-        for done in (
-            results
-        ):  # of each stage in the order of its intervals: the same sums however many threads there are
+        sums = GradientSums({name: len(each) for name, each in self._plan.weights.items() if each.ndim})
+        for done in results:
+            # Of each stage in the order of its intervals: the same sums however many threads there are.
             for group in done.gradients.values():
-                for name, gradient in group.items():
-                    found[name] = found[name] + gradient if name in found else gradient
-        self._give(found)
+                sums.add(group)
+        self._give(sums.sums)
         self.calls += 1
         return torch.tensor(loss, dtype=torch.float64)
 
@@ -140,7 +138,7 @@ def compile(model: nn.Module, graph: Graph, *, memory: str | None = None, **opti
     if unknown is not None:
         raise BadInput(f"compile takes no {unknown}: it takes memory, {', '.join(_OPTIONS)}")
     walked = graph if graph.layout is None else graph.layout.replace(source=graph.source)
-    partition = Partition("contiguous", 1, np.zeros(walked.num_vertices, np.uint16))
+    partition = Partition.whole(walked.num_vertices)
     plan = ServerPlan.of(walked, model, Options(mode="sync", **options), partition)
     listing = RunListing.of(plan)
     fitted = fit(listing, budget_bytes(memory, listing.taken), None)

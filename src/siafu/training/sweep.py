@@ -13,11 +13,11 @@ from typing import Any
 from torch import nn
 
 from siafu.base.errors import BadInput, Interrupted
-from siafu.base.files import disk_errors, replacing
 from siafu.base.option import options_of
+from siafu.base.storage.files import disk_errors, replacing
 from siafu.graph import Graph
-from siafu.graph.fingerprint import fingerprint
 from siafu.graph.foreign import graph_of
+from siafu.graph.stores.fingerprint import fingerprint
 from siafu.objective.metric import metric_of
 from siafu.objective.registry import objective_asked
 from siafu.options import Session
@@ -95,7 +95,7 @@ def sweep(
     settings: "Mapping[str, Sequence[Any]] | Iterable[Setting]",
     *,
     out: str | Path,
-    model: Callable[..., nn.Module] | None = None,
+    model: Callable[..., nn.Module] | str | None = None,
     told: Callable[[SweepRow], Any] = lambda row: None,
     progress: Progress | None = None,
     **common: Any,
@@ -107,11 +107,14 @@ def sweep(
 
     settings: values for each name, of which all combinations are run; or a list of settings, one {name: value} each. Names are those of
               `siafu.train`'s keywords, and of the model: model, hidden, layers, dropout, heads, … as on the command line
-    model:    makes a model of a setting: called with the graph and those names that are not keywords of `siafu.train`; None: by model, hidden, …
+    model:    makes a model of a setting: called with the graph and those names that are not keywords of `siafu.train`; or the name of one
+              that the command line has; None: by model, hidden, …
     told:     called with every row as it ends
     common:   what all settings share
     """
     graph = graph_of(graph, "sweep")
+    if isinstance(model, str):
+        model, common = None, {**common, "model": model}
     listed = _listed(settings)
     directory = Path(out)
     known = options_of(Keywords)

@@ -4,25 +4,27 @@ import json
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from siafu.base.errors import BadInput, Interrupted
-from siafu.base.machine import architecture, memory_bytes, peak_rss_bytes
+from siafu.base.hardware.machine import architecture, memory_bytes, peak_rss_bytes
 from siafu.base.threads import thread_count
 from siafu.base.version import __version__
 from siafu.cost.prices import price_book
 from siafu.cost.run_prices import RunPrices
 from siafu.graph import Graph
-from siafu.graph.fingerprint import fingerprint
 from siafu.graph.foreign import graph_of
-from siafu.graph.remote import is_address
-from siafu.graph.store import is_store
+from siafu.graph.stores.fingerprint import fingerprint
+from siafu.graph.stores.remote import is_address
+from siafu.graph.stores.store import is_store
+from siafu.objective.registry import objective_asked
 from siafu.options import Named, Options, Session
-from siafu.report.files.checkpoint import is_whole, load_tensors, save_tensors
+from siafu.report.files.checkpoint import is_whole, save_tensors
 from siafu.report.files.checkpoint_state import CheckpointState
 from siafu.report.files.journal import Journal
 from siafu.report.files.metrics import EpochMetrics
@@ -30,16 +32,17 @@ from siafu.report.files.run_directory import RunDirectory
 from siafu.report.files.sampling import Sampling
 from siafu.report.files.tensorboard import TensorBoardLog
 from siafu.report.files.trace_file import TraceFile
-from siafu.report.progress import Progress
+from siafu.report.progress import Progress, ProgressLine
 from siafu.report.run_cost import RunCost
 from siafu.report.signals import StopRequest
 from siafu.runtime.happenings import Rewound
-from siafu.training.checkpoint import Checkpoint
-from siafu.training.facts import facts_of
-from siafu.training.failure import story_of_failure
 from siafu.training.keywords import Keywords, keywords_of
 from siafu.training.lambda_choice import lambdas_on
 from siafu.training.placement import choose_partition, describe_partition
+from siafu.training.records.checkpoint import Checkpoint
+from siafu.training.records.facts import facts_of
+from siafu.training.records.failure import story_of_failure
+from siafu.training.records.resumption import refuse_fewer_epochs, restore
 from siafu.training.run import NO_LAMBDAS, Run
 from siafu.training.run_advisor import advisor_of
 from siafu.training.start import start_from
@@ -64,13 +67,24 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     With `out`, SIGINT and SIGTERM save a checkpoint at the end of an epoch, at most two later, and raise `Interrupted`;
     so does the dashboard's stop button (see `siafu.report.files.stop_file`).
     """
+    if asked.progress is True:
+        taken = graph_of(graph, "train")
+        with ProgressLine(asked.epochs, metric=objective_asked(taken, asked).metric) as line:
+            return _trained(taken, model, replace(asked, progress=line))
+    return _trained(graph, model, asked)
+
+
+def _trained(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     graph = _with_split(graph_of(graph, "train"), asked)
+    _refuse_no_module(model)
     start_from(model, asked.start)
     path = None if asked.out is None else Path(asked.out)
     if path is None:
         _refuse_without_directory(asked)
     elif asked.resume:
         asked = _as_before(asked, RunDirectory(path))
+    else:
+        RunDirectory(path).refuse_to_replace(overwrite=asked.overwrite)  # before anything is compiled
     options, laid_out, why = _ordered(graph, model, asked)
     walked = _walked(laid_out, RunDirectory(path) if path is not None and asked.resume else None)
     platform = _platform(asked.lambdas)
@@ -87,19 +101,20 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         options,
         choose_partition(walked, asked.servers, asked.partition),
         lambdas=None if platform is None else lambdas_on(platform, asked.lambda_count),
+        redundancy=_checked_redundancy(asked),
         cluster=_checked_cluster(asked.cluster, graph, options),
         traced=asked.trace != "off" and path is not None,
         memory=asked.memory,
         scratch=None if asked.scratch is None else Path(asked.scratch),
-        callbacks=asked.callbacks,
-        advisor=None if asked.cluster is not None else advisor_of(walked, asked.advisor),
+        callbacks=(asked.callbacks,) if callable(asked.callbacks) else asked.callbacks,
+        advisor=None if asked.cluster is not None else advisor_of(walked, asked.advisor, options.epochs),
     )
     if not asked.resume:
         trainer.refuse_more_than_budget()  # before a run that is there is overwritten
     config = _config(walked, model, trainer, asked.dataset)
     if graph.class_names:
         config["graph"]["class_names"] = list(graph.class_names)
-    listener = asked.progress or Progress()
+    listener = asked.progress if isinstance(asked.progress, Progress) else Progress()
     if why is not None:
         listener.prepared([], [why])
     if path is None:
@@ -107,7 +122,7 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     log = TensorBoardLog(path / "tensorboard", listener) if asked.tensorboard else None
     config["graph"]["fingerprint"] = fingerprint(graph)
     if asked.resume:
-        directory = RunDirectory.resume(path, config)
+        directory = RunDirectory.resume(path, config, partial(refuse_fewer_epochs, options.epochs))
     else:
         directory = RunDirectory.start(path, config, overwrite=asked.overwrite)
     try:
@@ -116,6 +131,15 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         if log is not None:
             log.close()
         directory.close()
+
+
+def _refuse_no_module(model: object) -> None:
+    if isinstance(model, nn.Module):
+        return
+    given = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
+    raise BadInput(
+        f"the model is {given}: give a module, such as siafu.nn.GCN(graph.num_features, 64, 2, graph.num_classes)"
+    )
 
 
 def _refuse_without_directory(asked: Keywords) -> None:
@@ -146,6 +170,22 @@ def _with_split(graph: Graph, asked: Keywords) -> Graph:
             "draw it with 'siafu import --split', or save graph.split(…) as a store"
         )
     return graph.split_as(asked.split, asked.split_seed).replace(source=graph.source)
+
+
+def _checked_redundancy(asked: Keywords) -> int:
+    """Refuse warm copies that no machine could hold."""
+    if not asked.redundancy:
+        return 0
+    if asked.cluster is None:
+        raise BadInput(
+            f"redundancy is {asked.redundancy}, and warm copies are for servers on a cluster: name one with cluster, or leave it out"
+        )
+    if asked.redundancy >= asked.servers:
+        raise BadInput(
+            f"redundancy is {asked.redundancy}, and of {asked.servers} servers there are at most {asked.servers - 1} warm copies "
+            "each: ask for fewer, or for more servers"
+        )
+    return asked.redundancy
 
 
 def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str | None:
@@ -189,7 +229,7 @@ def _saved(
     prices: RunPrices,
 ) -> Run:
     began = time.perf_counter()
-    spent, peak = _restore(trainer, directory)
+    spent, peak = restore(trainer, directory)
     cost = RunCost(prices, trainer.history, spent + time.perf_counter() - began)
     if directory.finished and trainer.done:
         if is_whole(directory.model):
@@ -267,32 +307,6 @@ def _journal(trainer: Trainer, directory: RunDirectory, trace: str, progress: Pr
     )
 
 
-def _restore(trainer: Trainer, directory: RunDirectory) -> tuple[float, int]:
-    """Bring the trainer to the last checkpoint; the seconds and the memory that this much has taken."""
-    if not directory.checkpoint.exists():
-        directory.metrics.keep_until(0)
-        return 0.0, 0
-    old = directory.may_lack_checksums
-    tensors, found = _checkpoint_of(directory, old)
-    state = CheckpointState.read(found, directory.checkpoint, may_lack_checksum=old)
-    history = directory.metrics.read_until(state.epoch)
-    try:
-        trainer.restore(tensors, state.counters, history)
-    except (RuntimeError, KeyError, ValueError) as error:
-        raise BadInput(f"{directory.checkpoint} is of another model or optimizer: {error}") from error
-    directory.metrics.check(state.epoch, state.metrics_crc32)
-    directory.metrics.keep_until(state.epoch)
-    return state.seconds, state.peak_rss_bytes
-
-
-def _checkpoint_of(directory: RunDirectory, old: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        return load_tensors(directory.checkpoint, may_lack_checksum=old)
-    except BadInput as error:
-        left = f"; the weights of its best epoch are whole, in {directory.model}: evaluate and predict still work"
-        raise BadInput(f"{error}{left if is_whole(directory.model) else ''}") from error
-
-
 def _finished(
     trainer: Trainer, config: dict[str, Any], seconds: float, peak: int, path: Path | None, cost: RunCost
 ) -> Run:
@@ -359,10 +373,10 @@ def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | Non
         "training": trainer.options.as_json()
         | {
             "intervals": trainer.plan.interval_counts[0],
-            "partition": trainer.plan.partition.method,
+            "partition": trainer.partition.method,
             "layout": trainer.plan.options.layout,
         },
-        "partition": describe_partition(trainer.plan.partition),
+        "partition": describe_partition(trainer.partition),
     }
     if graph.renumbered is not None:
         config["graph"] |= {"order": graph.renumbered.method}

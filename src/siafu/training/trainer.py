@@ -11,31 +11,32 @@ import torch
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput, Diverged
-from siafu.base.memory import budget_bytes
+from siafu.base.hardware.memory import budget_bytes
 from siafu.base.threads import thread_count
+from siafu.base.words import counted
 from siafu.graph import Graph
 from siafu.graph.partition import Partition
-from siafu.kernels.advisor import Advisor
+from siafu.kernels.advice.advisor import Advisor
 from siafu.objective.objective import Objective
 from siafu.options import Options
 from siafu.pipeline.ids import Anchor, Epoch, LaneName, Version
-from siafu.pipeline.records import Best
-from siafu.pipeline.run import RunMachine
-from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.run_machine.records import Best
+from siafu.pipeline.run_machine.run import RunMachine
+from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.program.headline import headline, unused_edge_data
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
 from siafu.report.files.metrics import EpochMetrics, best_epoch
-from siafu.runtime.counting import added
+from siafu.runtime.counters.counting import added
 from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Rewound, Snapshot
 from siafu.runtime.local import LocalRuntime
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Entry
 from siafu.sampling.sampled_runtime import SampledRuntime
 from siafu.server.assembly import assemble
-from siafu.server.layout_choice import decided
-from siafu.server.layouts import VERTICES
+from siafu.server.layout.layout_choice import decided
+from siafu.server.layout.layouts import VERTICES
 from siafu.server.memory.fitting import Fit, fit, fit_apart
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice
@@ -43,11 +44,11 @@ from siafu.server.memory.memory_list import MemoryList
 from siafu.server.memory.server_part import parts_of
 from siafu.server.plan import ServerPlan
 from siafu.tables import DiskTraffic, ScratchDirectory
-from siafu.training.checkpoint import Checkpoint, CheckpointDue
-from siafu.training.checkpoint_tensors import refuse_others, saved_rates, under
-from siafu.training.epoch_metrics import metrics_of
 from siafu.training.lambda_choice import lambdas_asked
 from siafu.training.pace import Callback, Pace
+from siafu.training.records.checkpoint import Checkpoint, CheckpointDue
+from siafu.training.records.checkpoint_tensors import refuse_others, saved_rates, under
+from siafu.training.records.epoch_metrics import metrics_of
 from siafu.training.sampled import SampledTraining
 from siafu.weights.optimizer import check_state
 
@@ -79,6 +80,7 @@ class Trainer:
         scratch: Path | None = None,
         callbacks: Sequence[Callback] = (),
         advisor: Advisor | None = None,
+        redundancy: int = 0,
     ) -> None:
         """Ready to be prepared.
 
@@ -90,19 +92,28 @@ class Trainer:
         scratch:  a directory for tables that do not fit, on a cluster one of each server's machine; None: all are in memory
         callbacks: called after every epoch
         advisor:  chooses how this process's servers walk their edges; None: the rules do
+        redundancy: number of warm copies of each server of a cluster
         """
+        self._redundancy = redundancy
         self.model, self.options = model, options
         self.history: list[EpochMetrics] = []
         self.busy_seconds: Mapping[str, float] = {}
         self.activity = EpochActivity()
+        self.partition = partition
+        if options.mode == "sampled":  # its servers share batches; evaluations run here
+            partition = Partition.whole(graph.num_vertices)
         self.plan = replace(
             ServerPlan.of(graph, model, options, partition, programs=programs), advisor=advisor
         )
-        if options.layout == "auto":
+        self._sampled = (
+            SampledTraining(self.plan, model, self.partition) if options.mode == "sampled" else None
+        )
+        if self._sampled is not None:
+            self.plan = self.plan.laid_out(self._sampled.layout)
+        elif options.layout == "auto":
             travels = cluster is not None and partition.parts > 1 and options.mode != "async"
             budget = None if memory is None else budget_bytes(memory)
             self.plan = decided(self.plan, budget) if travels else self.plan.laid_out(VERTICES)
-        self._sampled = SampledTraining(self.plan, model) if options.mode == "sampled" else None
         self.stopped = self.callback_failed = False
         self._pace = self._paced(callbacks)
         self._best_weights: Mapping[str, Tensor] = self.plan.weights
@@ -265,7 +276,7 @@ class Trainer:
         return [headline(program), *unused, *placed], [*program.choices, *advice]
 
     def _prepare_cluster(self, due: CheckpointDue, log: Path | None) -> list[str]:
-        from siafu.cluster.ray_crew import RayCrew
+        from siafu.cluster.on_ray.ray_crew import RayCrew
         from siafu.cluster.runtime import ClusterRuntime
 
         assert self._cluster is not None
@@ -278,6 +289,7 @@ class Trainer:
             self._start,
             log=log,
             checkpoint_due=due,
+            redundancy=self._redundancy,
             traced=self._traced,
         )
         lines = [*runtime.prepare(), *chosen]
@@ -364,7 +376,7 @@ class Trainer:
             checkpoint_due=due,
             traced=self._traced,
         )
-        placed = f"{self.memory_list.peak / 1e6:,.0f} MB of memory; {thread_count()} threads"
+        placed = f"{self.memory_list.peak / 1e6:,.0f} MB of memory; {counted(thread_count(), 'thread')}"
         return [sampled.told(), placed, *self.fit.told()]
 
     @property
@@ -424,6 +436,4 @@ def _placed(listed: MemoryList, partition: Partition, counts: Sequence[int]) -> 
     servers = "1 graph server" if len(counts) == 1 else f"{len(counts)} graph servers ({partition.method})"
     intervals = "1 interval" if counts[0] == 1 else f"{counts[0]} intervals"
     each = " each" if len(counts) > 1 else ""
-    return (
-        f"{servers} with {intervals}{each}, {listed.peak / 1e6:,.0f} MB of memory; {thread_count()} threads"
-    )
+    return f"{servers} with {intervals}{each}, {listed.peak / 1e6:,.0f} MB of memory; {counted(thread_count(), 'thread')}"

@@ -79,6 +79,7 @@ def simulate(
     early_gathers: bool = True,
     most_servers: int = 4,
     most_intervals: int = 64,
+    machines: int | None = None,
 ) -> Simulated:
     """Run `epochs` epochs of training in virtual time.
 
@@ -90,6 +91,7 @@ def simulate(
     early_gathers:  gathers of pipe begin with the rows that are there, where rows travel
     most_servers, most_intervals: how many servers, and intervals of a server, to simulate at most; where there are more,
                     those that are simulated stand for the others, which are like them
+    machines:       that graph servers share, as after a loss, where all servers are simulated; None: each has its own
     """
     if (
         min(servers, weight_servers, epochs - 1, 1 if intervals is None else intervals) < 1
@@ -111,6 +113,10 @@ def simulate(
         most_servers=most_servers,
         most_intervals=most_intervals,
     )
+    if machines is not None and not 1 <= machines <= sample.simulated_servers == servers:
+        raise BadInput(
+            f"{servers} servers on {machines} machines: give 1 to {servers}, and simulate all of the servers"
+        )
     setup = Setup(
         workload.training,
         workload.evaluation,
@@ -132,6 +138,7 @@ def simulate(
         lambda_network_bytes_s=lambda_network_bytes_s,
         near=servers == 1,
         lambdas_on_cores=lambdas_on_cores,
+        machines=machines,
     )
     run.run()
     return _outcome(run, sample, machine)
@@ -155,7 +162,7 @@ def _outcome(run: VirtualRun, sample: ServerSample, machine: Machine) -> Simulat
     cores = sum(run.busy.values())
     busy |= {
         "cores": cores * scale,
-        "server network": sum(each.busy for each in (*run.links.out, *run.links.come_in)) * scale,
+        "server network": sum(each.busy for each in {*run.links.out, *run.links.come_in}) * scale,
         "weights": sum(each.busy for each in (*run.links.weight_in, *run.links.weight_out)),
         "lambdas": sum(each.computing for each in run.fleets) * scale,
     }
@@ -165,7 +172,7 @@ def _outcome(run: VirtualRun, sample: ServerSample, machine: Machine) -> Simulat
         epoch_seconds=tuple(after - before for before, after in pairwise(ends)),
         seconds_total=ends[-1],
         busy_seconds=busy,
-        utilisation=cores / (ends[-1] * machine.cores * sample.simulated_servers) if ends[-1] else 0.0,
+        utilisation=cores / (ends[-1] * machine.cores * len(set(run.cores))) if ends[-1] else 0.0,
         lambda_invocations=round(sum(each.invocations * each.each * scale for each in run.fleets)),
         lambda_tasks=round(sum(each.tasks * sample.intervals_each * scale for each in run.fleets)),
         lambda_billed_seconds=sum(each.billed * each.each * scale for each in run.fleets),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from siafu.pipeline.events import GradientArrived, RowsArrived, StateMade, WeightsGranted, WeightsMade
 from siafu.pipeline.ids import Address
@@ -21,9 +22,17 @@ Hear = Callable[[Address, Address, Letter], None]
 """Takes a letter: its sender, its receiver, and the letter."""
 
 
+T = TypeVar("T")
+
+
+def in_turn(there: list[T], count: int) -> list[T]:
+    """Spread so many over what there is, in turn."""
+    return [there[each % len(there)] for each in range(count)]
+
+
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The network interfaces of all servers, each way.
+    """The network interfaces of all servers, each way. Servers on one machine share its own.
 
     weight_adding: what a weight server adds gradients with, in turn
     """
@@ -35,14 +44,17 @@ class Links:
     weight_adding: list[VirtualLink]
 
     @classmethod
-    def of(cls, setup: Setup, costs: StageCosts, weight_machine: Machine) -> "Links":
-        """Fewer weight servers than there are stand for all: together they carry as much."""
+    def of(cls, setup: Setup, costs: StageCosts, weight_machine: Machine, machines: int) -> "Links":
+        """Fewer weight servers than there are stand for all: together they carry as much.
+
+        machines: that graph servers share
+        """
         rate, graph, weight = costs.machine.network_bytes_s, setup.layout.num_servers, setup.weight_servers
         scale = costs.sample.weight_servers / weight
         own, adding = weight_machine.network_bytes_s * scale, weight_machine.core.stream * scale
         return cls(
-            [VirtualLink(rate) for _ in range(graph)],
-            [VirtualLink(rate) for _ in range(graph)],
+            in_turn([VirtualLink(rate) for _ in range(machines)], graph),
+            in_turn([VirtualLink(rate) for _ in range(machines)], graph),
             [VirtualLink(own) for _ in range(weight)],
             [VirtualLink(own) for _ in range(weight)],
             [VirtualLink(adding) for _ in range(weight)],
@@ -107,9 +119,12 @@ class VirtualPost:
             return
         now = self._agenda.now
         self.scattered += cost.sent
+        place = partial(self._cores[to.index].add, FIRST, "ghosts", cost.packing, arrive)
+        if self._cores[to.index] is self._cores[sender.index]:
+            self._agenda.after(0.0, place)
+            return
         gone = self._links.out[sender.index].carry(now, cost.sent)
         came = self._links.come_in[to.index].carry(now, cost.sent)
-        place = partial(self._cores[to.index].add, FIRST, "ghosts", cost.packing, arrive)
         self._agenda.after(max(gone, came) - now + self._costs.machine.latency_s, place)
 
     def _send_gradient(self, sender: Address, to: Address, size: float, arrive: Callable[[], None]) -> None:

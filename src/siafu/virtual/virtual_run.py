@@ -8,24 +8,24 @@ from siafu.objective.score import Score
 from siafu.pipeline.events import EpochFinished
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import RUN, Address, Epoch, ServerId, Version
-from siafu.pipeline.run import RunMachine
-from siafu.pipeline.run_options import RunOptions
+from siafu.pipeline.run_machine.run import RunMachine
+from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import WeightServer
-from siafu.runtime.graph_host import GraphHost
+from siafu.runtime.counters.server_activity import ServerActivity
 from siafu.runtime.happenings import Snapshot
-from siafu.runtime.host import Host
+from siafu.runtime.hosts.graph_host import GraphHost
+from siafu.runtime.hosts.host import Host
+from siafu.runtime.hosts.run_host import RunHost
+from siafu.runtime.hosts.weight_host import WeightHost
 from siafu.runtime.letter import Letter
-from siafu.runtime.run_host import RunHost
-from siafu.runtime.server_activity import ServerActivity
-from siafu.runtime.weight_host import WeightHost
 from siafu.virtual.agenda import Agenda
 from siafu.virtual.costs import LambdaKind, Machine
 from siafu.virtual.resources import Cores, VirtualLink
 from siafu.virtual.stage_costs import StageCosts
 from siafu.virtual.virtual_executor import VirtualExecutor, VirtualUpdates
 from siafu.virtual.virtual_lambdas import VirtualLambdas
-from siafu.virtual.virtual_post import Links, VirtualPost
+from siafu.virtual.virtual_post import Links, VirtualPost, in_turn
 from siafu.weights.store import WeightStore
 
 
@@ -46,18 +46,21 @@ class VirtualRun:
         lambda_network_bytes_s: float | None = None,
         near: bool,
         lambdas_on_cores: bool = False,
+        machines: int | None = None,
     ) -> None:
         """near: weight servers and graph servers are one process, and nothing travels between them
 
         lambdas_on_cores: Lambdas are processes on their server's cores
+        machines: that graph servers share, in turn; None: each has its own
         """
         self.agenda = Agenda()
         self.ended: list[float] = []
         self._epochs, self._setup, self._costs = epochs, setup, costs
         self._finished: Counter[Epoch] = Counter()
         graph = setup.layout.num_servers
-        self.cores = [Cores(self.agenda, costs.machine.cores) for _ in range(graph)]
-        self.links = Links.of(setup, costs, weight_machine)
+        there = [Cores(self.agenda, costs.machine.cores) for _ in range(machines or graph)]
+        self.cores = in_turn(there, graph)
+        self.links = Links.of(setup, costs, weight_machine, machines or graph)
         own = lambda_network_bytes_s
         self._to_lambdas = self.links.out if own is None else [VirtualLink(own) for _ in range(graph)]
         self._from_lambdas = self.links.come_in if own is None else [VirtualLink(own) for _ in range(graph)]
@@ -102,8 +105,9 @@ class VirtualRun:
     @property
     def busy(self) -> dict[str, float]:
         """Core seconds of all simulated servers, by the kind of job."""
-        kinds = sorted({kind for each in self.cores for kind in each.busy})
-        return {kind: sum(each.busy[kind] for each in self.cores) for kind in kinds}
+        there = set(self.cores)
+        kinds = sorted({kind for each in there for kind in each.busy})
+        return {kind: sum(each.busy[kind] for each in there) for kind in kinds}
 
     @property
     def events(self) -> int:

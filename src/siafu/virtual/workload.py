@@ -16,11 +16,11 @@ from siafu.program.record.record import state_of
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.work import Work
 from siafu.server.gathers.registry import behaviour_of
-from siafu.server.layouts import VERTICES, laid_out
+from siafu.server.layout.layouts import VERTICES, laid_out
+from siafu.server.layout.traffic import Crossings, PhaseTraffic, RowTraffic
 from siafu.server.plan import Programs, compile_programs, rows_of
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.server.stages.registry import stages_of
-from siafu.server.traffic import Crossings, PhaseTraffic, RowTraffic
 from siafu.virtual.graph_shape import GraphShape
 
 ATTENTION = ("gat", "gatv2", "transformer")
@@ -74,6 +74,12 @@ class Workload:
         everything = 2 * _FLOAT * shape.edges if any(each.everywhere for each in self.training.stages) else 0
         ghosts = shape.ghosts_of_server(servers) * (self.ghost_bytes + 2 * _ID)
         return rows + 2 * _FLOAT * edges + everything + ghosts
+
+    def copy_bytes(self, shape: GraphShape, servers: int) -> float:
+        """Memory of a warm copy of a graph server: as that, without rows that an epoch makes."""
+        ghosts = shape.ghosts_of_server(servers)
+        made = shape.vertices / servers * self.activation_bytes + ghosts * self.ghost_bytes
+        return self.server_bytes(shape, servers) - made
 
 
 def workload_of(

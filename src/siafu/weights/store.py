@@ -1,6 +1,7 @@
 """WeightStore: the tensors of one weight server: versions of the weights, sums of gradients, the optimizer's state."""
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from torch import Tensor
 
@@ -24,12 +25,18 @@ class WeightStore:
     home:  names of the parameters that are updated here
     fixed: weights and buffers that are not trained
     order: names of the model's parameters, in the model's order
+    rows:  how many each has, where gradients may come for some of them
     """
 
     def __init__(
-        self, home: Collection[str], fixed: Weights, settings: Settings, order: Sequence[str] = ()
+        self,
+        home: Collection[str],
+        fixed: Weights,
+        settings: Settings,
+        order: Sequence[str] = (),
+        rows: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.gradients_applied = 0
+        self.gradients_applied, self._rows = 0, rows
         self._places = {name: place for place, name in enumerate(order)}
         self._home, self._fixed, self._settings = frozenset(home), dict(fixed), settings
         self._versions: dict[Version, dict[str, Tensor]] = {}
@@ -79,7 +86,7 @@ class WeightStore:
 
     def accumulate(self, version: Version, gradients: Weights) -> None:
         """Add a task's gradients to the sum that `version` will be made of. Nobody may change the tensors from now on."""
-        self._sums.setdefault(version, GradientSums()).add(gradients)
+        self._sums.setdefault(version, GradientSums(self._rows)).add(gradients)
         self._counts[version] = self._counts.get(version, 0) + 1
 
     def norms(self, version: Version) -> Norms:

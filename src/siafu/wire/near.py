@@ -4,7 +4,7 @@ Nothing is encrypted there, which saves most of what a message costs; who may op
 process's memory as well.
 """
 
-from siafu.base.owned import OwnedDirectory
+from siafu.base.storage.owned import OwnedDirectory
 
 _LONGEST = 90  # characters of a socket's path, by what the system allows less some
 

@@ -7,7 +7,7 @@ import pytest
 
 import siafu
 from siafu.base.errors import BadInput, SiafuError
-from siafu.base.memory import own_bytes
+from siafu.base.hardware.memory import own_bytes
 from siafu.embedding import embedding_memory
 from siafu.embedding.disk.bucket_orders import ORDERS
 from siafu.embedding.disk.disk_trainer import DiskTrainer

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from siafu.cluster.crew import Loss
-from siafu.cluster.member import Member
+from siafu.cluster.post.member import Member
 from siafu.embedding.servers.embed_station import EmbedStation
 from siafu.embedding.servers.server_plan import EmbedPlan
 from siafu.pipeline.ids import Address

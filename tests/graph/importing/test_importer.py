@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from siafu.base.errors import BadInput, NoSpace
-from siafu.graph import Graph, scratch
+from siafu.graph import Graph
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.importing.importer import both_ways, memory_budget
 from siafu.graph.importing.readers.columns import VertexColumns
+from siafu.graph.sorting import scratch
 from tests.graph.imports import edge_set, imported
 
 
@@ -144,11 +145,15 @@ def test_sparse_integers_carry_their_rows_along(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("id,f\n0,1\n1,2\n", "has no row for vertex 2 (numbered from 0)"),
-        ("id,f\n0,1\n1,2\n2,3\n1,4\n", "has vertex 1 (numbered from 0) twice"),
-        ("id,f\n0,1\n1,nan\n2,3\n", "feature 0 of vertex 1 is NaN or infinite"),
+        ("id,f\n0,1\n1,2\n", "has no row for vertex 2: each vertex needs one"),
+        ("id,f\n0,1\n1,2\n2,3\n1,4\n", "has two rows for vertex 1: give each vertex one row"),
+        ("id,f\n0,1\n1,nan\n2,3\n", "line 3: 'nan' in column 'f' is not a finite number: fill it in"),
+        ("id,f\n0,1\n# more\n1,\n2,3\n", "vertices.csv, line 4: there is nothing in column 'f': fill it in"),
         ("id,f\n0,1\n1,abc\n2,3\n", "vertices.csv, line 3: 'abc' in column 'f' is not a number"),
-        ("id,split\n0,train\n1,some\n2,val\n", "has the split 'some': write train, val, test, or nothing"),
+        (
+            "id,split\n0,train\n1,some\n2,val\n",
+            "vertices.csv, line 3, has the split 'some': write train, val, test, or nothing",
+        ),
         ("id,split\n0,val\n1,val\n2,val\n", "train is empty"),
         ("id,label,split\n0,,train\n1,1,val\n2,1,val\n", "vertex 0 is in train but has no label"),
         ("id,label\n0,0.5\n1,1\n2,1\n", "y holds fractions"),
@@ -163,6 +168,34 @@ def test_bad_tables_of_vertices_are_refused(source: Path, tmp_path: Path, rows: 
         imported(source, vertices=table, vertex_columns=columns)
     assert message in str(error.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.csv", "vertices.csv"]
+
+
+@pytest.mark.parametrize(
+    ("edges", "rows", "message"),
+    [
+        (
+            "ann,bob\nbob,carl\n",
+            "id,f\nann,1\nbob,2\n",
+            "has no row for vertex 'carl': each vertex needs one",
+        ),
+        (
+            "ann,bob\n",
+            "id,f\nann,1\nbob,2\nbob,3\n",
+            "has two rows for vertex 'bob': give each vertex one row",
+        ),
+        ("ann,bob\n", "id,label,split\nann,0,train\nbob,,test\n", "vertex 'bob' is in test but has no label"),
+        ("5000000000,-7\n", "id,f\n-7,1\n", "has no row for vertex 5000000000: each vertex needs one"),
+    ],
+)
+def test_a_vertex_with_a_name_is_told_by_it(
+    source: Path, tmp_path: Path, edges: str, rows: str, message: str
+) -> None:
+    source.write_text(edges)
+    table = tmp_path / "vertices.csv"
+    table.write_text(rows)
+    with pytest.raises(BadInput) as error:
+        imported(source, vertices=table)
+    assert message in str(error.value)
 
 
 def test_a_table_and_files_beside_the_edges_exclude_each_other(source: Path) -> None:

@@ -43,6 +43,7 @@ def test_any_integers_are_numbered_in_ascending_order(
     assert [found[e] for e in range(len(edges))] == pairs
 
 
+@pytest.mark.slow
 def test_many_names_are_numbered_as_they_first_appear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ by_every_method = pytest.mark.parametrize(
 @by_every_method
 @settings(deadline=None, max_examples=30)
 @given(graph=graphs(), wanted=st.integers(1, 8))
+@pytest.mark.slow
 def test_every_vertex_has_an_owner_that_exists(method: str, graph: Graph, wanted: int) -> None:
     parts = min(wanted, graph.num_vertices)
     partition = make_partition(graph, parts, method=method)

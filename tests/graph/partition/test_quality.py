@@ -1,6 +1,7 @@
 """Quality is counted as a dense matrix would count it."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from siafu import Graph
@@ -49,6 +50,7 @@ def test_a_graph_without_edges_is_in_balance() -> None:
     assert (quality.cut_share, quality.edge_balance, quality.balance) == (0.0, 1.0, 1.0)
 
 
+@pytest.mark.slow
 def test_servers_beyond_sixteen_bits_are_told_apart() -> None:
     parts = 1 << 17
     graph = Graph.from_edges([0, 1], [1, 0], num_vertices=2)

@@ -11,9 +11,9 @@ import pytest
 from siafu import Graph
 from siafu.base.errors import BadInput, StoreError
 from siafu.graph import read_store, write_store
-from siafu.graph.fingerprint import fingerprint
-from siafu.graph.manifest import sealed
 from siafu.graph.partition import Partition, make_partition, partition_path, read_partition, save_partition
+from siafu.graph.stores.fingerprint import fingerprint
+from siafu.graph.stores.manifest import sealed
 from tests.toys import toy_graph
 
 

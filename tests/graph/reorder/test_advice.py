@@ -25,6 +25,7 @@ def _in_order(graph: Graph) -> Graph:
 
 
 @pytest.mark.usefixtures("small_caches")
+@pytest.mark.slow
 def test_communities_under_shuffled_ids_are_worth_an_order() -> None:
     found = advise(blocks(60, 100))
     assert found.order == "rabbit"

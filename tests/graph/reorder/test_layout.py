@@ -14,10 +14,10 @@ import siafu
 from siafu import Graph
 from siafu.base.errors import StoreError
 from siafu.graph import read_store
-from siafu.graph.fingerprint import fingerprint
-from siafu.graph.manifest import sealed
 from siafu.graph.reorder import make_order, write_layout
 from siafu.graph.reorder.layout import held_layout
+from siafu.graph.stores.fingerprint import fingerprint
+from siafu.graph.stores.manifest import sealed
 from tests.graph.partition.graphs import graphs
 from tests.toys import toy_graph
 
@@ -52,6 +52,7 @@ def test_a_layout_is_the_same_graph_by_the_users_numbers(graph: Graph) -> None:
     _same_graph(graph, held_layout(graph, order, "any"))
 
 
+@pytest.mark.slow
 def test_weights_go_with_their_edges() -> None:
     rng = np.random.default_rng(0)
     graph = toy_graph()

@@ -39,6 +39,7 @@ def mean_span(graph: Graph, order: np.ndarray) -> float:
 @pytest.mark.parametrize("name", ORDERS)
 @given(graph=graphs())
 @settings(max_examples=25, deadline=None)
+@pytest.mark.slow
 def test_an_order_has_every_vertex_once(name: str, graph: Graph) -> None:
     order = make_order(graph, name)
     assert order.dtype == np.int32

@@ -64,6 +64,17 @@ def test_columns_can_be_chosen(tmp_path: Path) -> None:
     assert by_name(imported(source, head="2", relation="0", tail="3")[0]) == {("a", "r", "b")}
 
 
+@pytest.mark.parametrize(
+    ("header", "column"), [("head\trelation\ttail\tyear\n", "year"), ("", "column 3")], ids=["header", "none"]
+)
+def test_columns_that_are_left_out_are_told(tmp_path: Path, header: str, column: str) -> None:
+    source = tmp_path / "facts.tsv"
+    source.write_text(header + "Paris\tcapital of\tFrance\t987\nBonn\tcapital of\tGermany\t1949\n")
+    triples, done = imported(source)
+    assert len(by_name(triples)) == 2
+    assert list(done.warnings()) == [f"left out, as triples have head, relation and tail alone: {column}"]
+
+
 def test_a_folder_has_a_file_for_each_split(tmp_path: Path) -> None:
     folder = tmp_path / "kg"
     folder.mkdir()
@@ -131,6 +142,7 @@ def test_duplicates_leaks_unseen_entities_and_self_loops_are_told(tmp_path: Path
         st.tuples(st.integers(0, 30), st.integers(0, 3), st.integers(0, 30)), min_size=1, max_size=200
     )
 )
+@pytest.mark.slow
 def test_what_is_stored_is_the_set_of_what_was_given(
     tmp_path_factory: pytest.TempPathFactory, facts: list[tuple[int, int, int]]
 ) -> None:
@@ -141,6 +153,7 @@ def test_what_is_stored_is_the_set_of_what_was_given(
     assert len(triples.train) + done.duplicates == len(facts)
 
 
+@pytest.mark.slow
 def test_the_same_file_gives_the_same_store_however_little_memory_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +169,7 @@ def test_the_same_file_gives_the_same_store_however_little_memory_there_is(
     assert np.array_equal(ids, np.array(again.ids))
 
 
+@pytest.mark.slow
 def test_a_million_relations_are_no_trouble(tmp_path: Path) -> None:
     source = tmp_path / "kg.npz"
     relations = np.arange(1_000_000) * 3
@@ -165,6 +179,7 @@ def test_a_million_relations_are_no_trouble(tmp_path: Path) -> None:
     assert triples.relations is not None and triples.relations[-1] == 2_999_997
 
 
+@pytest.mark.slow
 def test_a_share_is_held_out_of_one_file(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     source = tmp_path / "kg.npz"
@@ -181,6 +196,7 @@ def test_a_share_is_held_out_of_one_file(tmp_path: Path) -> None:
     [
         ("", "is empty: give lines of head, relation, tail"),
         ("a\tr\tb\na\tr\n", "line 2: there is nothing in column 2"),
+        ("a\tr\tb\na\tr\tb\tc\n", "line 2: 'c' stands after the last of the 3 columns"),
         ("1\t2\t3\n1\tx\t3\n" * 200 + "1\t2\tb\n", "'b' in column 2 is not a whole number"),
         ("a\n", "1 column: triples are head, relation and tail"),
     ],

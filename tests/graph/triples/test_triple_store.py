@@ -8,7 +8,7 @@ import pytest
 import siafu
 from siafu.base.errors import BadInput, StoreError
 from siafu.graph import Graph, read_store
-from siafu.graph.manifest import sealed
+from siafu.graph.stores.manifest import sealed
 from siafu.graph.triples import Triples, read_triples
 from tests.graph.triples.triple_imports import imported
 

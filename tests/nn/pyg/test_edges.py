@@ -108,6 +108,7 @@ def test_features_of_removed_self_loops_are_refused_where_they_cannot_be_left_ou
         siafu.train(data_with(), pyg.GATConv(8, 4, edge_dim=3), epochs=1)
 
 
+@pytest.mark.slow
 def test_own_gatv2_has_pygs_weights_and_outputs() -> None:
     data = data_with()
     ours, theirs = siafu.nn.GATv2(8, 6, 2, 4, heads=2), pyg.GAT(8, 6, 2, 4, heads=2, v2=True)

@@ -77,6 +77,7 @@ def wild_edges(case: Mapped, kind: torch.dtype) -> tuple[siafu.Graph, Tensor, di
 
 
 @pytest.mark.parametrize("case", MAPPED, ids=str)
+@pytest.mark.slow
 def test_a_mapped_layer_gives_pygs_outputs_and_gradients(case: Mapped, kind: torch.dtype) -> None:
     theirs = case.build().to(kind)
     ours = copy.deepcopy(theirs)
@@ -91,6 +92,7 @@ def test_a_mapped_layer_gives_pygs_outputs_and_gradients(case: Mapped, kind: tor
 
 
 @pytest.mark.parametrize("case", MAPPED, ids=str)
+@pytest.mark.slow
 def test_a_mapped_layer_becomes_the_gathers_that_are_named(case: Mapped) -> None:
     graph, _, _ = wild_edges(case, torch.float32)
     graph = graph.replace(x=np.zeros((graph.num_vertices, 8), np.float32))
@@ -115,6 +117,7 @@ def test_a_mapped_layer_becomes_the_gathers_that_are_named(case: Mapped) -> None
         ("GIN(20, 8, 2, 4, norm=None)", siafu.nn.GIN(20, 8, 2, 4)),
     ],
 )
+@pytest.mark.slow
 def test_pygs_models_are_the_programs_of_siafus_own(theirs: str, ours: siafu.nn.GNN) -> None:
     graph, _, _ = wild_graph(3)
     width, classes = ours.config()["in_channels"], ours.config()["out_channels"]

@@ -141,6 +141,7 @@ def data_of(graph: siafu.Graph) -> Data:
     )
 
 
+@pytest.mark.slow
 def test_pygs_data_goes_in_and_the_users_model_has_the_weights() -> None:
     torch.manual_seed(0)
     model, data = pyg.GCN(8, 6, 2, 3, cached=True), data_of(toy_graph())
@@ -156,6 +157,7 @@ def test_pygs_data_goes_in_and_the_users_model_has_the_weights() -> None:
     assert run.evaluate(data)["test"]["accuracy"] == run.summary()["test_accuracy"]
 
 
+@pytest.mark.slow
 def test_a_cache_keeps_no_stand_in_and_one_that_was_there_stays() -> None:
     model, data = pyg.GCN(8, 6, 2, 3, cached=True), data_of(toy_graph())
     siafu.train(data, model, epochs=1)
@@ -193,6 +195,7 @@ def test_what_edge_weight_gets_is_said() -> None:
     assert "SAGEConv's forward takes no edge_weight" in said[2]
 
 
+@pytest.mark.slow
 def test_a_run_is_loaded_again(tmp_path: Path) -> None:
     graph = toy_graph()
     torch.manual_seed(0)
@@ -202,6 +205,7 @@ def test_a_run_is_loaded_again(tmp_path: Path) -> None:
     assert torch.equal(again.predict(graph), run.predict(graph))
 
 
+@pytest.mark.slow
 def test_pyg_is_not_imported_for_models_of_siafus_own() -> None:
     code = (
         "import sys, siafu; from siafu.nn.calling import is_pyg;"

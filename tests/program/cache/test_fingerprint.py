@@ -136,7 +136,7 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_changed_code_changes_every_one(code: Path) -> None:
     before = named(gcn())
-    changed = code / "nn" / "gcn.py"
+    changed = code / "nn" / "layers" / "gcn.py"
     changed.write_text(changed.read_text() + "GCNConv.message = None\n")
     module._code_told.cache_clear()
     assert named(gcn()) not in (None, before)

@@ -11,7 +11,7 @@ import torch
 
 import siafu.program.compile
 from siafu import Graph, nn
-from siafu.base.files import cache_directory
+from siafu.base.storage.files import cache_directory
 from siafu.program.cache import program_cache
 from siafu.program.cache.program_cache import compiled
 from siafu.program.cache.program_form import program_form
@@ -63,6 +63,7 @@ def gcn(graph: Graph, **options: object) -> nn.GCN:
     ("options", "training"), [({}, True), ({"norm": "layer_norm", "residual": True}, False)], ids=str
 )
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_a_program_is_read_as_it_was_traced(
     name: str, options: dict[str, object], training: bool, traced: list[torch.nn.Module]
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_second_start_traces_nothing_and_imports_no_tracer(tmp_path: Path) -> 
     ],
     ids=["cut short", "changed", "of another kind", "empty"],
 )
+@pytest.mark.slow
 def test_a_damaged_file_is_traced_again_and_replaced(
     damage: object, cache: Path, traced: list[torch.nn.Module]
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_damaged_file_is_traced_again_and_replaced(
     assert file.read_text() == whole
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_done_without(cache: Path, traced: list[torch.nn.Module]) -> None:
     cache.write_text("a file where the directory should be")
     graph = toy_graph()
@@ -133,6 +136,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(cache: Path, traced: lis
     assert len(traced) == 2
 
 
+@pytest.mark.slow
 def test_code_of_others_is_traced_each_time(cache: Path, traced: list[torch.nn.Module]) -> None:
     class Own(nn.GCN):
         """Code of others."""

@@ -96,6 +96,7 @@ def check_module(module: nn.Module, widths: list[int], **options: Any) -> PhaseP
 
 
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.slow
 def test_the_phase_from_one_layer_to_the_next(name: str) -> None:
     make, width = LAYERS[name]
     following = GATConv(8, 2, heads=3) if name == "gat" else GCNConv(8, 3)
@@ -122,6 +123,7 @@ def test_an_evaluation_has_no_dropout_and_nothing_to_draw_from() -> None:
     assert not {"key", "vertices"} & set(programs.forward.input_names)
 
 
+@pytest.mark.slow
 def test_float32_programs_are_those_of_float64() -> None:
     module = Between(GATConv(6, 4, heads=2), GATConv(8, 2, heads=3), "gelu")
     double = {name: each.double() for name, each in module.state_dict().items()}

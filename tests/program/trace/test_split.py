@@ -48,6 +48,7 @@ def assert_halves_give_the_whole(whole: TensorProgram, halves: Halves) -> None:
         np.testing.assert_array_equal({**first, **second}[name], expected)
 
 
+@pytest.mark.slow
 def test_halves_give_what_the_whole_gives(program: Program) -> None:
     tried = 0
     for phase in program.phases:

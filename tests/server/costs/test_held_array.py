@@ -13,7 +13,7 @@ from siafu.pipeline.task import Task
 from siafu.server import LocalGather, ServerEdges, local_gather, local_messages
 from siafu.server.assembly import assemble
 from siafu.server.costs.held_array import RowCounts, total_bytes
-from siafu.server.gathers.edge_gather import held_on_edges
+from siafu.server.gathers.edgewise.edge_gather import held_on_edges
 from siafu.server.gathers.registry import behaviour_of
 from siafu.server.plan import ServerPlan, model_input
 from siafu.server.stages.registry import stages_of
@@ -74,6 +74,7 @@ def test_an_edge_function_holds_what_it_said(gather: Gather, training: bool) -> 
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "sage", "gin"])
+@pytest.mark.slow
 def test_tensor_stages_leave_the_rows_that_they_said(name: str) -> None:
     torch.manual_seed(0)
     graph = tangled_graph()

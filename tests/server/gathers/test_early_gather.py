@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from siafu.kernels import Table
 from siafu.nn import GcnSum, Max, Mean, Softmax, Sum
-from siafu.nn.gather import Gather
+from siafu.nn.gathers.gather import Gather
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.gather_tables import PassingTables, ThreadBuffers

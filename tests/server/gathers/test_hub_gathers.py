@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from siafu.kernels import hub_rows, hubs
-from siafu.kernels.advisor import ONE_WALK, Advisor, WalkShape
-from siafu.kernels.findings import Findings
-from siafu.kernels.timed_choice import TimedChoice
+from siafu.kernels.advice.advisor import ONE_WALK, Advisor, WalkShape
+from siafu.kernels.advice.findings import Findings
+from siafu.kernels.advice.timed_choice import TimedChoice
 from siafu.nn import GcnSum, Sum
 from siafu.server import LocalGather, ServerEdges, edges
-from siafu.server.disk_share import DiskCut, DiskShare
-from siafu.server.gathers.disk_sum_gather import DiskSumGather
+from siafu.server.gathers.on_disk.disk_sum_gather import DiskSumGather
 from siafu.server.gathers.registry import local_gather
+from siafu.server.memory.disk_share import DiskCut, DiskShare
 from tests.server.phases import Ran, partition_of, run_phase, some_graph
 
 WIDTH = 20
@@ -80,6 +80,7 @@ def in_far_blocks(
 @pytest.mark.parametrize("servers", [1, 2])
 @pytest.mark.parametrize("share", [None, 0.5, 0.97])
 @pytest.mark.parametrize("gather", [Sum(), GcnSum(), Sum(weighted=True, precision="bf16")], ids=str)
+@pytest.mark.slow
 def test_every_way_to_sum_a_hub_has_the_same_bits(
     gather: Sum, share: float | None, servers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,12 +112,14 @@ def net() -> Net:
 
 
 @pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.slow
 def test_it_trains_as_on_the_whole_graph(servers: int) -> None:
     graph, judged = toy_graph(), train_plainly(toy_graph(), net(), epochs=4)
     run = siafu.train(graph, net(), epochs=4, servers=servers, weight_decay=0.0)
     assert losses(run) == pytest.approx(judged.losses, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_it_is_explained_with_its_own_cost() -> None:
     graph = toy_graph()
     stages = {stage.name: stage for stage in explain(graph, net()).training}
@@ -125,6 +127,7 @@ def test_it_is_explained_with_its_own_cost() -> None:
     assert stages["G1"].flops == FLOPS * 6 * graph.num_edges
 
 
+@pytest.mark.slow
 def test_it_takes_virtual_time_with_its_own_cost() -> None:
     graph, model = toy_graph(), net()
     programs = compile_programs(graph, model, rows_of(graph)["train"])
@@ -135,6 +138,7 @@ def test_it_takes_virtual_time_with_its_own_cost() -> None:
     assert not any(work.blocked for work in gathers)
 
 
+@pytest.mark.slow
 def test_a_headline_names_it() -> None:
     graph = toy_graph()
     program = compile_programs(graph, net(), rows_of(graph)["train"])["train"]

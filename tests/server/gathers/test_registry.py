@@ -12,7 +12,7 @@ from siafu import Graph, nn
 from siafu.base.errors import BadInput
 from siafu.base.threads import run_all
 from siafu.graph.partition import Partition
-from siafu.nn.functions import AttentionFunction, call
+from siafu.nn.gathers.functions import AttentionFunction, call
 from siafu.server import LocalGather, ServerEdges, local_gather
 from tests.graph.partition.graphs import partitioned
 from tests.server.phases import Ran, partition_of, run_phase, some_graph, tolerance
@@ -110,6 +110,7 @@ def test_attention_drops_the_same_edges_under_any_partition(parts: int, self_loo
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.97])
 @pytest.mark.parametrize("name", GATHERS)
+@pytest.mark.slow
 def test_rows_that_nobody_needs_are_left_out(name: str, share: float, parts: int) -> None:
     gather, dtype = GATHERS[name], torch.float64
     graph = some_graph(weighted=True, vertices=60, edges=500)
@@ -152,6 +153,7 @@ def test_rows_in_bf16_are_rounded_as_on_the_whole_graph(gather: nn.Gather, parts
 
 
 @pytest.mark.parametrize("width", [1, 128, 130, 300])
+@pytest.mark.slow
 def test_wide_rows_are_summed_a_slab_at_a_time(width: int) -> None:
     graph = some_graph()
     sent = [torch.randn(40, width, dtype=torch.float64)]
@@ -215,6 +217,7 @@ def test_backward_is_the_adjoint_of_forward_for_any_partition(
     torch.testing.assert_close(forth, (sent[0] * found.sent[0]).sum(), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_server_that_only_evaluates_keeps_nothing_for_a_backward_pass() -> None:
     graph = some_graph()
     server = ServerEdges.of(graph, partition_of(graph, 1), 0)

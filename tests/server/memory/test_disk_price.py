@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import siafu
-from siafu.server.disk_share import SLOTS, DiskCut
 from siafu.server.memory import disk_price
+from siafu.server.memory import listing as listings
 from siafu.server.memory.disk_choice import LEAST_READ, on_disk
 from siafu.server.memory.disk_price import disk_seconds, edges_read, tables_read
+from siafu.server.memory.disk_share import SLOTS, DiskCut
 from siafu.server.memory.listing import RunListing
 from siafu.server.plan import ServerPlan
 from siafu.tables.partition_reader import plan_reads
@@ -53,6 +54,7 @@ def chosen_for(listing: RunListing, budget: int, table_bytes: int = 1 << 40) -> 
     )
 
 
+@pytest.mark.slow
 def test_edges_are_copied_only_where_the_cache_has_no_room_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     listing = listed()
     budget = 1 << 40
@@ -71,6 +73,29 @@ def test_partitions_are_never_tiny() -> None:
     assert large.partitions == 64
 
 
+@pytest.mark.slow
+def test_what_edges_read_goes_to_disk_last_and_the_widest_of_it_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("WRITTEN_BEHIND", "IDLE_BYTES"):
+        monkeypatch.setattr(listings, name, 1 << 14)
+    listing, budget, found = listed(), 1 << 40, []
+    while True:  # each budget is a byte less than the choice before takes
+        plan = chosen_for(listing, budget)
+        peak = listing.saving(plan.savings).peak
+        if peak > budget:
+            break
+        assert plan.savings.disk is not None
+        found.append(plan.savings.disk)
+        budget = peak - 1
+    gathers = [sum(cut.reads(depth) for depth in range(2)) for cut in found]
+    assert gathers[0] == 0 and any(cut.rows for cut in found if not cut.tables)
+    assert gathers[-1] == 2
+    assert all(cut.held == {1} for cut, count in zip(found, gathers, strict=True) if count == 1)
+    assert 1 in gathers
+
+
+@pytest.mark.slow
 def test_more_memory_never_costs_more() -> None:
     listing = listed()
 

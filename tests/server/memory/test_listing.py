@@ -15,8 +15,8 @@ import siafu
 from siafu.graph import Graph
 from siafu.graph.partition import make_partition
 from siafu.kernels import blocking
-from siafu.kernels.advisor import Advisor
-from siafu.kernels.findings import Findings
+from siafu.kernels.advice.advisor import Advisor
+from siafu.kernels.advice.findings import Findings
 from siafu.server.assembly import Assembly, assemble
 from siafu.server.memory.constants import widened_bytes
 from siafu.server.memory.listing import memory_list
@@ -63,6 +63,7 @@ def rows(listed: MemoryList) -> int:
 @pytest.mark.parametrize("servers", [1, 3])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_tables_and_kept_rows_are_those_that_servers_hold(name: str, precision: str, servers: int) -> None:
     plan = plan_of(MODELS[name](precision=precision), servers=servers)
     held = sum(worker.activation_bytes for worker in assembled(plan).workers)
@@ -79,6 +80,7 @@ def test_tables_of_gathers_by_columns_are_those_that_servers_hold(name: str) -> 
 
 @pytest.mark.parametrize("far", [False, True], ids=["rules", "advisor"])
 @pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.slow
 def test_edges_are_those_that_servers_hold(
     symmetric: bool, far: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,11 +15,11 @@ from siafu.server.memory import listing as listings
 from siafu.server.memory.fitting import fit_apart
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice, choose, choose_if_needed
+from siafu.server.memory.savings import Savings
 from siafu.server.memory.server_part import ServerPart, parts_of
 from siafu.server.plan import ServerPlan
-from siafu.server.savings import Savings
-from siafu.training.checkpoint import Checkpoint
 from siafu.training.placement import choose_partition
+from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.trainer import Trainer
 from tests.training_runs import Gated, compiled, options, tangled_graph
 
@@ -79,6 +79,7 @@ def names(choice: Choice) -> list[str]:
         ("gated", torch.float32),
     ],
 )
+@pytest.mark.slow
 def test_losses_are_the_same_to_the_bit_under_every_budget(name: str, dtype: torch.dtype) -> None:
     listing = listing_of(trainer_of(name, dtype).plan)
     plenty = choose(listing, None)
@@ -105,6 +106,7 @@ def test_what_is_chosen_fits_and_a_tighter_budget_costs_more(name: str) -> None:
     assert choose(listing, plenty.least - 1).listed.peak == plenty.least
 
 
+@pytest.mark.slow
 def test_nothing_is_looked_for_where_everything_fits() -> None:
     listing = listing_of(trainer_of("sage").plan)
     plenty = choose_if_needed(listing, choose(listing, None).listed.peak)
@@ -143,6 +145,7 @@ def test_lambdas_read_what_was_gathered_from_tables() -> None:
 @pytest.mark.parametrize(
     ("name", "undirected", "mode"), [("sage", True, "sync"), ("gcn", False, "pipe"), ("gat", True, "pipe")]
 )
+@pytest.mark.slow
 def test_several_servers_spare_memory_and_losses_stay_the_same_to_the_bit(
     name: str, undirected: bool, mode: str
 ) -> None:
@@ -185,12 +188,14 @@ def test_servers_that_are_processes_of_their_own_each_fit_and_the_worst_is_refus
         fit_apart(plan, parts, "1MB", on_lambdas=False)
 
 
+@pytest.mark.slow
 def test_servers_that_spare_all_they_can_have_tables_on_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(listings, "own_bytes", lambda: 0)
     monkeypatch.setattr(listings, "thread_count", lambda: 0)
     monkeypatch.setattr(listings, "WRITTEN_BEHIND", 1 << 14)
+    monkeypatch.setattr(listings, "IDLE_BYTES", 1 << 14)
     monkeypatch.setattr(disk_choice, "LEAST_READ", 1)
     partition = choose_partition(GRAPH, 2, "contiguous")
     plan = Trainer(GRAPH, MODELS["sage"](), options(servers=2, intervals=2), partition).plan

@@ -55,12 +55,14 @@ def held_sparse(assembly: Assembly) -> set[bool]:
 
 @pytest.mark.parametrize("servers", [1, 3])
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_bags_of_words_are_held_without_zeros_on_every_server(name: str, servers: int) -> None:
     graph = words()
     assert held_sparse(assembled(plan_of(graph, model_of(name, graph), servers))) == {True}
 
 
 @pytest.mark.parametrize("why", ["dense features", "one layer", "on Lambdas", "bf16"])
+@pytest.mark.slow
 def test_rows_stay_dense_where_zeros_are_few_or_more_than_products_read_them(why: str) -> None:
     graph = words(0.8) if why == "dense features" else words()
     layers = 1 if why == "one layer" else 2
@@ -69,6 +71,7 @@ def test_rows_stay_dense_where_zeros_are_few_or_more_than_products_read_them(why
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_training_is_that_of_plain_pytorch(name: str) -> None:
     graph, epochs = words(), 5
     plain = train_plainly(graph, model_of(name, graph).double(), epochs=epochs, dtype=torch.float64)
@@ -89,6 +92,7 @@ def test_losses_are_those_of_dense_rows_but_for_rounding(name: str, monkeypatch:
     assert sparse == pytest.approx(losses(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_servers_part_decides_nothing() -> None:
     """One server of words and one of dense rows still agree: a whole graph is sampled."""
     graph = words()
@@ -99,6 +103,7 @@ def test_a_servers_part_decides_nothing() -> None:
     assert len(held_sparse(assembled(plan))) == 1
 
 
+@pytest.mark.slow
 def test_rows_without_zeros_are_listed_as_they_are_held() -> None:
     graph = words(vertices=900)
     plan = plan_of(graph, model_of("sage", graph))

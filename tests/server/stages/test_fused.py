@@ -14,12 +14,12 @@ from siafu import Graph
 from siafu.pipeline.schedule import fused_gathers
 from siafu.server import fused_gathers as chunks
 from siafu.server.assembly import assemble
+from siafu.server.memory.savings import Savings
 from siafu.server.plan import ServerPlan, model_input
-from siafu.server.savings import Savings
 from siafu.server.stages.registry import stages_of
-from siafu.training.checkpoint import Checkpoint
 from siafu.training.explanation import explain
 from siafu.training.placement import choose_partition
+from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.trainer import Trainer
 from tests.training_runs import Gated, GatedConv, compiled, options, tangled_graph
 
@@ -112,6 +112,7 @@ def test_a_training_is_the_same_to_the_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sage", "gat"])
+@pytest.mark.slow
 def test_on_several_servers_and_in_double_precision_it_is_too(name: str) -> None:
     given: dict[str, Any] = {"servers": 2, "intervals": 1, "mode": "sync", "dtype": torch.float64}
     assert trained(name, ALL, **given) == trained(name, Savings(), **given)

@@ -154,6 +154,7 @@ def test_it_is_explained(watch: Watch, graph: Graph) -> None:
     assert line.split() == ["W1", "210", "rows", "-", "→", "-", "2.5", "kB", "watch"]
 
 
+@pytest.mark.slow
 def test_it_takes_virtual_time_on_cores(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     without = simulated(graph)
     monkeypatch.setitem(STAGES, Watch.kind.name, Watch())

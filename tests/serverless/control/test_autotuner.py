@@ -45,6 +45,7 @@ def random_shop(seed: int) -> Shop:
 
 
 @pytest.mark.parametrize("start", [1, 100])
+@pytest.mark.slow
 def test_it_settles_within_a_fifth_of_the_best_fixed_count(start: int) -> None:
     missed_by_standing_still = 0
     for seed in range(15):

@@ -73,6 +73,7 @@ def _everything(clients: Clients) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_everything_that_a_function_needs_is_made(clients: Clients) -> None:
     _deploy(
         clients,
@@ -98,6 +99,7 @@ def test_doing_it_twice_changes_nothing_the_second_time(clients: Clients, subnet
     assert _deploy(clients, deployment) == []
 
 
+@pytest.mark.slow
 def test_only_what_differs_is_changed(clients: Clients) -> None:
     deployment = Deployment("ants")
     _deploy(clients, deployment)
@@ -120,6 +122,7 @@ def test_rights_that_somebody_widened_are_mended(clients: Clients) -> None:
     assert _deploy(clients, deployment) == []
 
 
+@pytest.mark.slow
 def test_what_stopped_after_any_step_goes_on_from_there(clients: Clients, subnet: str) -> None:
     deployment = Deployment("ants", concurrency=3, subnets=(subnet,))
     wanted = [step.operation for step in steps_to(deployment, _zip(), observe(clients, deployment))]
@@ -194,6 +197,7 @@ def test_what_others_made_under_our_names_is_neither_taken_over_nor_removed(clie
     assert _everything(clients) == before
 
 
+@pytest.mark.slow
 def test_the_same_name_in_another_region_is_another_deployment(clients: Clients) -> None:
     elsewhere = Clients(Place("us-east-1"))
     _deploy(clients, Deployment("ants"))

@@ -136,6 +136,7 @@ def test_a_target_that_aws_does_not_have_is_refused(architecture: str, python: s
         LambdaTarget(architecture, python)
 
 
+@pytest.mark.slow
 def test_what_pip_cannot_fetch_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "libraries", lambda: ["numpy==0.0.0.dev0"])
     monkeypatch.setenv("PIP_NO_INDEX", "1")

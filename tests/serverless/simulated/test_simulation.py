@@ -15,6 +15,7 @@ RUNS = 500
 SEEDS = range(600)
 
 
+@pytest.mark.slow
 def test_whatever_lambdas_do_every_task_gets_one_result_or_the_run_a_reason() -> None:
     outcomes = [simulate(random_scenario(seed)) for seed in range(RUNS)]
     done = [each for each in outcomes if each.failure is None]
@@ -37,6 +38,7 @@ def test_whatever_lambdas_do_every_task_gets_one_result_or_the_run_a_reason() ->
     assert any("came to nothing" in (each.failure or "") for each in outcomes)
 
 
+@pytest.mark.slow
 def test_a_few_that_are_killed_hang_or_talk_nonsense_never_end_a_run() -> None:
     faults = Faults(dies=0.05, hangs=0.05, twice=0.05, garbage=0.02, again=0.05, late=0.05, throttled=0.05)
     scenarios = [replace(random_scenario(seed), faults=faults, doomed={}) for seed in range(RUNS)]

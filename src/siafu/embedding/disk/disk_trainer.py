@@ -64,6 +64,7 @@ class DiskTrainer(PartitionedTrainer):
         options = self.options
         assert options.partitions is not None
         assert options.buffer is not None
+        self.tables.set_lr(options.lr_in(self.epoch))
         random = generator(options.seed, _BUCKETS, self.epoch)
         states = ORDERS[options.order](options.partitions, options.buffer, random)
         for state in self._resident(states[self.position :]):

@@ -12,7 +12,7 @@ from siafu.embedding.embedding_trainer import NEGATIVES
 from siafu.embedding.steps.epoch import Batches
 from siafu.embedding.steps.lane import TrainedTables
 from siafu.embedding.steps.negatives import NegativeSampler, generator
-from siafu.graph.spill import Spill
+from siafu.graph.sorting.spill import Spill
 from siafu.graph.triples.triples import TripleRows
 
 _SHUFFLE = 6  # key of the random numbers

@@ -66,6 +66,11 @@ class NameTable:
         found = self.names[number]
         return found.decode(errors="replace") if isinstance(found, bytes) else int(found)
 
+    def listed(self, most: int = 8) -> str:
+        """The first names, and how many more there are."""
+        few = ", ".join(repr(self.name(number)) for number in range(min(most, self.count)))
+        return few if self.count <= most else f"{few} and {self.count - most:,} more"
+
     def _of_number(self, text: str) -> int:
         try:
             wanted = int(text)
@@ -115,7 +120,7 @@ class Answers:
         if (head is None) == (tail is None):
             raise BadInput("give a head or a tail, not both: the other one is asked for")
         if relation is None and self.embeddings.num_relations > 1:
-            raise BadInput("give a relation: there are several")
+            raise BadInput(f"give a relation (--relation): there are {self.relations.listed()}")
         side = TAILS if tail is None else HEADS
         entity = self.entities.number(head if tail is None else tail)
         kind = 0 if relation is None else self.relations.number(relation)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
-from siafu.base.files import replacing
+from siafu.base.storage.files import replacing
 from siafu.embedding.questions.answers import Answers, NameTable
 
 _ROWS = 1 << 16

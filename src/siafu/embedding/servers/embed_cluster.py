@@ -9,10 +9,10 @@ from typing import Protocol
 
 from siafu.base.errors import BadInput, SiafuError
 from siafu.cluster.crew import Loss, ServerLost
-from siafu.cluster.losses import MOST_LOSSES
-from siafu.cluster.member import Member
-from siafu.cluster.post import WirePost
-from siafu.cluster.requests import Alive, LogLine, Replaced, ServerFailed, ServerUnreachable
+from siafu.cluster.post.member import Member
+from siafu.cluster.post.post import WirePost
+from siafu.cluster.post.requests import Alive, LogLine, Replaced, ServerFailed, ServerUnreachable
+from siafu.cluster.replacements.losses import MOST_LOSSES
 from siafu.embedding.servers.embed_station import server_address
 from siafu.pipeline.ids import RUN, Address
 from siafu.runtime.letter import Letter

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import SiafuError
-from siafu.cluster.letters import admit_events
-from siafu.cluster.member import Member
-from siafu.cluster.station import Station
+from siafu.cluster.post.letters import admit_events
+from siafu.cluster.post.member import Member
+from siafu.cluster.stations.station import Station
 from siafu.embedding.disk.partition_buffer import layout_of
 from siafu.embedding.disk.partitioned_trainer import first_rows
 from siafu.embedding.servers import server_letters as letters
@@ -44,7 +44,7 @@ from siafu.embedding.servers.state_trainer import StateTrainer
 from siafu.embedding.steps.epoch import EpochLosses
 from siafu.embedding.steps.float_bits import as_kind
 from siafu.embedding.steps.scores import SCORES
-from siafu.graph.triples import read_triples
+from siafu.graph.triples import triples_at
 from siafu.pipeline.events import Event
 from siafu.pipeline.ids import RUN, Address, ServerId
 from siafu.runtime.letter import Letter
@@ -78,7 +78,7 @@ class EmbedStation(Station):
 
     def __init__(self, address: Address, life: int, machine: str, plan: EmbedPlan, **options: float) -> None:
         super().__init__(address, life, machine, **options)
-        triples = read_triples(Path(plan.source))
+        triples = triples_at(plan.source)
         if triples.fingerprint != plan.fingerprint:
             raise SiafuError(f"{plan.source} is another store on this machine: copy it again")
         asked = plan.embed_options()

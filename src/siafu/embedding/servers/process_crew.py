@@ -13,7 +13,7 @@ from siafu.base.errors import BadInput, SiafuError
 from siafu.base.threads import thread_count
 from siafu.base.typed import typed
 from siafu.cluster.crew import Loss, ServerLost
-from siafu.cluster.member import Member
+from siafu.cluster.post.member import Member
 from siafu.embedding.servers.server_plan import EmbedPlan
 from siafu.pipeline.ids import Address
 

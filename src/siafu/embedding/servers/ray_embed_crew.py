@@ -4,8 +4,8 @@ import logging
 import os
 from typing import Any
 
-from siafu.cluster.member import Member
-from siafu.cluster.ray_actors import RayActors, own_threads, ray
+from siafu.cluster.on_ray.ray_actors import RayActors, own_threads, ray
+from siafu.cluster.post.member import Member
 from siafu.embedding.servers.server_plan import EmbedPlan
 from siafu.pipeline.ids import Address
 

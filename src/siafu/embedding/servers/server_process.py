@@ -12,7 +12,7 @@ from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.base.typed import typed
-from siafu.cluster.member import Member
+from siafu.cluster.post.member import Member
 
 
 def main() -> None:

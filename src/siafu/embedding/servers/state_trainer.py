@@ -114,6 +114,7 @@ class StateTrainer:
         self, buckets: list[tuple[int, int]], epoch: int, number: int, exchange: Callable[[], None]
     ) -> EpochLosses:
         """Train these buckets; exchange: called every few batches."""
+        self.tables.set_lr(self.options.lr_in(epoch))
         losses = EpochLosses()
         slots = {partition: place.slot for partition, place in self._places.items()}
         batches = self._batches.of(buckets, slots, epoch, number)

@@ -1,7 +1,7 @@
 """EmbeddingLane: the memory in which one batch after the other is loaded, computed and written back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.steps.batch import Batch, ChunkWork, LossTerms
 from siafu.embedding.steps.dropout import drop
 from siafu.embedding.steps.float_bits import computed_in
+from siafu.embedding.steps.likeness import BriefDotProduct
 from siafu.embedding.steps.losses import LOSSES
 from siafu.embedding.steps.negatives import Negatives
 from siafu.embedding.steps.row_updates import RowOptimizer, TouchedRows, gather_rows
@@ -44,8 +45,9 @@ def on_all_cores(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
 
 def loss_terms(options: EmbedOptions) -> LossTerms:
     """The loss that the options ask for."""
+    score = SCORES[options.score]
     return LossTerms(
-        SCORES[options.score],
+        replace(score, likeness=BriefDotProduct()) if options.products == "bf16" else score,
         LOSSES[options.loss],
         options.margin,
         options.adversarial,
@@ -72,6 +74,10 @@ class TrainedTables:
     @classmethod
     def of(cls, entities: RowOptimizer, relations: RowOptimizer, num_relations: int) -> "TrainedTables":
         return cls(entities, relations, num_relations, Lock())
+
+    def set_lr(self, lr: float) -> None:
+        """Take steps of this size from now on."""
+        self.entities.lr = self.relations.lr = lr
 
 
 class EmbeddingLane:

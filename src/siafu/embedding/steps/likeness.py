@@ -63,6 +63,23 @@ class DotProduct:
         torch.mm(_tensor(g).T, _tensor(q), out=_tensor(dx))
 
 
+class BriefDotProduct(DotProduct):
+    """The sum of products; of each with all, of numbers rounded to bfloat16, added up in float32 and rounded again.
+
+    A processor with such products (AVX512-BF16, AMX) takes half the time for them. One to one is as precise as ever.
+    """
+
+    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> None:
+        _tensor(out).copy_(torch.mm(_tensor(q).bfloat16(), _tensor(x).bfloat16().T))
+
+    def matrix_back(
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+    ) -> None:
+        brief = _tensor(g).bfloat16()
+        _tensor(dq).copy_(torch.mm(brief, _tensor(x).bfloat16()))
+        _tensor(dx).copy_(torch.mm(brief.T, _tensor(q).bfloat16()))
+
+
 class EuclideanLikeness:
     """The distance (L2), negated."""
 

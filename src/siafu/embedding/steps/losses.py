@@ -87,19 +87,19 @@ def _softmax(positives: Any, negatives: Any, margin: Any, temperature: Any, grad
     one = positives.dtype.type(1)
     total = 0.0
     for i in range(negatives.shape[0]):
-        row = negatives[i]
-        top = _highest(row, positives[i])
+        row, positive = negatives[i], positives[i] - margin
+        top = _highest(row, positive)
         weight = positives.dtype.type(0)
         for j in range(row.shape[0]):
             e = _exp(row[j] - top)
             row[j] = e
             weight += e
-        mine = _exp(positives[i] - top)
+        mine = _exp(positive - top)
         scale = one / (weight + mine)
         for j in range(row.shape[0]):
             row[j] *= scale
         gradients[i] = -weight * scale
-        total += np.log(np.float64(weight + mine)) + np.float64(top) - np.float64(positives[i])
+        total += np.log(np.float64(weight + mine)) + np.float64(top) - np.float64(positive)
     return total
 
 
@@ -176,7 +176,7 @@ def _margin(positives: Any, negatives: Any, margin: Any, temperature: Any, gradi
     return total
 
 
-SOFTMAX = RankingLoss("softmax", "−log(e^f / (e^f + Σ e^f′))", _softmax)
+SOFTMAX = RankingLoss("softmax", "−log(e^(f − γ) / (e^(f − γ) + Σ e^f′))", _softmax)
 LOGISTIC = RankingLoss("logistic", "log(1 + e^−(f + γ)) + mean log(1 + e^(f′ + γ))", _logistic)
 MARGIN = RankingLoss("margin", "mean max(0, γ − f + f′)", _margin)
 

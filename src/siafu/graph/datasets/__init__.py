@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from siafu.base.dataset_names import CATALOGUE_NAMES, cached_store, data_directories, unknown_dataset
-from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput, StoreError
-from siafu.base.files import cache_directory, disk_errors
-from siafu.graph.content import is_count
+from siafu.base.storage.absent import not_imported
+from siafu.base.storage.documents import parse_json
+from siafu.base.storage.files import cache_directory, disk_errors
 from siafu.graph.graph import Graph
-from siafu.graph.remote import is_address, open_store
-from siafu.graph.store import MANIFEST, is_store, read_store, refuse_triples
+from siafu.graph.stores.content import is_count
+from siafu.graph.stores.remote import is_address, open_store
+from siafu.graph.stores.store import MANIFEST, is_store, read_store, refuse_triples
 
 __all__ = ["Listing", "cached_store", "listings", "load", "refuse_unknown"]
 
@@ -71,7 +72,7 @@ def _load(name_or_path: str | Path, path: Path, *, verify: bool) -> Graph:
         return read_store(path, verify=verify)
     if isinstance(name_or_path, Path) or path.name != name:
         if path.is_file():
-            raise _not_imported(path)
+            raise not_imported(path)
         return read_store(path)
     if (found := _in_data_path(name)) is not None:
         if found.is_dir():
@@ -100,13 +101,14 @@ def _load_cached(name: str, path: Path, *, verify: bool) -> Graph:
 
 def _unknown(name: str, path: Path) -> BadInput:
     if path.is_file():
-        return _not_imported(path)
+        return not_imported(path)
     refuse_triples(path)
+    if (path / "config.json").is_file() and (path / "metrics.jsonl").is_file():
+        return BadInput(
+            f"{path} is a run's directory, not a graph: name the dataset or store that it was trained on (siafu evaluate {path} "
+            "takes a run)"
+        )
     return unknown_dataset(name, (known.name for known in listings()))
-
-
-def _not_imported(path: Path) -> BadInput:
-    return BadInput(f"{path} is a file, not a store: turn it into one with 'siafu import {path}'")
 
 
 def _publish(store: Path, make: Callable[[Path], None]) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 from siafu.graph import check
 from siafu.graph.graph import Graph
 from siafu.graph.importing.readers.arrays import ArrayFile

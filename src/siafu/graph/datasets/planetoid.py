@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 from siafu.graph.datasets.unpickle import PickledCsr, unpickle
 from siafu.graph.graph import Graph
 

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 
 _MOST_BYTES = 1 << 30
 _CODES = frozenset(f"{kind}{size}" for kind in "biuf" for size in (1, 2, 4, 8)) - {"f1"}

@@ -23,8 +23,8 @@ from siafu.graph.generate.population import BYTES_A_VERTEX, Population, make_pop
 from siafu.graph.generate.shapes import SHAPES, Shape, shape_named
 from siafu.graph.importing.importer import memory_budget
 from siafu.graph.progress import ProgressCallback, silent
-from siafu.graph.sort import EdgeSorter, SortedEdges
-from siafu.graph.store import StoreWriter
+from siafu.graph.sorting.sort import EdgeSorter, SortedEdges
+from siafu.graph.stores.store import StoreWriter
 
 __all__ = ["SHAPES", "Shape", "generate", "shape_named"]
 

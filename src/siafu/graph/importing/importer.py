@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import budget_bytes, machine_bytes, own_bytes, proc_kilobytes
+from siafu.base.hardware.memory import budget_bytes, machine_bytes, own_bytes, proc_kilobytes
 from siafu.graph import check
 from siafu.graph.csr import IntArray
 from siafu.graph.importing.class_names import ClassNames
@@ -26,12 +26,13 @@ from siafu.graph.importing.readers.blocks import (
 from siafu.graph.importing.readers.edge_rows import EdgesWithRows
 from siafu.graph.importing.relabel import HashCollision, Relabeller
 from siafu.graph.importing.spool import SpooledIds
+from siafu.graph.importing.vertex_fault import VertexFault
 from siafu.graph.importing.vertex_rows import ImportedRows
 from siafu.graph.importing.vertices import check_counts, write_vertices
 from siafu.graph.progress import ProgressCallback, silent
 from siafu.graph.random_split import RandomSplit
-from siafu.graph.sort import EdgeSorter
-from siafu.graph.store import StoreWriter
+from siafu.graph.sorting.sort import EdgeSorter
+from siafu.graph.stores.store import StoreWriter
 
 Edges = tuple[Any, ...]  # src, dst, weights, features, types: ids or names, and numbers or None
 
@@ -77,6 +78,7 @@ class Imported(NamedTuple):
     num_types:   how many types of edges there are; 0: they have none
     type_names:  of types that are words; empty: they are numbers, or there are none
     edge_table:  the name under which `ignored` has columns of a table of edges
+    first_vertex: the least vertex that an edge names; 0 where there are no edges
     """
 
     num_vertices: int
@@ -93,6 +95,7 @@ class Imported(NamedTuple):
     num_types: int = 0
     type_names: tuple[str, ...] = ()
     edge_table: str = ""
+    first_vertex: int = 0
 
 
 def import_graph(
@@ -232,7 +235,10 @@ class _Import:
         if asked is not None and asked != num_vertices:
             raise BadInput(f"there are {num_vertices} ids, not {asked}: leave --num-vertices out")
         by_id = map(self._whole, relabeller.columns(self.progress))
-        return self._write(num_vertices, by_id, relabeller.vertices(), relabelled=True)
+        try:
+            return self._write(num_vertices, by_id, relabeller.vertices(), relabelled=True)
+        except VertexFault as fault:
+            raise fault.named(self.store.written("ids", fault.vertex)) from fault
 
     def _whole(self, columns: list[Any]) -> Edges:
         """Columns of edges by id, None for those that there are none of."""
@@ -280,8 +286,10 @@ class _Import:
             attr_width=self.edges.attr_width,
             typed=self.edges.typed,
         )
+        first_vertex = num_vertices
         for block in edges:
             sorter.add(*(both_ways(*block) if self.options.undirected else block))
+            first_vertex = min([first_vertex, *(int(ends.min()) for ends in block[:2] if len(ends))])
         found = sorter.write(
             self.store,
             merge_parallel=self.options.merge_parallel,
@@ -302,7 +310,8 @@ class _Import:
             num_edge_features=self.edges.attr_width,
             num_types=self.types.count,
             type_names=self.types.names,
-            edge_table=self.source.name,
+            edge_table=self.source.name if isinstance(self._own_edges, WithColumns) else "",
+            first_vertex=first_vertex if found.num_edges else 0,
         )
 
     def _blocks(self, id_stop: int | None) -> Iterator[Edges]:
@@ -314,11 +323,15 @@ class _Import:
             done += block.src.size
             self.progress("reading edges", done, int(done / max(block.read, 1e-9)))
 
+    @property
+    def _own_edges(self) -> object:
+        """The edges, without rows that stand beside them."""
+        return self.edges.edges if isinstance(self.edges, EdgesWithRows) else self.edges
+
     def _ignored(self) -> dict[str, tuple[str, ...]]:
         """Columns and arrays that nothing was taken from, by the name of their table or file."""
-        edges = self.edges.edges if isinstance(self.edges, EdgesWithRows) else self.edges
         found = {self.source.name: self.data.ignored} if self.data.ignored else {}
-        given: tuple[object, ...] = (edges, self.table)
+        given: tuple[object, ...] = (self._own_edges, self.table)
         tables = [each for each in given if isinstance(each, WithColumns)]
         return found | {each.path.name: each.ignored for each in tables if each.ignored}
 

@@ -1,5 +1,6 @@
 """The right reader for an input, and the user's options for it."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,13 +15,22 @@ from siafu.graph.importing.readers.npz import array_rows, code_rows, read_npz
 from siafu.graph.importing.readers.parquet import ParquetEdges, ParquetTable, ParquetVertices
 from siafu.graph.importing.readers.text import BLOCK_BYTES, TextEdges, TextTable
 from siafu.graph.importing.readers.vertex_text import TextVertices, number_rows, split_rows
-from siafu.graph.store import is_store
+from siafu.graph.stores.store import is_store
 
 FORMATS = ("text", "parquet", "npz", "ogb", "graphbolt")
 IdKind = Literal["auto", "dense", "relabel", "names"]
 
 _MEMORY_PER_BLOCK_BYTE = 64  # blocks in flight, each with the text and what it is parsed into
 _LEAST_BLOCK_BYTES = 1 << 16
+_GZIP = b"\x1f\x8b"
+_NO_TABLES = {
+    "JSON": rb'[\[{]\s*["\[{\]}]',
+    "XML, such as GraphML or GEXF": rb"<\?xml|<graphml|<gexf",
+    "GML": rb"graph\s*\[|Creator\b",
+    "DOT": rb"(strict\s+)?(di)?graph\b[^\n,\t]*\{",
+    "a single array of NumPy's": rb"\x93NUMPY",
+    "a pickle": rb"\x80[\x02-\x05]",
+}
 _MAGIC = {b"PAR1": "parquet", b"PK\x03\x04": "npz"}
 
 
@@ -84,8 +94,31 @@ def detect_format(source: Path) -> str:
     if source.is_dir():
         return _folder_format(source)
     with source.open("rb") as file:
-        magic = file.read(4)
-    return _MAGIC.get(magic, "text")
+        beginning = file.read(512)
+    found = _MAGIC.get(beginning[:4], "text")
+    if found == "npz" and b"[Content_Types].xml" in beginning:
+        raise BadInput(f"{source} is a workbook: save its sheet as CSV, and import that")
+    if found == "text":
+        _refuse_no_table(source, beginning)
+    return found
+
+
+def _refuse_no_table(source: Path, beginning: bytes) -> None:
+    """Refuse a file that is no text, or whose text is no table: its words would be taken for vertices."""
+    if beginning[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise BadInput(
+            f"{source} is text in UTF-16: save it as UTF-8, for example iconv -f UTF-16 -t UTF-8 {source}"
+        )
+    if beginning.startswith(_GZIP):
+        return
+    kind = next((kind for kind, mark in _NO_TABLES.items() if re.match(mark, beginning.lstrip())), None)
+    kind = "a binary file" if kind is None and b"\0" in beginning.split(b"\n", 1)[0] else kind
+    if kind is not None:
+        raise BadInput(
+            f"{source} is {kind}, which siafu does not read: write its edges as a table of text or Parquet, a row for each edge, or "
+            "as .npz; in Python, siafu.Graph.from_edges and from_pyg take arrays (if it is a table all "
+            "the same: --format text)"
+        )
 
 
 def open_vertex_table(options: InputOptions, edges: EdgeSource, memory: int) -> VertexTable | None:

@@ -20,9 +20,9 @@ from siafu.base.jit import kernel
 from siafu.graph.csr import EdgeWeights, IntArray
 from siafu.graph.importing.readers.blocks import Ids, Names
 from siafu.graph.progress import ProgressCallback, silent
-from siafu.graph.scratch import Scratch
-from siafu.graph.spill import Columns, Leaf, Spill, leaves, sort_records
-from siafu.graph.store import ArrayWriter
+from siafu.graph.sorting.scratch import Scratch
+from siafu.graph.sorting.spill import Columns, Leaf, Spill, leaves, sort_records
+from siafu.graph.stores.store import ArrayWriter
 
 _SEEN = 1 << 19  # keys remembered while reading, so that repeated mentions are dropped early
 _KEY_BITS = 64

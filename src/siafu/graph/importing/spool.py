@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from siafu.base.jit import kernel
 from siafu.graph.csr import IntArray
 from siafu.graph.importing.readers.blocks import Names, VertexBlock
-from siafu.graph.scratch import Scratch
+from siafu.graph.sorting.scratch import Scratch
 
 Arrays = tuple[Any, ...]  # arrays, or None
 

@@ -9,7 +9,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from siafu.base.errors import BadInput
 from siafu.graph.importing.readers.blocks import Rows, VertexData, VertexTable
-from siafu.graph.spill import Leaf, Spill, leaves
+from siafu.graph.importing.vertex_fault import VertexFault
+from siafu.graph.sorting.spill import Leaf, Spill, leaves
 
 _MOST_ROWS = 1 << 16  # of missing rows at a time
 _MISSING = {
@@ -72,8 +73,9 @@ class ImportedRows:
 
     def _check(self, counts: NDArray[np.int64], first: int, missing: float | None) -> None:
         if counts.max() > 1:
-            raise BadInput(
-                f"{self._table.path} has vertex {first + int(counts.argmax())} (numbered from 0) twice: give each one row"
+            raise VertexFault(
+                first + int(counts.argmax()),
+                f"{self._table.path} has two rows for vertex {{vertex}}: give each vertex one row",
             )
         if missing is None and counts.min() == 0:
             self._refuse_missing(first + int(counts.argmin()))
@@ -90,8 +92,9 @@ class ImportedRows:
         return rows
 
     def _refuse_missing(self, vertex: int) -> None:
-        raise BadInput(
-            f"{self._table.path} has no row for vertex {vertex} (numbered from 0): each needs one, for its features"
+        raise VertexFault(
+            vertex,
+            f"{self._table.path} has no row for vertex {{vertex}}: each vertex needs one, for its features",
         )
 
     def _fits(self, leaf: Leaf) -> bool:

@@ -12,9 +12,10 @@ from siafu.graph import check
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.classes import ClassCount
 from siafu.graph.importing.readers.blocks import SPLIT_CODES, Rows, VertexData
+from siafu.graph.importing.vertex_fault import VertexFault
 from siafu.graph.progress import ProgressCallback
 from siafu.graph.random_split import RandomSplit
-from siafu.graph.store import ArrayWriter, StoreWriter
+from siafu.graph.stores.store import ArrayWriter, StoreWriter
 
 _BLOCK_BYTES = 8 << 20
 _UNSPLIT = 0
@@ -165,8 +166,9 @@ def _write_labels(
             lost = (labels < 0) & (owner[first : first + len(labels)] != _UNSPLIT)
             if lost.any():
                 vertex = first + int(np.argmax(lost))
-                raise BadInput(
-                    f"vertex {vertex} is in {SPLIT_CODES[owner[vertex]]} but has no label: take it out or label it"
+                raise VertexFault(
+                    vertex,
+                    f"vertex {{vertex}} is in {SPLIT_CODES[owner[vertex]]} but has no label: take it out or label it",
                 )
         if known is not None:
             known[first : first + len(labels)] = labels if labels.ndim == 1 else 0

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
+from siafu.base.hardware.memory import machine_bytes, own_bytes, rounded_up
 from siafu.base.jit import kernel
-from siafu.base.memory import machine_bytes, own_bytes, rounded_up
 from siafu.graph import csr
 from siafu.graph.csr import Csr, IntArray
 from siafu.graph.graph import Graph

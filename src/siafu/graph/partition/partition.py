@@ -24,6 +24,11 @@ class Partition:
     owner: Owners
     seed: int = 0
 
+    @classmethod
+    def whole(cls, vertices: int) -> "Partition":
+        """All vertices on one server."""
+        return cls("contiguous", 1, np.zeros(vertices, np.uint16))
+
     @property
     def num_vertices(self) -> int:
         return len(self.owner)

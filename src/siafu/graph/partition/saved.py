@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from siafu.base.errors import StoreError
-from siafu.base.files import disk_errors
-from siafu.base.new_directory import DirectoryKind, NewDirectory, recover
-from siafu.graph.content import is_count
-from siafu.graph.fingerprint import fingerprint
+from siafu.base.storage.files import disk_errors
+from siafu.base.storage.new_directory import DirectoryKind, NewDirectory, recover
 from siafu.graph.graph import Graph
-from siafu.graph.manifest import ManifestForm, reading, sealed
 from siafu.graph.partition.partition import Owners, Partition, owner_dtype
-from siafu.graph.store import HEADER, check_array_file, npy_header
+from siafu.graph.stores.content import is_count
+from siafu.graph.stores.fingerprint import fingerprint
+from siafu.graph.stores.manifest import ManifestForm, reading, sealed
+from siafu.graph.stores.store import HEADER, check_array_file, npy_header
 
 VERSION = 1
 MANIFEST = "partition.json"

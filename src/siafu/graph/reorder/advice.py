@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from siafu.base.caches import cache_bytes
+from siafu.base.hardware.caches import cache_bytes
 from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph
 from siafu.graph.progress import ProgressCallback, silent

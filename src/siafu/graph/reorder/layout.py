@@ -18,7 +18,7 @@ from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph, Renumbered
 from siafu.graph.progress import ProgressCallback, silent
 from siafu.graph.reorder.permute import permuted
-from siafu.graph.store import LAYOUT, MANIFEST, ORDER, STORE, StoreWriter, read_arrays
+from siafu.graph.stores.store import LAYOUT, MANIFEST, ORDER, STORE, StoreWriter, read_arrays
 
 _AGAIN = "make it again with 'siafu reorder --overwrite'"
 

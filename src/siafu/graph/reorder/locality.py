@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from siafu.base.caches import cache_bytes
+from siafu.base.hardware.caches import cache_bytes
 from siafu.base.jit import kernel
 from siafu.graph.csr import IntArray
 from siafu.graph.graph import Graph

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import budget_bytes, own_bytes, rounded_up
+from siafu.base.hardware.memory import budget_bytes, own_bytes, rounded_up
 from siafu.graph.csr import MAX_INT32_VERTICES, Csr, IntArray
 from siafu.graph.graph import Graph
 from siafu.graph.partition.methods import make_partition

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
 from siafu.base.threads import run_all
-from siafu.graph.content import SPLITS
 from siafu.graph.csr import IntArray, id_dtype
 from siafu.graph.graph import Graph
+from siafu.graph.stores.content import SPLITS
 
 _BLOCK_BYTES = 64 << 20  # of an array that is made at once
 _CHUNKS = 16  # of a block, each in one thread

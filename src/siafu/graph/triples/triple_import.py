@@ -21,8 +21,8 @@ from siafu.graph.importing.inputs import block_bytes
 from siafu.graph.importing.readers.blocks import Ids, Names
 from siafu.graph.importing.relabel import LONGEST_NAME, HashCollision, Relabeller, hash_names
 from siafu.graph.progress import ProgressCallback, silent
-from siafu.graph.spill import Leaf, Spill, leaves
-from siafu.graph.store import ArrayWriter
+from siafu.graph.sorting.spill import Leaf, Spill, leaves
+from siafu.graph.stores.store import ArrayWriter
 from siafu.graph.triples.triple_sources import TripleBlock, TripleOptions, TripleSource, open_triples
 from siafu.graph.triples.triple_store import TripleStoreWriter
 from siafu.graph.triples.triples import SPLITS
@@ -61,6 +61,7 @@ class ImportedTriples:
     leaked:     triples of valid and test that stand in train as well: their ranks say little
     unseen:     entities that only valid or test name: nothing is learnt of them
     self_loops: triples whose head is their tail
+    ignored:    columns that are no part of a triple, and were left out
     """
 
     num_entities: int
@@ -70,9 +71,12 @@ class ImportedTriples:
     leaked: dict[str, int]
     unseen: int
     self_loops: int
+    ignored: tuple[str, ...] = ()
 
     def warnings(self) -> Iterator[str]:
         """Lines that a user should read before training on them."""
+        if self.ignored:
+            yield f"left out, as triples have head, relation and tail alone: {', '.join(self.ignored)}"
         if self.duplicates:
             yield f"{self.duplicates:,} triples stood more than once and are stored once"
         for split, count in self.leaked.items():
@@ -95,6 +99,7 @@ def import_triples(
         raise BadInput(f"{source} has its own valid and test: leave --holdout out")
     with TripleStoreWriter(target, overwrite=options.overwrite) as store:
         done = _Importing(store, found, options, memory, progress).run()
+        done.ignored = found.ignored
         name = options.name or source.name.removesuffix(".gz").rsplit(".", 1)[0]
         store.commit(name=name, num_entities=done.num_entities, num_relations=done.num_relations)
     return done

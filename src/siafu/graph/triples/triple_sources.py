@@ -8,12 +8,18 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 from siafu.graph.importing.readers import graphbolt, ogb
 from siafu.graph.importing.readers.arrays import ArrayCursor, ArrayFile
 from siafu.graph.importing.readers.blocks import Ids
-from siafu.graph.importing.readers.columns import DESTINATION, SOURCE, asked_column, known_column
+from siafu.graph.importing.readers.columns import (
+    DESTINATION,
+    SOURCE,
+    asked_column,
+    known_column,
+    other_columns,
+)
 from siafu.graph.importing.readers.edges import EDGES_AT_ONCE, as_ids
 from siafu.graph.importing.readers.npz import Archive
 from siafu.graph.importing.readers.parquet import ParquetTable, sharing
@@ -65,6 +71,8 @@ class TriplePart(Protocol):
 
     named: bool
     relations_named: bool
+    ignored: tuple[str, ...]
+    """Columns that are no part of a triple, by name or position."""
 
     def blocks(self) -> Iterator[tuple[Ids, Ids | None, Ids, float]]:
         """Heads, relations, tails, and how much was read."""
@@ -90,6 +98,11 @@ class TripleSource:
     @property
     def relations_named(self) -> bool:
         return any(part.relations_named for _, part in self.parts)
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Columns of any part that are no part of a triple."""
+        return tuple(dict.fromkeys(column for _, part in self.parts for column in part.ignored))
 
     def blocks(self) -> Iterator[TripleBlock]:
         for number, (split, part) in enumerate(self.parts):
@@ -220,6 +233,7 @@ class TextTriples:
         if table.num_columns == 0:
             raise BadInput(f"{table.path} is empty: give lines of head, relation, tail")
         self._columns = triple_columns(table.path, table.columns, table.num_columns, options)
+        self.ignored = other_columns(table.columns, table.num_columns, self._columns)
         head, relation, tail = self._columns
         self.named = options.names or self._has_names(head, tail)
         self.relations_named = relation is not None and (options.names or self._has_names(relation))
@@ -238,7 +252,8 @@ class TextTriples:
         middle = () if relation is None else (relation,)
         names = (*((head, tail) if self.named else ()), *(middle if self.relations_named else ()))
         integers = (*(() if self.named else (head, tail)), *(() if self.relations_named else middle))
-        for block in self._table.blocks(names=names, integers=integers):
+        last = self._table.num_columns == 1 + max(*names, *integers)
+        for block in self._table.blocks(names=names, integers=integers, no_others=last):
             heads, tails = block.names[:2] if self.named else block.integers[:2]
             relations: Ids | None = None
             if middle:
@@ -253,6 +268,7 @@ class ParquetTriples:
         self.path = table.path
         self._table = table
         self._columns = triple_columns(table.path, table.columns, len(table.columns), options)
+        self.ignored = other_columns(table.columns, len(table.columns), self._columns)
         head, relation, tail = self._columns
         self.named = options.names or table.is_text(head) or table.is_text(tail)
         self.relations_named = relation is not None and (options.names or table.is_text(relation))
@@ -276,6 +292,7 @@ class ArrayTriples:
 
     named = False
     relations_named = False
+    ignored: tuple[str, ...] = ()
 
     def __init__(self, arrays: Sequence[ArrayFile]) -> None:
         self._arrays = arrays

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from siafu.base.documents import one_line
 from siafu.base.errors import StoreError
-from siafu.base.files import disk_errors
-from siafu.base.new_directory import DirectoryKind, NewDirectory, recover
+from siafu.base.storage.absent import is_file, not_imported
+from siafu.base.storage.documents import one_line
+from siafu.base.storage.files import disk_errors
+from siafu.base.storage.new_directory import DirectoryKind, NewDirectory, recover
 from siafu.base.threads import run_all
-from siafu.graph import content
-from siafu.graph.manifest import ManifestForm, sealed
-from siafu.graph.store import TRIPLES_MANIFEST, ArrayWriter, StoredArray, is_store, map_array
+from siafu.graph.stores import content
+from siafu.graph.stores.manifest import ManifestForm, sealed
+from siafu.graph.stores.store import TRIPLES_MANIFEST, ArrayWriter, StoredArray, is_store, map_array
 from siafu.graph.triples.triples import SPLITS, TripleRows, Triples
 
 VERSION = 1
@@ -108,6 +109,8 @@ def read_triples(path: Path, *, verify: bool = True) -> Triples:
         raise StoreError(
             f"{path} is the store of a graph, which has no relations: give one of triples, that 'siafu import --format triples' wrote"
         )
+    if is_file(path):
+        raise not_imported(path)
     manifest = _FORM.read(
         path,
         f"no store of triples at {path} ({TRIPLES_MANIFEST} is not there): give the directory that 'siafu import' wrote, copied whole",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from siafu.base.errors import BadInput
-from siafu.graph.manifest import block_checksums
+from siafu.graph.stores.manifest import block_checksums
 
 SPLITS = ("train", "valid", "test")
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from siafu.nn.gather import Max, Mean, Softmax, Sum
+from siafu.nn.gathers.gather import Max, Mean, Softmax, Sum
 from siafu.nn.pyg.edge_program import gathered
 from siafu.nn.pyg.edge_sums import edges_sum
 from siafu.nn.pyg.expression import (
@@ -47,9 +47,9 @@ from siafu.nn.pyg.on_vertices import (
 )
 from siafu.nn.pyg.pair_attention import pair_attention
 from siafu.nn.pyg.session import refusal, session
+from siafu.nn.pyg.standing_in.token_functions import refuse_turned
+from siafu.nn.pyg.standing_in.values import EdgeToken, EdgeValue, lifted
 from siafu.nn.pyg.terms import SHAPES, Term, pushed, sides, terms_of
-from siafu.nn.pyg.token_functions import refuse_turned
-from siafu.nn.pyg.values import EdgeToken, EdgeValue, lifted
 
 _FAR_BELOW = 1e30
 _REDUCTIONS = {"add": "sum", "amax": "max", "amin": "min"}

@@ -5,7 +5,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,14 +15,14 @@ from torch.overrides import TorchFunctionMode
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
-from siafu.nn.calling import RunModel
-from siafu.nn.pyg import functions, layers, relations
+from siafu.nn.calling import RunModel, forward_parameters
 from siafu.nn.pyg.aggregate import softmax
 from siafu.nn.pyg.expression import MANY, EdgeSoftmax, StoredFeatures, StoredType, StoredWeight, leaves
-from siafu.nn.pyg.norms import one_graph
 from siafu.nn.pyg.session import PygCall, entered, is_entered, refusal
-from siafu.nn.pyg.value_functions import filled_with
-from siafu.nn.pyg.values import EdgeToken, EdgeValue, without_memory
+from siafu.nn.pyg.standing_in import functions, layers, relations
+from siafu.nn.pyg.standing_in.norms import one_graph
+from siafu.nn.pyg.standing_in.value_functions import filled_with
+from siafu.nn.pyg.standing_in.values import EdgeToken, EdgeValue, without_memory
 from siafu.nn.recording import recorder
 
 
@@ -41,6 +41,10 @@ def call_pyg(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
         except (ValueError, TypeError, AssertionError, AttributeError, LookupError) as error:
             if isinstance(error, BadInput):
                 raise
+            if graph.x is None and "NoneType" in str(error):
+                raise BadInput(
+                    f"{call.layer_name}: the graph has no features, and the model's x is None: give it x, or learn rows with nn.Embedding"
+                ) from error
             raise BadInput(
                 f"{call.layer_name}: {' '.join(str(error).split()) or type(error).__name__}: "
                 "the model's forward cannot be run with stand-ins for its edges"
@@ -55,7 +59,7 @@ def call_pyg(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
 
 def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
     """By name: rows, the token, weights if there are any; what has a default and is unknown keeps it."""
-    name, wanted = type(model).__name__, dict(inspect.signature(model.forward).parameters)
+    name, wanted = type(model).__name__, forward_parameters(model)
     token, weight = EdgeToken(), None
     if graph.edge_weight is not None:
         weight = EdgeValue(StoredWeight(without_memory(MANY, dtype=x.dtype)))
@@ -63,15 +67,23 @@ def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
     types_of_edges = None
     if graph.edge_type is not None:
         types_of_edges = EdgeValue(StoredType(without_memory(MANY, dtype=torch.int64)))
-    known = {"x": x, "edge_index": token, "num_nodes": x.shape[0]}
+    known = {
+        "x": x if x.shape[1] else None,
+        "edge_index": token,
+        "num_nodes": x.shape[0],
+        "n_id": _numbers(x),
+        "batch": None,
+    }
+    wanted, called = _in_our_words(wanted)
     if "edge_index" not in wanted:
         data = types.SimpleNamespace(
             **known,
             edge_weight=weight,
             edge_attr=features,
             edge_type=types_of_edges,
-            batch=None,
             num_features=x.shape[1],
+            num_node_features=x.shape[1],
+            num_edges=graph.num_edges,
         )
         return {next(iter(wanted)): data}
     given = {key: value for key, value in known.items() if key in wanted}
@@ -119,10 +131,42 @@ def _arguments(model: nn.Module, graph: Graph, x: Tensor) -> dict[str, Any]:
             inspect.Parameter.KEYWORD_ONLY,
         ):
             raise BadInput(
-                f"{name}'s forward wants {key!r}, which Siafu has not: it gives x, edge_index, edge_weight, edge_attr, edge_type and num_nodes; "
+                f"{name}'s forward wants {key!r}, which Siafu has not: it gives x, edge_index, edge_weight, edge_attr, edge_type, num_nodes and n_id; "
                 f"give {key!r} a default"
             )
-    return given
+    return {called.get(key, key): value for key, value in given.items()}
+
+
+def _in_our_words(
+    wanted: dict[str, inspect.Parameter],
+) -> tuple[dict[str, inspect.Parameter], dict[str, str]]:
+    """Arguments of a forward with x and edge_index by these names, and the user's words for them.
+
+    One argument alone is the data.
+    """
+    open_ones = [
+        name
+        for name, each in wanted.items()
+        if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        and each.default is inspect.Parameter.empty
+        and name not in _KNOWN
+    ]
+    missing = [name for name in ("x", "edge_index") if name not in wanted]
+    if "edge_index" in missing and len(open_ones) + ("x" in wanted) < 2:
+        return wanted, {}
+    called = dict(zip(missing, open_ones, strict=False))
+    ours = {theirs: own for own, theirs in called.items()}
+    return {ours.get(name, name): each for name, each in wanted.items()}, called
+
+
+_KNOWN = frozenset({"x", "edge_index", "edge_weight", "edge_attr", "edge_type", "num_nodes", "n_id", "batch"})
+"""Arguments that Siafu gives by their names."""
+
+
+def _numbers(x: Tensor) -> Tensor:
+    """Numbers of the vertices, as PyG's `data.n_id` has them."""
+    who = recorder()
+    return torch.arange(x.shape[0]) if who is None else who.vertices()
 
 
 def _remark(words: str) -> None:
@@ -292,6 +336,8 @@ class EdgeFunctions(TorchFunctionMode):
         if func in _EXTREMES and args and isinstance(args[0], Tensor) and not isinstance(args[0], EdgeValue):
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             if type(dim) is int and not kwargs.get("keepdim", False):
+                if isinstance(args[0].shape[dim], torch.SymInt):
+                    raise _mixing("max" if func in (torch.max, Tensor.max) else "min")
                 return _extreme(args[0], dim, greatest=func in (torch.max, Tensor.max))
         if recorder() is None:
             return func(*args, **kwargs)
@@ -347,9 +393,16 @@ def _dropped(value: EdgeValue, p: float = 0.5, training: bool = True, inplace: b
     return softmax(value.node.logits, p, value.node.end)
 
 
-def _extreme(rows: Tensor, dim: int, *, greatest: bool) -> tuple[Tensor, None]:
+class _Extreme(NamedTuple):
+    """As `torch.max` has it along a dimension; where the greatest stands is not known."""
+
+    values: Tensor
+    indices: None = None
+
+
+def _extreme(rows: Tensor, dim: int, *, greatest: bool) -> _Extreme:
     """The greatest or least along a dimension of a row; of equals the first gets the gradient, as PyTorch has it."""
     best, *others = rows.unbind(dim)
     for each in others:
         best = torch.where(each > best if greatest else each < best, each, best)
-    return best, None
+    return _Extreme(best)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from siafu.nn.pyg.session import refusal, session
-from siafu.nn.pyg.values import EdgeToken, EdgeValue
+from siafu.nn.pyg.standing_in.values import EdgeToken, EdgeValue
 from siafu.nn.recording import recorder
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from siafu.nn.edgewise import edge_columns, gather_messages
-from siafu.nn.gather import Gather
-from siafu.nn.layer import Layer
+from siafu.nn.gathers.edgewise import edge_columns, gather_messages
+from siafu.nn.gathers.gather import Gather
+from siafu.nn.layers.layer import Layer
 from siafu.nn.pyg.expression import (
     EdgeCall,
     End,

@@ -6,14 +6,14 @@ from typing import Any
 
 from torch import Tensor
 
-from siafu.nn.gather import Sum
+from siafu.nn.gathers.gather import Sum
 from siafu.nn.pyg.edge_program import gathered
 from siafu.nn.pyg.expression import MANY, EdgeCall, Node, Number, StoredWeight, walk
 from siafu.nn.pyg.factors import StoredLoops
 from siafu.nn.pyg.on_vertices import aligned, at_loops
 from siafu.nn.pyg.session import session
+from siafu.nn.pyg.standing_in.values import EdgeToken, without_memory
 from siafu.nn.pyg.terms import pushed, weight_of
-from siafu.nn.pyg.values import EdgeToken, without_memory
 
 
 def edges_sum(node: Node, token: EdgeToken) -> Tensor:

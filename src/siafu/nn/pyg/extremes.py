@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from siafu.nn.gather import Max, Sum
+from siafu.nn.gathers.gather import Max, Sum
 from siafu.nn.pyg.expression import EdgeCall, End, Node, replaced
 from siafu.nn.pyg.hoist import Ends, ends_of, rows_of
 from siafu.nn.pyg.on_vertices import aligned, gather_rows, on_vertices

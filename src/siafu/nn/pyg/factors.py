@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from siafu.graph import Graph
-from siafu.nn.gather import GcnSum, Scaling, Sum, stored_loops
+from siafu.nn.gathers.gather import GcnSum, Scaling, Sum, stored_loops
 from siafu.nn.tensors import check_rows
 
 

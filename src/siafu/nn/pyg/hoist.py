@@ -17,8 +17,8 @@ from torch import Tensor
 
 from siafu.nn.pyg.expression import EdgeCall, End, Node, Side, replaced, walk
 from siafu.nn.pyg.on_vertices import on_vertices
+from siafu.nn.pyg.standing_in.values import lifted
 from siafu.nn.pyg.terms import SHAPES, sides
-from siafu.nn.pyg.values import lifted
 
 _WIDER = 2  # how many times wider than what it is made of a row may be that is kept for a vertex
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.calling import call_with, is_pyg
-from siafu.nn.tensors import features
+from siafu.nn.tensors import features_if_any
 
 
 class PygModel(nn.Module):
@@ -22,7 +22,7 @@ class PygModel(nn.Module):
     def forward(self, graph: Graph, x: Tensor | None = None) -> Tensor:
         if x is None:
             kind = next((each.dtype for each in self.parameters()), torch.float32)
-            x = features(graph).to(kind)
+            x = features_if_any(graph).to(kind)
         out: Tensor = call_with(self.model, graph, x, lambda args, kwargs: self.model(*args, **kwargs))
         return out
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from siafu.nn.gather import Gather, GcnSum
+from siafu.nn.gathers.gather import Gather, GcnSum
 from siafu.nn.pyg.expression import (
     EdgeCall,
     End,
@@ -20,7 +20,7 @@ from siafu.nn.pyg.expression import (
 )
 from siafu.nn.pyg.factors import GcnFactor, GcnLoop
 from siafu.nn.pyg.session import refusal, session
-from siafu.nn.pyg.values import lifted
+from siafu.nn.pyg.standing_in.values import lifted
 
 
 def at_loops(node: Node) -> Tensor:

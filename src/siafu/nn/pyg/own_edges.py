@@ -4,15 +4,15 @@ from torch import Tensor
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
-from siafu.nn.gather import Max
-from siafu.nn.layer import Layer
+from siafu.nn.gathers.gather import Max
+from siafu.nn.layers.layer import Layer
 from siafu.nn.pyg.bridge import EdgeFunctions
 from siafu.nn.pyg.edge_program import gathered
 from siafu.nn.pyg.expression import Node
 from siafu.nn.pyg.extremes import greatest
 from siafu.nn.pyg.hoist import hoisted
 from siafu.nn.pyg.session import PygCall, entered
-from siafu.nn.pyg.values import EdgeValue, lifted
+from siafu.nn.pyg.standing_in.values import EdgeValue, lifted
 
 _NOT_TAKEN_APART = (
     BadInput,

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from siafu.nn.pair_softmax import PairSoftmax
+from siafu.nn.gathers.pair_softmax import PairSoftmax
 from siafu.nn.pyg.expression import EdgeCall, EdgeSoftmax, End, Filled, Node, StoredFeatures
 from siafu.nn.pyg.on_vertices import flat_rows, on_vertices, unflat_rows
 from siafu.nn.pyg.session import session
+from siafu.nn.pyg.standing_in.values import EdgeToken
 from siafu.nn.pyg.terms import SHAPES, sides
-from siafu.nn.pyg.values import EdgeToken
 from siafu.nn.recording import recorder
 
 

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
-from siafu.nn.gather import Gather
+from siafu.nn.gathers.gather import Gather
 from siafu.nn.pyg.factors import EdgeFeatures
 from siafu.nn.recording import recorder
 
 if TYPE_CHECKING:
-    from siafu.nn.pyg.values import EdgeToken
+    from siafu.nn.pyg.standing_in.values import EdgeToken
 
 
 @dataclass(eq=False)

@@ -1,24 +1,16 @@
 """OfferRisk: what losses do to an offer: expected time and dollars, beside those of machines that are never lost."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.cost.instances import Rental
+from siafu.planning.estimate import Estimates
 from siafu.planning.offer import Offer
-from siafu.planning.spot.replay import SpotTraining, young_daly
-from siafu.planning.spot.risk import (
-    ASYNC_CHECKPOINT_SECONDS,
-    CHECKPOINT_SECONDS,
-    DETECTION_SECONDS,
-    MOST_RATE,
-    Moments,
-    Risk,
-    Spread,
-    assess,
-    of_rate,
-    of_traces,
-)
+from siafu.planning.spot.paces import Paces, paces_of
+from siafu.planning.spot.risk import MOST_RATE, Moments, Risk, Spread, assess, of_rate, of_traces
+from siafu.planning.spot.schemes import SchemeName, schemes
 from siafu.planning.spot.trace import Trace
 
 
@@ -55,81 +47,93 @@ class LossRate:
 class OfferRisk:
     """An offer under losses.
 
-    closed:      as it runs: exact epochs that have ended stay; of an asynchronous run, those before its last checkpoint
-    checkpoints: if a loss took it back to its last checkpoint, at Young and Daly's interval
-    on_demand:   dollars of the same machines, if none may be taken away
+    paces:     how it goes on with fewer machines
+    schemes:   ways to train on machines that may be lost
+    on_demand: dollars of the same machines, if none may be taken away
     """
 
     offer: Offer
     losses: LossRate
-    closed: Risk
-    checkpoints: Risk
+    paces: Paces
+    schemes: Mapping[SchemeName, Risk]
     on_demand: float
+
+    @property
+    def warm(self) -> Risk | None:
+        """With warm copies; None: a machine has no room for them."""
+        return self.schemes.get("warm")
+
+    @property
+    def best(self) -> Risk:
+        """The better of what `siafu train` does, with warm copies and without."""
+        cold, warm = self.schemes["cold"], self.warm
+        return warm if warm is not None and self.redundancy_pays else cold
+
+    @property
+    def redundancy_pays(self) -> bool:
+        """Whether warm copies are worth more: 1 / (time × dollars)."""
+        return self.warm is not None and self.warm.value > self.schemes["cold"].value
+
+    @property
+    def eager_pays(self) -> bool:
+        """Whether eager copies would be worth more than warm ones."""
+        eager = self.schemes.get("eager")
+        return eager is not None and self.warm is not None and eager.value > self.warm.value
 
     @property
     def pays(self) -> bool:
         """Whether machines that may be taken away cost less in the mean."""
-        return self.closed.dollars.mean < self.on_demand
+        return self.best.dollars.mean < self.on_demand
 
     def summary(self) -> dict[str, Any]:
-        """The risk as JSON has it."""
+        """The risk as JSON has it. What is not said of a scheme is of training without copies."""
+        saving = self.schemes["checkpoints"]
         return {
             "rate": self.losses.rate,
             "traces": [trace.name for trace in self.losses.traces],
-            "seconds": _spread(self.closed.seconds),
-            "usd": _spread(self.closed.dollars),
-            "losses": self.closed.mean(lambda each: each.losses),
-            "epochs_lost": self.closed.mean(lambda each: each.epochs_lost),
-            "longest_pause": self.closed.mean(lambda each: each.longest_pause),
-            "throughput": self.closed.throughput,
-            "with_checkpoints": {
-                "epochs": self.checkpoints.training.checkpoint_epochs,
-                "seconds": _spread(self.checkpoints.seconds),
-                "usd": _spread(self.checkpoints.dollars),
-            },
+            **_summary(self.schemes["cold"]),
+            "with_checkpoints": {"epochs": saving.training.checkpoint_epochs, **_summary(saving)},
             "on_demand": {"seconds": self.offer.seconds, "usd": self.on_demand},
+            "schemes": {name: _summary(risk) for name, risk in self.schemes.items()},
+            "redundancy": {
+                "pays": self.redundancy_pays,
+                "copy_bytes": self.paces.copy_bytes,
+                "has_room": self.paces.has_room,
+                "eager_pays": self.eager_pays,
+            },
         }
+
+
+def _summary(risk: Risk) -> dict[str, Any]:
+    return {
+        "seconds": _spread(risk.seconds),
+        "usd": _spread(risk.dollars),
+        "value": risk.value,
+        "throughput": risk.throughput,
+        "losses": risk.mean(lambda each: each.losses),
+        "epochs_lost": risk.mean(lambda each: each.epochs_lost),
+        "longest_pause": risk.mean(lambda each: each.longest_pause),
+        "paused": risk.mean(lambda each: each.paused),
+        "waited": risk.mean(lambda each: each.waited),
+    }
 
 
 def _spread(found: Spread) -> dict[str, float]:
     return {"mean": found.mean, "low": found.low, "high": found.high}
 
 
-def training_of(offer: Offer) -> SpotTraining:
-    """An offer as losses see it. Of several machines the first is on demand."""
-    servers = offer.setup.fleet.servers
-    epoch = (offer.seconds - offer.start_seconds) / offer.epochs
-    every = None
-    if offer.setup.mode == "async":
-        every = max(1, round(ASYNC_CHECKPOINT_SECONDS / epoch))
-    return SpotTraining(
-        max(1, servers - 1),
-        offer.epochs,
-        epoch,
-        offer.start_seconds,
-        DETECTION_SECONDS,
-        every,
-        CHECKPOINT_SECONDS if every is not None else 0.0,
-    )
+def offer_risk(offer: Offer, estimates: Estimates, losses: LossRate, seeds: int) -> OfferRisk:
+    """Replay an offer so many times with losses, in every way to train on such machines."""
+    return replayed(offer, paces_of(offer, estimates), losses, seeds)
 
 
-def offer_risk(offer: Offer, losses: LossRate, seeds: int) -> OfferRisk:
-    """Replay an offer so many times with losses, as it is and with checkpoints."""
+def replayed(offer: Offer, paces: Paces, losses: LossRate, seeds: int) -> OfferRisk:
+    """The same where it is known how the offer goes on with fewer machines."""
     fleet = offer.setup.fleet
-    training = training_of(offer)
-    saving = replace(training, checkpoint_seconds=CHECKPOINT_SECONDS)
-    saving = replace(saving, checkpoint_epochs=young_daly(saving, losses.rate))
-    moments = losses.moments(training.machines)
-    head = Rental(fleet.rental.instance).usd_h
-    hours = offer.seconds / 3600
-    prices = {
-        "spot_usd_h": fleet.rental.usd_h,
-        "other_usd_h": (head if fleet.servers > 1 else 0.0) + offer.usd_lambdas / hours,
+    moments = losses.moments(max(1, fleet.servers - 1))
+    found: dict[SchemeName, Risk] = {
+        each.name: assess(each.training, moments, seeds, each.prices, offer.seconds)
+        for each in schemes(offer, paces, losses.rate)
     }
-    return OfferRisk(
-        offer,
-        losses,
-        assess(training, moments, seeds, **prices),
-        assess(saving, moments, seeds, **prices),
-        fleet.servers * head * hours + offer.usd_lambdas,
-    )
+    usd_h = fleet.servers * Rental(fleet.rental.instance).usd_h
+    return OfferRisk(offer, losses, paces, found, usd_h * offer.seconds / 3600 + offer.usd_lambdas)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from siafu.base.errors import BadInput
+from siafu.planning.spot.replayed_training import ReplayedTraining
 from siafu.planning.spot.trace import Change
 
 _LONGEST = 3600 * 24 * 365
@@ -14,12 +15,17 @@ _LONGEST = 3600 * 24 * 365
 class SpotTraining:
     """A training, and what a loss does to it.
 
-    machines:          that may be lost; the run stands still while one of them is missing
-    start_seconds:     until a server that begins, or takes another's place, can work: process, model, its part of the graph
+    machines:          that it wants, and that may be lost
+    epoch_seconds:     of an epoch on all of them
+    start_seconds:     until a server that begins, or takes another's place cold, can work: process, model, its part of the graph
     detection_seconds: until a machine is known to be lost
     checkpoint_epochs: epochs from one checkpoint to the next: a loss takes the run back there; None: every epoch that has
-                       ended stays, as in `sync` and `pipe`
+                       ended stays, as in `sync` and `pipe`, and the lost server's part of the open one is done again
     checkpoint_seconds: that a checkpoint takes
+    paces:             seconds of an epoch on 0, 1, … of the machines, where it goes on with fewer; none: it stands still
+                       while one is missing
+    warm:              copies of the servers wait on other machines, and take over without a start
+    spared:            share of an epoch that copies have done beforehand, and need not do again
     """
 
     machines: int
@@ -29,11 +35,20 @@ class SpotTraining:
     detection_seconds: float
     checkpoint_epochs: int | None = None
     checkpoint_seconds: float = 0.0
+    paces: tuple[float, ...] = ()
+    warm: bool = False
+    spared: float = 0.0
 
     @property
     def undisturbed_seconds(self) -> float:
         """From start to end if no machine is lost, without checkpoints."""
         return self.start_seconds + self.epochs * self.epoch_seconds
+
+    def pace(self, machines: int) -> float:
+        """Seconds of an epoch on so many machines; infinite: the training stands still."""
+        if machines == self.machines:
+            return self.epoch_seconds
+        return self.paces[machines] if self.paces else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +59,9 @@ class Replayed:
     machine_seconds: of machines that were held, and paid for
     losses:          of machines that were held
     epochs_lost:     epochs that had ended, and were trained again
-    longest_pause:   the longest time, in seconds, from a loss until all work again
-    paused:          all those times together
+    longest_pause:   the longest time, in seconds, from a loss until the run is where it was
+    paused:          all those times together; waited: seconds without enough machines that work, once losses are known
+    on:              seconds of work on 0, 1, … of the machines
     """
 
     seconds: float
@@ -54,6 +70,8 @@ class Replayed:
     epochs_lost: int
     longest_pause: float
     paused: float
+    waited: float
+    on: tuple[float, ...]
 
 
 def young_daly(training: SpotTraining, rate: float) -> int:
@@ -69,7 +87,7 @@ def replay(training: SpotTraining, changes: Iterable[Change]) -> Replayed:
     """Train on the machines that `changes`, which must not end before the training, brings and takes away."""
     run = _Run(training)
     for change in changes:
-        if run.ends_before(change.seconds):
+        if run.reach(change.seconds):
             break
         if change.seconds > _LONGEST:
             raise BadInput(
@@ -81,94 +99,129 @@ def replay(training: SpotTraining, changes: Iterable[Change]) -> Replayed:
 
 
 class _Run:
+    """A training under way.
+
+    coming:    when each machine that is held, and does not work yet, can
+    known:     when the last loss is known
+    idle:      until when nothing goes on: a loss becomes known, a server starts, or does its part again
+    whole:     from when on all copies are there again
+    again:     seconds that a lost server's part of the open epoch takes again, once there are machines for it
+    """
+
     def __init__(self, training: SpotTraining) -> None:
         self._training = training
+        self._progress = ReplayedTraining(
+            training.epochs, training.checkpoint_epochs, training.checkpoint_seconds
+        )
         self._spare: dict[str, None] = {}
-        self._held: set[str] = set()
-        self._now = self._paid = 0.0
-        self._working_from = math.inf
+        self._working: set[str] = set()
+        self._coming: dict[str, float] = {}
+        self._now = self._paid = self._waited = self._known = 0.0
+        self._idle = self._whole = training.start_seconds
+        self._on = [0.0] * (training.machines + 1)
         self._lost_at: float | None = None
-        self._known_at = 0.0
-        self._done = self._lost_epochs = self._losses = 0
+        self._again = 0.0
+        self._lost_epochs = self._losses = 0
         self._pauses: list[float] = []
 
-    def ends_before(self, seconds: float) -> bool:
-        return self._end() <= seconds
+    def reach(self, until: float) -> bool:
+        """Go on until then, or to the end of the training: whether that is reached."""
+        while True:
+            step = min(until, *self._coming.values(), self._idle if self._idle > self._now else math.inf)
+            end = self._end()
+            self._pass(min(step, end))
+            if end <= step:
+                return True
+            self._arrive()
+            if step >= until:
+                return False
 
     def result(self) -> Replayed:
-        end = self._end()
-        self._pay(end)
         self._note_pause()
         return Replayed(
-            end,
+            self._now,
             self._paid,
             self._losses,
             self._lost_epochs,
             max(self._pauses, default=0.0),
             sum(self._pauses),
+            self._waited,
+            tuple(self._on),
         )
 
     def take(self, change: Change) -> None:
-        self._pay(change.seconds)
         if change.comes:
             self._spare[change.machine] = None
             self._fill()
-        elif change.machine in self._held:
+        elif change.machine in self._working:
             self._lose(change.machine)
+        elif change.machine in self._coming:
+            del self._coming[change.machine]
+            self._losses += 1
+            self._fill()
         else:
             del self._spare[change.machine]
 
-    def _lose(self, machine: str) -> None:
-        self._losses += 1
-        self._held.remove(machine)
-        if self._now >= self._working_from:
-            self._note_pause()
-            self._lost_at = self._now
-            self._stop_working()
-        self._working_from = math.inf
-        self._known_at = self._now + self._training.detection_seconds
-        self._fill()
-
-    def _stop_working(self) -> None:
-        """Count the epochs that have ended since the run went on last, and stay."""
-        ended = self._ended(self._now - self._working_from)
-        every = self._training.checkpoint_epochs
-        kept = ended if every is None else ended // every * every
-        self._done += kept
-        self._lost_epochs += ended - kept
-
-    def _fill(self) -> None:
-        """Hold as many machines as the training needs, if there are."""
-        if len(self._held) == self._training.machines:
-            return
-        while self._spare and len(self._held) < self._training.machines:
-            machine = next(iter(self._spare))
-            del self._spare[machine]
-            self._held.add(machine)
-        if len(self._held) == self._training.machines:
-            self._working_from = max(self._now, self._known_at) + self._training.start_seconds
+    @property
+    def _pace(self) -> float:
+        return self._training.pace(len(self._working))
 
     def _end(self) -> float:
-        left = self._training.epochs - self._done
-        every = self._training.checkpoint_epochs
-        saved = 0 if every is None else (left - 1) // every
-        work = left * self._training.epoch_seconds + saved * self._training.checkpoint_seconds
-        return self._working_from + work
+        if self._now < self._idle or math.isinf(self._pace):
+            return math.inf
+        return self._now + self._progress.left(self._pace)
 
-    def _ended(self, seconds: float) -> int:
-        """Number of epochs that end in a stretch of work."""
-        every, epoch = self._training.checkpoint_epochs, self._training.epoch_seconds
-        if every is None:
-            return int(seconds / epoch)
-        group = every * epoch + self._training.checkpoint_seconds
-        whole = int(seconds / group)
-        return whole * every + min(every, int((seconds - whole * group) / epoch))
+    def _pass(self, until: float) -> None:
+        """Let time go by in which no machine comes or goes."""
+        spent = until - self._now
+        self._paid += (len(self._working) + len(self._coming)) * spent
+        if self._now >= self._idle and math.isfinite(self._pace):
+            self._note_pause()
+            self._progress.work(spent, self._pace)
+            self._on[len(self._working)] += spent
+        elif self._now >= self._idle:
+            self._waited += spent
+        self._now = until
+
+    def _arrive(self) -> None:
+        """Let machines work that are ready. Where the run stood still for want of them, a lost server's part is done again now."""
+        stood = math.isinf(self._pace)
+        ready = [machine for machine, at in self._coming.items() if at <= self._now]
+        for machine in ready:
+            del self._coming[machine]
+            self._working.add(machine)
+        if stood and ready and math.isfinite(self._pace):
+            self._idle = max(self._idle, self._now + self._again)
+            self._again = 0.0
+
+    def _lose(self, machine: str) -> None:
+        training = self._training
+        self._losses += 1
+        going = self._now >= self._idle and math.isfinite(self._pace)
+        self._working.remove(machine)
+        if self._lost_at is None and going:
+            self._lost_at = self._now
+        if going and training.checkpoint_epochs is not None:
+            self._lost_epochs += self._progress.go_back(training.epoch_seconds)
+        if training.checkpoint_epochs is None:
+            self._again = max(0.0, self._progress.share - training.spared) * training.epoch_seconds
+        warm = training.warm and self._now >= self._whole
+        self._idle = self._known = self._now + training.detection_seconds
+        if math.isfinite(self._pace):
+            self._idle += (0.0 if warm else training.start_seconds) + self._again
+            self._again = 0.0
+        self._whole = self._idle + training.start_seconds
+        self._fill()
+
+    def _fill(self) -> None:
+        """Hold as many machines as the training wants, if there are. A server there is made beside the run."""
+        begin = max(self._now, self._known) if math.isinf(self._pace) else self._now
+        while self._spare and len(self._working) + len(self._coming) < self._training.machines:
+            machine = next(iter(self._spare))
+            del self._spare[machine]
+            self._coming[machine] = begin + self._training.start_seconds
 
     def _note_pause(self) -> None:
         if self._lost_at is not None:
-            self._pauses.append(self._working_from - self._lost_at)
+            self._pauses.append(self._now - self._lost_at)
             self._lost_at = None
-
-    def _pay(self, until: float) -> None:
-        self._paid += len(self._held) * (until - self._now)
-        self._now = until

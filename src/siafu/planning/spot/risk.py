@@ -14,6 +14,9 @@ REPLACEMENT_SECONDS = 120.0
 DETECTION_SECONDS = 10.0
 """Until a machine that is silent is taken for lost: `siafu.cluster.runtime.LOST_AFTER_SECONDS`."""
 
+WARM_DETECTION_SECONDS = 3.0
+"""The same where warm copies wait: `siafu.cluster.runtime.LOST_SOON_SECONDS`."""
+
 CHECKPOINT_SECONDS = 1.0
 """That a checkpoint takes, with the standstill before it: an assumption."""
 
@@ -71,10 +74,12 @@ def of_rate(rate: float, machines: int) -> Moments:
 class Risk:
     """Replays of one training.
 
-    usd: dollars of each
+    whole: seconds of the training on machines that are never lost
+    usd:   dollars of each
     """
 
     training: SpotTraining
+    whole: float
     replays: tuple[Replayed, ...]
     usd: tuple[float, ...]
 
@@ -89,8 +94,7 @@ class Risk:
     @property
     def throughput(self) -> float:
         """Mean share of the throughput of machines that are never lost."""
-        whole = self.training.undisturbed_seconds
-        return sum(whole / each.seconds for each in self.replays) / len(self.replays)
+        return sum(self.whole / each.seconds for each in self.replays) / len(self.replays)
 
     @property
     def value(self) -> float:
@@ -101,14 +105,28 @@ class Risk:
         return sum(map(of, self.replays)) / len(self.replays)
 
 
-def assess(
-    training: SpotTraining, moments: Moments, seeds: int, *, spot_usd_h: float, other_usd_h: float
-) -> Risk:
+@dataclass(frozen=True, slots=True)
+class SpotPrices:
+    """Dollars an hour.
+
+    spot:    of a machine that may be lost, while it is held
+    other:   of all others, from the start to the end
+    standby: of Lambdas, while the training works on 0, 1, … of the machines; none: there are no such Lambdas
+    """
+
+    spot: float
+    other: float
+    standby: tuple[float, ...] = ()
+
+    def usd(self, of: Replayed) -> float:
+        standby = sum(seconds * price for seconds, price in zip(of.on, self.standby, strict=False))
+        return (of.machine_seconds * self.spot + of.seconds * self.other + standby) / 3600
+
+
+def assess(training: SpotTraining, moments: Moments, seeds: int, prices: SpotPrices, whole: float) -> Risk:
     """Replay a training many times.
 
-    spot_usd_h:  of a machine that may be lost, while it is held
-    other_usd_h: of all others, from the start to the end
+    whole: seconds of the training on machines that are never lost
     """
     found = tuple(replay(training, moments(seed)) for seed in range(seeds))
-    usd = tuple((each.machine_seconds * spot_usd_h + each.seconds * other_usd_h) / 3600 for each in found)
-    return Risk(training, found, usd)
+    return Risk(training, whole, found, tuple(map(prices.usd, found)))

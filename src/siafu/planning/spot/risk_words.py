@@ -1,11 +1,12 @@
 """Risks in words and tables."""
 
+import math
 from collections.abc import Sequence
 
 from siafu.cost.money import dollars
 from siafu.planning.spot.offer_risk import OfferRisk
-from siafu.planning.spot.replay import SpotTraining
-from siafu.planning.spot.risk import Risk, Spread
+from siafu.planning.spot.risk import WARM_DETECTION_SECONDS, Risk, Spread
+from siafu.planning.spot.schemes import WORDS, SchemeName
 
 HEADERS = ("", "time", "90 %", "throughput", "dollars", "value", "losses", "epochs lost", "longest pause")
 
@@ -19,36 +20,67 @@ def time(seconds: float) -> str:
 
 def lines(risk: OfferRisk) -> list[str]:
     """A plan's lines about losses."""
-    closed, saving = risk.closed, risk.checkpoints
+    cold, saving = risk.schemes["cold"], risk.schemes["checkpoints"]
     kept = "epochs that have ended stay"
     if risk.offer.setup.mode == "async":
-        kept = f"back to the last checkpoint, every {closed.training.checkpoint_epochs} epochs"
-    share = closed.dollars.mean / risk.on_demand
+        kept = f"back to the last checkpoint, every {cold.training.checkpoint_epochs} epochs"
+    share = risk.best.dollars.mean / risk.on_demand
     verdict = (
         f"it pays: {share:.0%} of the dollars of machines that are never lost"
         if risk.pays
         else f"it does not pay: {share:.0%} of the dollars of machines that are never lost"
     )
     return [
-        f"with {risk.losses}: {time(closed.seconds.mean)} ({_range(closed.seconds)} in 90 %), "
-        f"{dollars(closed.dollars.mean)} ({dollars(closed.dollars.low)} to {dollars(closed.dollars.high)}); "
-        f"{closed.mean(lambda each: each.losses):.1f} losses, {kept}",
-        f"with checkpoints alone, every {saving.training.checkpoint_epochs} epochs: {time(saving.seconds.mean)}, "
-        f"{dollars(saving.dollars.mean)}; never lost, on demand: {time(risk.offer.seconds)}, {dollars(risk.on_demand)}",
+        f"with {risk.losses}: {_expected(cold)}; {cold.mean(lambda each: each.losses):.1f} losses, {kept}",
+        *_about_copies(risk),
+        f"with checkpoints alone, every {saving.training.checkpoint_epochs} epochs: {_expected(saving)}; "
+        f"never lost, on demand: {time(risk.offer.seconds)}, {dollars(risk.on_demand)}",
         verdict,
     ]
 
 
+def _expected(risk: Risk) -> str:
+    spent = risk.dollars
+    return (
+        f"{time(risk.seconds.mean)} ({_range(risk.seconds)} in 90 %), "
+        f"{dollars(spent.mean)} ({dollars(spent.low)} to {dollars(spent.high)})"
+    )
+
+
+def _about_copies(risk: OfferRisk) -> list[str]:
+    """Whether redundancy pays, and what it costs if nothing fails."""
+    size = f"{risk.paces.copy_bytes / 2**30:.1f} GiB"
+    if risk.offer.setup.fleet.servers == 1:
+        return []
+    if risk.warm is None:
+        return [f"--redundancy 1: a machine has no room for a warm copy of {size} beside its server"]
+    pays = "it pays" if risk.redundancy_pays else "it does not pay"
+    found = [
+        f"with --redundancy 1: {_expected(risk.warm)}; {pays}. If nothing fails it costs {size} of memory on every machine, and "
+        "no time"
+    ]
+    eager = risk.schemes.get("eager")
+    if eager is not None:
+        slower = eager.training.epoch_seconds / risk.warm.training.epoch_seconds - 1
+        worth = "would be worth more" if risk.eager_pays else "would be worth less"
+        found.append(
+            f"eager copies, which run {risk.paces.forward:.0%} of the work beforehand, {worth}: {_expected(eager)}; if nothing "
+            f"fails an epoch takes {slower:.0%} longer with them"
+        )
+    return found
+
+
 def rows(risk: OfferRisk) -> list[tuple[str, ...]]:
-    """A table's rows: on demand, with checkpoints, and with epochs that close."""
+    """A table's rows: on demand, and every way to train on machines that may be lost."""
     offer = risk.offer
     whole = 1 / (offer.seconds * risk.on_demand)
-    checkpoints = f"spot, checkpoints every {risk.checkpoints.training.checkpoint_epochs}"
-    return [
-        ("on demand", time(offer.seconds), "", "1.00", dollars(risk.on_demand), "1.00", "0", "0", ""),
-        _row(checkpoints, risk.checkpoints, whole),
-        _row("spot, closed epochs", risk.closed, whole),
-    ]
+    spot = [_row(_name(name, each), each, whole) for name, each in risk.schemes.items()]
+    on_demand = ("on demand", time(offer.seconds), "", "1.00", dollars(risk.on_demand), "1.00", "0", "0", "")
+    return [on_demand, *spot]
+
+
+def _name(name: SchemeName, risk: Risk) -> str:
+    return f"spot, {WORDS[name].format(every=risk.training.checkpoint_epochs)}"
 
 
 def _row(name: str, risk: Risk, whole: float) -> tuple[str, ...]:
@@ -71,11 +103,17 @@ def table(title: str, found: Sequence[tuple[str, ...]]) -> str:
     return "\n".join([f"**{title}**", "", head, *(f"| {' | '.join(row)} |" for row in found), ""])
 
 
-def assumed(training: SpotTraining) -> str:
-    """The figures that a replay took."""
+def assumed(risk: OfferRisk) -> str:
+    """The figures that replays took."""
+    training, paces = risk.schemes["cold"].training, risk.paces
+    fewer = ", ".join(
+        f"{time(each)} on {place}" if math.isfinite(each) else f"none on {place}"
+        for place, each in reversed(list(enumerate(paces.fewer[:-1], 1)))
+    )
     return (
-        f"{training.epochs} epochs of {time(training.epoch_seconds)}, {training.machines} machines that may be lost; a loss is known after "
-        f"{time(training.detection_seconds)}, a new server works after {time(training.start_seconds)}"
+        f"{training.epochs} epochs of {time(training.epoch_seconds)} ({fewer} machines); {training.machines} machines may be lost; "
+        f"a loss is known after {time(training.detection_seconds)}, with warm copies after {time(WARM_DETECTION_SECONDS)}; a new server "
+        f"works after {time(training.start_seconds)}"
     )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from siafu.base.version import __version__
 from siafu.graph import Graph
-from siafu.nn.gather import Gather
+from siafu.nn.gathers.gather import Gather
 from siafu.objective.objective import Objective, target_of
 
 _PACKAGE = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from torch import nn
 
 from siafu.base.compiling import compiling
 from siafu.base.errors import SiafuError
-from siafu.base.files import cache_directory, replace_text
+from siafu.base.storage.files import cache_directory, replace_text
 from siafu.graph import Graph
 from siafu.objective.objective import Objective
 from siafu.objective.registry import objective_for

@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from siafu.nn import Layer, gather
-from siafu.nn.gather import Gather
+from siafu.nn import Layer
+from siafu.nn.gathers import gather
+from siafu.nn.gathers.gather import Gather
 from siafu.program.cache.constants_form import NoForm, constants_form, read_constants
 from siafu.program.phase_programs import PhasePrograms
 from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from siafu.base.jit import kernel
 from siafu.kernels import empty_table, is_table, near_cache_bytes, pack_range, sum_range
-from siafu.kernels.emit import MAX_TILE
+from siafu.kernels.llvm.emit import MAX_TILE
+from siafu.kernels.llvm.tiles import accumulate_near
 from siafu.kernels.sums import ONE_HEAD
-from siafu.kernels.tiles import accumulate_near
 from siafu.nn.tensors import as_rows, as_tensor
 
 

@@ -12,13 +12,13 @@ from torch import fx
 
 from siafu.nn import Layer, Sum
 from siafu.program.record.cut import changing_nodes, is_gather, is_row
-from siafu.program.record.record import GatherSite, Recording
+from siafu.program.record.record import GatherSite, Recording, output_of
 
 _MM, _ADDMM = torch.ops.aten.mm.default, torch.ops.aten.addmm.default
 
 
-def commute(recording: Recording, trainable: set[str]) -> list[str]:
-    """Move maps in place; what was moved and why, for people."""
+def commute(recording: Recording, trainable: set[str]) -> tuple[Recording, list[str]]:
+    """Move maps in place; the recording, whose output may be another node now, and what was moved and why, for people."""
     said = []
     for gather in [node for node in recording.graph.nodes if is_gather(node)]:
         site = _site(recording, gather)
@@ -29,7 +29,7 @@ def commute(recording: Recording, trainable: set[str]) -> list[str]:
         if reason is not None:
             said.append(f"{site.layer_name}: {reason}")
     recording.graph.lint()
-    return said
+    return replace(recording, output=output_of(recording.graph)), said
 
 
 def _after(recording: Recording, gather: fx.Node, site: GatherSite, changing: set[fx.Node]) -> str | None:

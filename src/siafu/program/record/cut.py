@@ -9,7 +9,8 @@ from torch import Tensor, fx
 
 from siafu.base.errors import BadInput
 from siafu.program.record.record import GatherSite, Recording
-from siafu.program.record.rows_first import TURNED_BACK, row_axis
+from siafu.program.record.row_axis import row_axis
+from siafu.program.record.rows_first import TURNED_BACK
 from siafu.program.record.statistics import RunningStatistics, is_moments
 
 _GATHER = torch.ops.siafu.gather.default
@@ -103,7 +104,12 @@ def is_gather(node: fx.Node) -> bool:
 
 def changing_nodes(recording: Recording, trainable: set[str]) -> set[fx.Node]:
     """The nodes that depend on a trainable weight or on dropout: they run in every epoch."""
-    weights = [node for name, node in recording.weights.items() if name in trainable | recording.moving]
+    # A weight with a row for each vertex runs in every epoch, learnt or not: whoever has the vertex picks its row.
+    weights = [
+        node
+        for name, node in recording.weights.items()
+        if name in trainable | recording.moving or is_row(node)
+    ]
     changing = {*weights, recording.vertices, recording.key}
     for node in _operations(recording):
         depends = any(each in changing for each in node.all_input_nodes) and not _is_size(node)
@@ -211,7 +217,8 @@ class _Cutter:
         output = self.recording.output
         if number == last and output not in inside:
             read.append(output)
-        read = [each for each in read if each is not self.recording.vertices]
+        rows_of_weights = [self.name_of[each] for each in read if each in self.name_of]
+        read = [each for each in read if each is not self.recording.vertices and each not in self.name_of]
         outputs = [
             node
             for node in own
@@ -220,7 +227,7 @@ class _Cutter:
         if number == last:
             outputs.append(output)
         small = _ancestors(own, stop=is_row)
-        weights = [self.name_of[node] for node in small if node in self.name_of]
+        weights = [self.name_of[node] for node in small if node in self.name_of] + rows_of_weights
         return CutPhase(
             tuple(dict.fromkeys(read)),
             tuple(dict.fromkeys(outputs)),
@@ -249,11 +256,41 @@ def _ancestors(nodes: Iterable[fx.Node], stop: Any = lambda node: False) -> set[
 
 def _refuse_mixing(node: fx.Node) -> None:
     """Only a gather looks at other vertices' rows: without row in, no row out, and the other way round."""
+    if _picks_rows(node):
+        raise BadInput(
+            f"the model's {node.target} picks or moves rows of vertices: outside of a gather each vertex is computed alone"
+        )
     rows_in = any(is_row(each) for each in node.all_input_nodes)
     if rows_in and not is_row(node) and not _is_size(node) and not is_moments(node):
         raise BadInput(
             f"the model's {node.target} mixes the rows of different vertices: outside of a gather each vertex is computed alone"
         )
+
+
+_ALONG: dict[Any, int] = {
+    getattr(torch.ops.aten, name).default: 1
+    for name in ("cumsum", "cumprod", "flip", "sort", "_softmax", "_log_softmax")
+}
+"""Operations along dimensions, with the place of these among their arguments."""
+
+
+def _picks_rows(node: fx.Node) -> bool:
+    """Whether an operation that keeps rows takes some of them, or looks along them."""
+    axis = row_axis(node.args[0].meta.get("val")) if node.args and isinstance(node.args[0], fx.Node) else None
+    if axis is None or not isinstance(node.args[0], fx.Node):
+        return False
+    ndim = node.args[0].meta["val"].ndim
+    if node.target is torch.ops.aten.slice.Tensor:
+        given: list[Any] = [*node.args[1:], *[0, None, None, 1][len(node.args) - 1 :]]
+        dim, start, end, step = given
+        all_of_them = start in (None, 0) and step == 1 and (not isinstance(end, int) or end >= 2**62)
+        return isinstance(dim, int) and dim % ndim == axis and not all_of_them
+    place = _ALONG.get(node.target)
+    if place is None:
+        return False
+    along = node.args[place] if len(node.args) > place else -1
+    dims = along if isinstance(along, (list, tuple)) else [along]
+    return any(isinstance(dim, int) and dim % ndim == axis for dim in dims)
 
 
 def _is_cut(node: fx.Node) -> bool:

@@ -7,7 +7,7 @@ import torch
 from torch import fx
 
 from siafu.program.record.record import Recording
-from siafu.program.record.rows_first import row_axis
+from siafu.program.record.row_axis import row_axis
 from siafu.program.record.statistics import MOMENTS, is_moments
 
 _aten = torch.ops.aten

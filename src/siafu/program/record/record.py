@@ -1,6 +1,7 @@
 """Recording: a model's whole forward pass as one graph of tensor operations, each gather a single one of them."""
 
-import itertools
+import logging
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +15,11 @@ from siafu.graph import Graph
 from siafu.nn import Layer
 from siafu.nn.calling import call_with, refuse_types_apart
 from siafu.nn.dropout import CountedDropout, on_edges
-from siafu.nn.gather import Gather
+from siafu.nn.gathers.gather import Gather
 from siafu.nn.recording import recording
+from siafu.nn.vertex_weights import embeddings_of_vertices, rows_perhaps
+from siafu.program.record.functions import FunctionsRecorded
+from siafu.program.record.row_axis import row_axis
 from siafu.program.record.statistics import NormsRecorded, RunningStatistics
 
 EdgeFunction = Callable[..., Tensor]
@@ -87,20 +91,52 @@ class Recording:
 
 def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
     """Run `model` on rows without numbers, and note what it does."""
+    known, perhaps = embeddings_of_vertices(model, graph), rows_perhaps(model, graph)
+    if not perhaps:
+        return _record(model, graph, known, training=training)
+    try:
+        found = _record(model, graph, known, training=training)
+        if row_axis(found.output.meta.get("val")) is not None:
+            return found
+        refused = None
+    except BadInput as error:
+        refused = error
+    # A parameter with as many rows as vertices is first taken for a map.
+    try:
+        return _record(model, graph, known | perhaps, training=training)
+    except BadInput as error:
+        raise refused or error from None
+
+
+def _record(model: nn.Module, graph: Graph, of_vertices: frozenset[str], *, training: bool) -> Recording:
+    """of_vertices: names of the weights that have a row for each vertex: each vertex sees its own"""
     # PyTorch's tracing takes long to import: programs that are read from a file do without.
     from siafu.program.trace.tracing import shapes_only, traced, without_numbers
 
     refuse_types_apart(model)
     weights = state_of(model)
+    first_names = _first_names(model)
     note = _Note(weights, dict(model.named_parameters()))
     running: dict[int, RunningStatistics] = {}
     moving: set[str] = set()
 
     def forward(weights_given: list[Tensor], x: Tensor, vertices: Tensor, key: Tensor) -> Tensor:
-        note.begin(weights_given, x)
+        # What goes along edges is made by a phase: a row of a weight is copied there.
+        weights_given = [
+            each.clone() if name in of_vertices else each
+            for name, each in zip(weights, weights_given, strict=True)
+        ]
+        note.begin(weights_given, x, vertices)
         note.norms = norms = NormsRecorded(note.name_of)
-        with recording(note), norms, CountedDropout(key, vertices) as note.counting:
-            named = dict(zip(weights, weights_given, strict=True))
+        with (
+            recording(note),
+            FunctionsRecorded(note, of_vertices),
+            norms,
+            CountedDropout(key, vertices) as note.counting,
+            torch.enable_grad(),
+        ):
+            given_by_name = dict(zip(weights, weights_given, strict=True))
+            named = {name: given_by_name[first] for name, first in first_names.items()}
 
             def run(given: tuple[Any, ...], options: dict[str, Any]) -> Any:
                 return torch.func.functional_call(model, named, given, options, tie_weights=False)
@@ -118,19 +154,21 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
     kind = next((w.dtype for w in weights.values() if w.is_floating_point()), torch.float32)
     shapes = shapes_only()
     examples = (
-        [without_numbers(shapes, weight) for weight in weights.values()],
+        [
+            without_numbers(shapes, torch.zeros(_SOME_ROWS, *weight.shape[1:], dtype=weight.dtype), rows=True)
+            if name in of_vertices
+            else without_numbers(shapes, weight)
+            for name, weight in weights.items()
+        ],
         without_numbers(shapes, torch.zeros(_SOME_ROWS, graph.num_features, dtype=kind), rows=True),
         without_numbers(shapes, torch.zeros(_SOME_ROWS, dtype=torch.int64), rows=True),
         without_numbers(shapes, torch.zeros(2, dtype=torch.int64)),
     )
-    with mode(model, training=training), torch.no_grad(), _refusing():
+    with mode(model, training=training), torch.no_grad(), _refusing(graph):
         found = traced(forward, *examples, tracing_mode="real")
     operations = found.graph
     operations.eliminate_dead_code()
     *given, features, vertices, key = (node for node in operations.nodes if node.op == "placeholder")
-    output = next(node for node in operations.nodes if node.op == "output").args[0]
-    if isinstance(output, (tuple, list)):
-        (output,) = output
     for node in operations.nodes:
         if node.op == "get_attr":
             node.meta["constant"] = getattr(found, node.target)
@@ -140,7 +178,7 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
         features,
         vertices,
         key,
-        output,
+        output_of(operations),
         note.sites,
         note.remarks,
         running,
@@ -148,9 +186,17 @@ def record(model: nn.Module, graph: Graph, *, training: bool) -> Recording:
     )
 
 
+def output_of(graph: fx.Graph) -> fx.Node:
+    """The node that a recorded graph gives."""
+    found: Any = next(node for node in graph.nodes if node.op == "output").args[0]
+    if isinstance(found, (tuple, list)):
+        (found,) = found
+    return cast(fx.Node, found)
+
+
 def state_of(model: nn.Module) -> dict[str, Tensor]:
     """Everything a model computes with, by name: parameters, then buffers; a shared one under its first name."""
-    named = list(itertools.chain(model.named_parameters(), model.named_buffers()))
+    named = _every_name(model)
     for name, tensor in named:
         if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
             raise BadInput(
@@ -159,20 +205,67 @@ def state_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in named}
 
 
+def _first_names(model: nn.Module) -> dict[str, str]:
+    """A name for every place of a parameter or buffer, and the first that it has: a weight that two layers share is one.
+
+    A module that is there twice has its places once.
+    """
+    known = {id(tensor): name for name, tensor in reversed(_every_name(model))}
+    places = {
+        f"{prefix}.{own}" if prefix else own: tensor
+        for prefix, module in model.named_modules()
+        for own, tensor in (*module._parameters.items(), *module._buffers.items())
+        if tensor is not None
+    }
+    return {name: known[id(tensor)] for name, tensor in places.items()}
+
+
+def _every_name(model: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _refusing(graph: Graph) -> Iterator[None]:
     """PyTorch's ways to say that a model cannot run on rows without numbers, in our words."""
     from siafu.program.trace.tracing import refusing
 
     try:
-        with refusing():
+        with refusing(), _silent(logging.getLogger("torch._subclasses.fake_tensor")):
             yield
     except (RuntimeError, NotImplementedError) as error:
         reason = " ".join(str(error).split())
-        raise BadInput(
-            f"the model cannot be recorded for any number of rows ({reason}): make it of rows, layers and parameters "
-            "that do not depend on the number of vertices"
-        ) from error
+        raise BadInput(_wrong_width(reason, graph) or _not_of_rows(reason)) from error
+
+
+def _wrong_width(reason: str, graph: Graph) -> str | None:
+    """The refusal of a product whose sides do not fit, as PyTorch tells it; None: it is something else."""
+    found = re.search(r"got \[\w+, (\d+)\] X \[(\d+), \d+\]", reason)
+    if found is None:
+        return None
+    width, wanted = map(int, found.groups())
+    if width != graph.num_features:
+        return f"a linear map of the model wants rows of {wanted} numbers and gets {width}: check the widths of its layers"
+    if width == 0:
+        return f"the model wants {wanted} features a vertex, and the graph has none: give it x, or learn rows with nn.Embedding"
+    return f"the model wants {wanted} features a vertex, and the graph has {width}: build it for {width} (graph.num_features)"
+
+
+def _not_of_rows(reason: str) -> str:
+    told = re.sub(r"\(?/\S+\.(cpp|h):\d+:? ?", "", reason)  # where PyTorch was built says nothing to anybody
+    return (
+        f"the model cannot be recorded for any number of rows ({told}): make it of rows, layers and parameters that do not "
+        "depend on the number of vertices; attention of every vertex to every other (GPSConv, nn.MultiheadAttention) is not there"
+    )
+
+
+@contextmanager
+def _silent(logger: logging.Logger) -> Iterator[None]:
+    """A logger that says nothing: PyTorch logs a traceback of what we refuse in one line."""
+    was, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was
 
 
 @contextmanager
@@ -206,8 +299,8 @@ class _Note:
     norms: NormsRecorded | None = None
     layer: Layer | None = None
 
-    def begin(self, given: list[Tensor], x: Tensor) -> None:
-        self.x = x
+    def begin(self, given: list[Tensor], x: Tensor, vertices: Tensor) -> None:
+        self.x, self.numbers = x, vertices
         self.given = dict(zip(self.names, given, strict=True))
         self.sites.clear()
         self.remarks.clear()
@@ -224,6 +317,9 @@ class _Note:
 
     def features(self) -> Tensor:
         return self.x
+
+    def vertices(self) -> Tensor:
+        return self.numbers
 
     def running_mean(self, rows: Tensor, buffer: Tensor | None, momentum: float) -> Tensor:
         assert self.norms is not None
@@ -282,5 +378,10 @@ class _Note:
         return self._note(site, [x], [self.given[name] for name in names])
 
     def _note(self, site: GatherSite, sent: list[Tensor], weights: list[Tensor]) -> Tensor:
+        if weights and not torch.is_grad_enabled():
+            raise BadInput(
+                f"{site.layer_name} has parameters on edges and runs under torch.no_grad: freeze them with requires_grad_(False)"
+            )
         self.sites.append(site)
-        return cast(Tensor, torch.ops.siafu.gather(sent, weights, len(self.sites) - 1, site.width))
+        found = cast(Tensor, torch.ops.siafu.gather(sent, weights, len(self.sites) - 1, site.width))
+        return found if torch.is_grad_enabled() else found.detach()

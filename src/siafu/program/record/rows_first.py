@@ -1,11 +1,10 @@
 """Rows first: values that have their rows in another dimension get a form in which they can go from phase to phase."""
 
-from typing import Any
-
 import torch
 from torch import fx
 
 from siafu.program.record.record import Recording
+from siafu.program.record.row_axis import row_axis
 
 TURNED_BACK = "siafu turned back"
 """Key in `meta` of what must be computed by the phase that reads it, even if it never changes."""
@@ -29,14 +28,6 @@ def rows_first(recording: Recording) -> None:
                 again = _permuted(recording, turned, back)
                 again.meta[TURNED_BACK] = True
             reader.replace_input_with(node, again)
-
-
-def row_axis(value: Any) -> int | None:
-    """Which dimension of a recorded value counts rows; None: none does."""
-    if not isinstance(value, torch.Tensor):
-        return None
-    axes = [dim for dim, size in enumerate(value.shape) if isinstance(size, torch.SymInt)]
-    return axes[0] if axes else None
 
 
 def _permuted(recording: Recording, node: fx.Node, order: list[int]) -> fx.Node:

@@ -1,6 +1,6 @@
 """Tracing: a tensor phase, written in PyTorch, as tensor programs for its forward and its backward pass."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -38,6 +38,7 @@ def trace_phase(
     rows: Sequence[RowSpec],
     weights: Mapping[str, Tensor],
     *,
+    of_vertices: Collection[str] = (),
     learnt: Sequence[str] = (),
     differentiated: Sequence[int] = (),
     loss: LossFunction | None = None,
@@ -48,6 +49,7 @@ def trace_phase(
     """Trace `function` for any number of rows, and its gradients.
 
     weights:        parameters and buffers; their shapes and types count, not their numbers
+    of_vertices:    the weights that have a row for each vertex: the programs get those of their rows
     learnt:         the weights that get a gradient
     differentiated: the rows, by position, that get one
     loss:           of the last phase
@@ -56,7 +58,16 @@ def trace_phase(
     moved:          those that get a gradient
     """
     phase = _Phase(
-        function, rows, weights, list(learnt), list(differentiated), loss, target, totals, list(moved)
+        function,
+        rows,
+        weights,
+        list(learnt),
+        list(differentiated),
+        loss,
+        target,
+        totals,
+        list(moved),
+        of_vertices,
     )
     builder, given = phase.trace()
     return _split(builder, given, phase)
@@ -73,6 +84,7 @@ class _Phase:
     target: RowSpec | None
     totals: Mapping[str, tuple[int, ...]]
     moved: list[str]
+    of_vertices: Collection[str]
 
     def __post_init__(self) -> None:
         floats = {each.dtype for each in self.weights.values() if each.is_floating_point()}
@@ -143,8 +155,9 @@ class _Phase:
         """Every input but the gradients, without numbers."""
         inputs = {f"rows/{k}": self._fake_rows(spec) for k, spec in enumerate(self.rows)}
         for name, each in self.weights.items():
-            bare = torch.empty(each.shape, dtype=each.dtype)
-            inputs[f"weight/{name}"] = without_numbers(self.fakes, bare)
+            own = name in self.of_vertices
+            bare = torch.empty((_SOME_ROWS, *each.shape[1:]) if own else each.shape, dtype=each.dtype)
+            inputs[f"weight/{name}"] = without_numbers(self.fakes, bare, rows=own)
         for name, shape in self.totals.items():
             inputs[f"total/{name}"] = without_numbers(self.fakes, torch.empty(shape, dtype=self.float))
         inputs["vertices"] = self._fake_rows(RowSpec((), "int64"))

@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from siafu.base.errors import BadInput
-from siafu.base.files import replacing
+from siafu.base.storage.files import replacing
 from siafu.report.files import checksum
 
 _STATE = "siafu"

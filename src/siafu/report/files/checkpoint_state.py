@@ -98,6 +98,10 @@ _COUNTERS: dict[str, _Fits] = {
     "bytes_scattered": _is_count,
     "sampled_vertices": _is_count,
     "sampled_edges": _is_count,
+    "bytes_of_structure": _is_count,
+    "bytes_of_features": _is_count,
+    "bytes_of_products": _is_count,
+    "bytes_of_weights": _is_count,
     "bytes_read": _is_count,
     "bytes_written": _is_count,
     "disk_busy_seconds": _is_number,
@@ -106,4 +110,7 @@ _COUNTERS: dict[str, _Fits] = {
     "servers_lost": _is_count,
     "epochs_lost": _is_count,
     "recovery_seconds": _is_number,
+    "servers_moved": _is_count,
+    "rows_compared": _is_count,
+    "rows_differ": _is_count,
 }

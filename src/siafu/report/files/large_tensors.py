@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
-from siafu.base.files import replacing
+from siafu.base.storage.files import replacing
 from siafu.report.files import checksum
 
 _STATE = "siafu"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from siafu.base.errors import BadInput
-from siafu.base.files import disk_errors
+from siafu.base.storage.files import disk_errors
 from siafu.objective.metric import Metric
 from siafu.objective.score import Score
 from siafu.report.files import run_lock

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
-from siafu.base.files import replacing
+from siafu.base.storage.files import replacing
 
 _ROWS_AT_ONCE = 1 << 16
 

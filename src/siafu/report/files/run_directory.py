@@ -18,14 +18,14 @@ version 1 were written without, and are read without.
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from siafu.base.absent import refuse_absent_run
 from siafu.base.errors import BadInput
-from siafu.base.files import disk_errors, replacing
+from siafu.base.storage.absent import refuse_absent_run
+from siafu.base.storage.files import disk_errors, replacing
 from siafu.options import Options
 from siafu.report.files import checksum
 from siafu.report.files.metrics import MetricsFile
@@ -62,19 +62,24 @@ class RunDirectory:
     def start(cls, path: Path, config: dict[str, Any], *, overwrite: bool = False) -> "RunDirectory":
         """A new run at `path`; another run there is refused, or with `overwrite` replaced."""
         run = cls(path)
-        run._refuse_to_replace(overwrite=overwrite)
+        run.refuse_to_replace(overwrite=overwrite)
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
         with run._locked():
             # Somebody may have trained here between our look and our lock.
-            run._refuse_to_replace(overwrite=overwrite)
+            run.refuse_to_replace(overwrite=overwrite)
             run._remove_old()
             run._write_config(config, VERSION)
         return run
 
     @classmethod
-    def resume(cls, path: Path, config: dict[str, Any]) -> "RunDirectory":
-        """The run at `path`, to go on with; refused if it was asked for something else than `config`."""
+    def resume(
+        cls,
+        path: Path,
+        config: dict[str, Any],
+        refuse: Callable[["RunDirectory"], None] | None = None,
+    ) -> "RunDirectory":
+        """The run at `path`, to go on with; refused if it was asked for something else than `config`, or by `refuse`."""
         run = cls(path)
         if not run.exists:
             raise BadInput(f"{path} holds no run to resume: start it without --resume")
@@ -87,6 +92,8 @@ class RunDirectory:
                     f"cannot resume {path} with other settings: {'; '.join(changed[:3])}; "
                     "give the same ones, or start a new run with another --out"
                 )
+            if refuse is not None:
+                refuse(run)
             run.stop_file.clear()
             # Its version stays: files of an earlier session are without checksums still.
             run._write_config(config, old["version"])
@@ -122,8 +129,9 @@ class RunDirectory:
         refuse_absent_run(self.path)
         if not self.exists:
             inner = sorted(self.path.glob("*/config.json"))
-            several = f"it holds several, name one: {inner[0].parent}"
-            hint = several if inner else "it is not a run's directory"
+            hint = (
+                f"it holds several, name one: {inner[0].parent}" if inner else "it is not a run's directory"
+            )
             raise BadInput(f"{self.path} has no {self._config.name}: {hint}")
         return read_run_config(self._config)
 
@@ -209,7 +217,7 @@ class RunDirectory:
         self.stop_file.clear()
         self.metrics.keep_until(0)
 
-    def _refuse_to_replace(self, *, overwrite: bool) -> None:
+    def refuse_to_replace(self, *, overwrite: bool) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise BadInput(f"{self.path} is a file: name a directory for the run with --out")
         if not self.path.exists():
@@ -225,10 +233,10 @@ class RunDirectory:
             return
         if self.finished:
             raise BadInput(
-                f"{self.path} holds a finished run: choose another out, or overwrite it (on the command line --out, --overwrite)"
+                f"{self.path} holds a finished run: choose another out (--out), or replace it with overwrite=True (--overwrite)"
             )
         raise BadInput(
-            f"{self.path} holds a run that has not finished: resume or overwrite it (on the command line --resume, --overwrite)"
+            f"{self.path} holds a run that has not finished: go on with resume=True (--resume), or replace it with overwrite=True (--overwrite)"
         )
 
     def _is_run(self) -> bool:

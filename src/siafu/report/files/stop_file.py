@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from siafu.base.files import disk_errors
+from siafu.base.storage.files import disk_errors
 
 NAME = "stop"
 

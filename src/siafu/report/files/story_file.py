@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from siafu.base.documents import parse_json
 from siafu.base.errors import BadInput
-from siafu.base.files import replacing
+from siafu.base.storage.documents import parse_json
+from siafu.base.storage.files import replacing
 from siafu.base.typed import typed
 from siafu.report.files import checksum
 from siafu.runtime.story import MOST_ENTRIES, Entry, fit

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from siafu.base.activity import Span, Taken
-from siafu.base.files import replacing
+from siafu.base.storage.files import replacing
 from siafu.report.files.sampling import Sampling
 
 if TYPE_CHECKING:

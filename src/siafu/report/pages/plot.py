@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from siafu.base.files import replace_text
+from siafu.base.storage.files import replace_text
 from siafu.objective.metric import ACCURACY, Metric
 from siafu.report.files.metrics import EpochMetrics
 

@@ -8,7 +8,7 @@ from typing import cast
 from siafu.pipeline.schedule import Stage
 from siafu.program.program import GatherStep, Program
 from siafu.program.tensor_program import RowCount, Spec
-from siafu.server.savings import Savings
+from siafu.server.memory.savings import Savings
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,15 +16,14 @@ from siafu.kernels import (
     attention_gradient_range,
     pack_heads_range,
 )
-from siafu.nn.gather import Softmax
+from siafu.nn.gathers.gather import Softmax
 from siafu.nn.tensors import storage
 from siafu.program.program import GatherStep
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
-from siafu.server.gathers.disk_attention_gather import DiskAttentionGather
 from siafu.server.gathers.early_gather import EarlyAttentionAdjoint
-from siafu.server.gathers.gather_tables import DiskTables, ResultTable
+from siafu.server.gathers.gather_tables import ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
     LocalGather,
@@ -35,6 +34,7 @@ from siafu.server.gathers.local_gather import (
     sum_type,
     view,
 )
+from siafu.server.gathers.on_disk.disk_attention_gather import DiskAttentionGather
 
 
 class AttentionGather(LocalGather):
@@ -202,23 +202,9 @@ class SoftmaxBehaviour(GatherBehaviour[Softmax]):
     """Softmax."""
 
     gather = Softmax
+    in_memory = AttentionGather
+    on_disk = DiskAttentionGather
     blocked = False
-
-    def local(
-        self,
-        gather: Softmax,
-        server: ServerEdges,
-        width: int,
-        dtype: torch.dtype,
-        *,
-        needed: Mask | None = None,
-        training: bool = True,
-    ) -> LocalGather:
-        if isinstance(server.tables, DiskTables):
-            return DiskAttentionGather(
-                gather, server, width, dtype, server.tables.disk, needed=needed, training=training
-            )
-        return AttentionGather(gather, server, width, dtype, needed=needed, training=training)
 
     def flops(self, gather: Softmax, width: int, *, back: bool, weighted: bool) -> int:
         # A logit, its exponential and a weighted sum; back, the products that the logits' gradients are made of.

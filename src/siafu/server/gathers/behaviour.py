@@ -1,13 +1,13 @@
 """GatherBehaviour: how gathers of one type run on a server, what they cost, and which arrays they hold."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import torch
 
 from siafu.kernels import MAX_TILE
-from siafu.nn.gather import Gather, refused_messages
+from siafu.nn.gathers.gather import Gather, refused_messages
 from siafu.program.program import GatherStep
 from siafu.program.tensor_program import TensorProgram
 from siafu.server.costs.extent import Extent
@@ -15,8 +15,9 @@ from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.program_work import row_work
 from siafu.server.costs.work import Work
 from siafu.server.edges import ServerEdges
+from siafu.server.gathers.edgewise.reduction import Reduction
+from siafu.server.gathers.gather_tables import DiskTables
 from siafu.server.gathers.local_gather import LocalGather, Mask, stored_size
-from siafu.server.gathers.reduction import Reduction
 
 _FLOAT = 4
 _LINE = 64  # bytes: rows of a table start on a cache line
@@ -28,15 +29,18 @@ class GatherBehaviour(ABC, Generic[G]):
     """One type of gather. What is not overridden is that of a sum of rows.
 
     gather:  the type; its subclasses behave the same, unless one has a behaviour of its own
+    in_memory: what runs it on a server (`local` may be overridden instead)
+    on_disk: the same with its tables on disk; None: they are in memory even where others are on disk
     blocked: whether it may go block by block where edges are dense
     by_columns: whether every column is gathered by itself: it can be laid out by columns
     """
 
     gather: type[G]
+    in_memory: Callable[..., LocalGather]
+    on_disk: Callable[..., LocalGather] | None = None
     blocked: bool = True
     by_columns: bool = False
 
-    @abstractmethod
     def local(
         self,
         gather: G,
@@ -48,6 +52,10 @@ class GatherBehaviour(ABC, Generic[G]):
         training: bool = True,
     ) -> LocalGather:
         """How it runs: one graph phase on one server (`local_gather` in `registry` says what is given)."""
+        tables = server.tables
+        if self.on_disk is not None and isinstance(tables, DiskTables):
+            return self.on_disk(gather, server, width, dtype, tables.disk, needed=needed, training=training)
+        return self.in_memory(gather, server, width, dtype, needed=needed, training=training)
 
     @abstractmethod
     def held(self, gather: G, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:

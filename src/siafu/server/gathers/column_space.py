@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from siafu.graph import Graph
 from siafu.graph.csr import Csr
 from siafu.graph.partition import ByServer, GhostTable, LocalGraph, Partition, intervals
-from siafu.kernels.advisor import Advisor
+from siafu.kernels.advice.advisor import Advisor
 from siafu.server.edges import Exchange, ServerEdges
 
 Ids = NDArray[np.int64]
@@ -34,7 +34,7 @@ def whole_edges(graph: Graph, advisor: Advisor | None = None) -> ServerEdges:
 
     advisor: chooses how they are walked; None: the rules do
     """
-    nobody_else = Partition("contiguous", 1, np.zeros(graph.num_vertices, np.uint16))
+    nobody_else = Partition.whole(graph.num_vertices)
     return ServerEdges.of(graph, nobody_else, 0, advisor=advisor)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 
 from siafu.base.threads import PerThread
 from siafu.kernels import Table, padded, window, zero_table
-from siafu.server.disk_share import DiskShare
+from siafu.server.memory.disk_share import DiskShare
 
 
 class ResultTable(ABC):

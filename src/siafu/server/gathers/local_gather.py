@@ -9,12 +9,12 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 
 from siafu.kernels import Table
-from siafu.nn.gather import Gather
+from siafu.nn.gathers.gather import Gather
 from siafu.nn.tensors import as_rows
-from siafu.server.disk_share import DiskShare
 from siafu.server.edges import Exchange, ServerEdges, Walk, Walks
 from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.gather_tables import HeldTables, ResultTable
+from siafu.server.memory.disk_share import DiskShare
 from siafu.server.scattered import Scattered
 from siafu.tables import GhostedTable
 

@@ -17,15 +17,15 @@ from siafu.kernels import (
     pack_range,
     share_out,
 )
-from siafu.nn.gather import Max
+from siafu.nn.gathers.gather import Max
 from siafu.nn.tensors import storage
 from siafu.program.program import GatherStep
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
-from siafu.server.gathers.disk_max_gather import DiskMaxGather
 from siafu.server.gathers.early_gather import EarlyMax, EarlyMaxAdjoint
-from siafu.server.gathers.gather_tables import DiskTables, HeldTables, ResultTable
+from siafu.server.gathers.edgewise.reduction import Reduction, RowIds
+from siafu.server.gathers.gather_tables import HeldTables, ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
     LocalGather,
@@ -36,7 +36,7 @@ from siafu.server.gathers.local_gather import (
     sum_type,
     view,
 )
-from siafu.server.gathers.reduction import Reduction, RowIds
+from siafu.server.gathers.on_disk.disk_max_gather import DiskMaxGather
 
 
 class MaxGather(LocalGather):
@@ -179,23 +179,9 @@ class MaxBehaviour(GatherBehaviour[Max]):
     """Max."""
 
     gather = Max
+    in_memory = MaxGather
+    on_disk = DiskMaxGather
     by_columns = True
-
-    def local(
-        self,
-        gather: Max,
-        server: ServerEdges,
-        width: int,
-        dtype: torch.dtype,
-        *,
-        needed: Mask | None = None,
-        training: bool = True,
-    ) -> LocalGather:
-        if isinstance(server.tables, DiskTables):
-            return DiskMaxGather(
-                gather, server, width, dtype, server.tables.disk, needed=needed, training=training
-            )
-        return MaxGather(gather, server, width, dtype, needed=needed, training=training)
 
     def resends(self, step: GatherStep) -> bool:
         return True

@@ -17,7 +17,7 @@ from siafu.kernels import (
     pair_targets_range,
     zero_table,
 )
-from siafu.nn.pair_softmax import PairSoftmax, mix_of, of_mix, one_row, unpadded
+from siafu.nn.gathers.pair_softmax import PairSoftmax, mix_of, of_mix, one_row, unpadded
 from siafu.nn.tensors import storage
 from siafu.program.program import GatherStep
 from siafu.server.costs.extent import Extent
@@ -244,19 +244,8 @@ class PairBehaviour(GatherBehaviour[PairSoftmax]):
     """PairSoftmax."""
 
     gather = PairSoftmax
+    in_memory = PairGather
     blocked = False
-
-    def local(
-        self,
-        gather: PairSoftmax,
-        server: ServerEdges,
-        width: int,
-        dtype: torch.dtype,
-        *,
-        needed: Mask | None = None,
-        training: bool = True,
-    ) -> LocalGather:
-        return PairGather(gather, server, width, dtype, needed=needed, training=training)
 
     def flops(self, gather: PairSoftmax, width: int, *, back: bool, weighted: bool) -> int:
         # Forward: a logit, its exponential, a weighted sum; back both twice, and the sums of gradients.

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 
 from siafu.base.errors import BadInput
-from siafu.nn.gather import Gather, refused_messages
+from siafu.nn.gathers.gather import Gather, refused_messages
 from siafu.program.program import GatherStep
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
@@ -15,10 +15,10 @@ from siafu.server.gathers.attention_gather import SoftmaxBehaviour
 from siafu.server.gathers.behaviour import GatherBehaviour
 from siafu.server.gathers.column_gather import ColumnGather
 from siafu.server.gathers.column_space import ColumnSpace, widest_slice
-from siafu.server.gathers.edge_code import codes_of
-from siafu.server.gathers.edge_gather import EdgeGather, EdgeProgram, held_on_edges
-from siafu.server.gathers.edge_programs import TracedEdge
-from siafu.server.gathers.fused_edge_gather import FusedEdgeGather
+from siafu.server.gathers.edgewise.edge_code import codes_of
+from siafu.server.gathers.edgewise.edge_gather import EdgeGather, EdgeProgram, held_on_edges
+from siafu.server.gathers.edgewise.edge_programs import TracedEdge
+from siafu.server.gathers.edgewise.fused_edge_gather import FusedEdgeGather
 from siafu.server.gathers.gather_tables import GatherTables
 from siafu.server.gathers.local_gather import LocalGather, Mask
 from siafu.server.gathers.max_gather import MaxBehaviour

@@ -14,7 +14,7 @@ from siafu.kernels import (
     typed_edges,
     zero_table,
 )
-from siafu.nn.relation_sum import RelationSum, composed, shares_of, stacked
+from siafu.nn.gathers.relation_sum import RelationSum, composed, shares_of, stacked
 from siafu.nn.tensors import storage
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges, Walk
@@ -126,19 +126,8 @@ class RelationBehaviour(GatherBehaviour[RelationSum]):
     """RelationSum."""
 
     gather = RelationSum
+    in_memory = RelationGather
     blocked = False
-
-    def local(
-        self,
-        gather: RelationSum,
-        server: ServerEdges,
-        width: int,
-        dtype: torch.dtype,
-        *,
-        needed: Mask | None = None,
-        training: bool = True,
-    ) -> LocalGather:
-        return RelationGather(gather, server, width, dtype, needed=needed, training=training)
 
     def flops(self, gather: RelationSum, width: int, *, back: bool, weighted: bool) -> int:
         # Of an edge that is the only one of its type at its vertex; width: of what comes out, near that of what goes in.

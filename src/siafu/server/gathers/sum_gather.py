@@ -18,16 +18,16 @@ from siafu.kernels import (
     sum_blocks_range,
     sum_hub,
 )
-from siafu.kernels.advisor import ONE_WALK
-from siafu.kernels.timed_choice import TimedChoice
-from siafu.nn.gather import Sum
+from siafu.kernels.advice.advisor import ONE_WALK
+from siafu.kernels.advice.timed_choice import TimedChoice
+from siafu.nn.gathers.gather import Sum
 from siafu.nn.tensors import storage
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges, Walk
 from siafu.server.gathers.behaviour import GatherBehaviour
-from siafu.server.gathers.disk_sum_gather import DiskSumGather
 from siafu.server.gathers.early_gather import EarlySum, SumFactors
-from siafu.server.gathers.gather_tables import DiskTables, ResultTable
+from siafu.server.gathers.edgewise.reduction import Reduction, RowIds, picked_rows
+from siafu.server.gathers.gather_tables import ResultTable
 from siafu.server.gathers.local_gather import (
     GatherGradients,
     LocalGather,
@@ -38,7 +38,7 @@ from siafu.server.gathers.local_gather import (
     sum_type,
     view,
 )
-from siafu.server.gathers.reduction import Reduction, RowIds, picked_rows
+from siafu.server.gathers.on_disk.disk_sum_gather import DiskSumGather
 from siafu.server.gathers.walked_sum import WalkedSum
 
 
@@ -251,23 +251,9 @@ class SumBehaviour(GatherBehaviour[Sum]):
     """Sum, and all that is a sum with factors."""
 
     gather = Sum
+    in_memory = SumGather
+    on_disk = DiskSumGather
     by_columns = True
-
-    def local(
-        self,
-        gather: Sum,
-        server: ServerEdges,
-        width: int,
-        dtype: torch.dtype,
-        *,
-        needed: Mask | None = None,
-        training: bool = True,
-    ) -> LocalGather:
-        if isinstance(server.tables, DiskTables):
-            return DiskSumGather(
-                gather, server, width, dtype, server.tables.disk, needed=needed, training=training
-            )
-        return SumGather(gather, server, width, dtype, needed=needed, training=training)
 
     def held(self, gather: Sum, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
         stored = stored_size(gather, itemsize)

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.kernels import Blocks, HubEdges, Table, sum_far_blocks_range, sum_range
-from siafu.kernels.advisor import ONE_WALK
-from siafu.kernels.timed_choice import TimedChoice
+from siafu.kernels.advice.advisor import ONE_WALK
+from siafu.kernels.advice.timed_choice import TimedChoice
 from siafu.server.edges import Walk
 
 Ids = NDArray[np.int64]

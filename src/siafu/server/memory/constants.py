@@ -15,7 +15,7 @@ from siafu.program.constants import recipes
 from siafu.program.density import sampled_density
 from siafu.program.program import Program
 from siafu.program.record.cut import is_gather, is_row, row_shape
-from siafu.server.disk_share import SLOTS, DiskCut
+from siafu.server.memory.disk_share import SLOTS, DiskCut
 from siafu.server.memory.edge_copies import blocks_bytes
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.rows.constant_type import constant_type
@@ -144,6 +144,18 @@ class ConstantSizes:
             yield Allocation("constant rows without zeros", one_way, Lifetime.SERVERS, "multiplied forth")
             back = nonzeros * (_ID + size)
             yield Allocation("the same by column", back, Lifetime.EPOCHS, "multiplied back")
+
+    def picked(self, program: Program, vertices: int) -> Iterator[Allocation]:
+        """Copies of some vertices' rows that a program reads."""
+        if self._disk is not None:
+            yield from self._streamed(self._disk)
+            return
+        for recipe in dict.fromkeys(recipes(program.cut)):
+            node, size, without_zeros = self._found[recipe]
+            found = vertices * _columns(node) * size
+            if without_zeros:  # both ways, as below
+                found = 2 * round(self._density(recipe) * vertices * _columns(node)) * (_ID + size)
+            yield Allocation("the training's constant rows", found, Lifetime.SERVERS, "of its own vertices")
 
     def _while_folding(self) -> Iterator[Allocation]:
         """What one program's constants leave behind until they are all made, and what a gather packs."""

@@ -4,16 +4,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from siafu.server.disk_share import CONSTANT_PARTITIONS, DiskCut
 from siafu.server.fusion import alike
+from siafu.server.memory.disk_share import CONSTANT_PARTITIONS, DiskCut
 from siafu.server.memory.memory_list import MemoryList
+from siafu.server.memory.savings import Savings
 from siafu.server.plan import ServerPlan
 from siafu.server.rows.constants_on_disk import can_be_on_disk
-from siafu.server.savings import Savings
 
 _FEW_GROUPS = (2, 4)
 _GROUPS = (2, 4, 8, 16, 32, 64)
 _PARTITIONS_A_GROUP = 2
+_HELD = 3  # gathers at most whose rows stay in memory while others' are on disk
 _FOLDED = (1, 2, 4, 8, 16, 32, 64)  # groups of rows that constants are gathered in
 LEAST_READ = 1 << 20
 """Bytes of a partition: below, reading it takes no less time, and hardly any memory is spared."""
@@ -73,12 +74,27 @@ def _ways(plan: ServerPlan, directory: Path, table_bytes: Callable[[ServerPlan],
             cut = DiskCut(directory, 1, 1, constants=folded, tables=False)
             yield Savings(fused=gathers, in_place=True, shared=True, disk=cut)
             yield Savings(fused=gathers, remade=phases, in_place=True, shared=True, disk=cut)
+    # Rows that stay at their vertices are written and read in order; rows that edges read stay in memory.
+    rows = DiskCut(directory, 1, 1, rows=True, tables=False)
+    for cut in (rows, *(replace(rows, constants=folded) for folded in folded_in if streamed)):
+        yield Savings(fused=gathers, in_place=True, shared=True, disk=cut)
+        yield Savings(fused=gathers, remade=phases, in_place=True, shared=True, disk=cut)
     tables = [
         *(DiskCut(directory, count, _PARTITIONS_A_GROUP * count) for count in groups if count in _FEW_GROUPS),
         *(DiskCut(directory, count, _PARTITIONS_A_GROUP * count, rows=True) for count in groups),
     ]
+    tables += [replace(cut, held=held) for cut in tables if cut.rows for held in _some_held(plan)]
     cuts = [*tables, *(replace(cut, constants=folded) for cut in tables for folded in folded_in if streamed)]
     for cut in cuts:
-        yield Savings(fused=gathers, remade=phases, shared=True, disk=cut)
+        in_place = bool(cut.held)
+        yield Savings(fused=gathers, remade=phases, in_place=in_place, shared=True, disk=cut)
         if cut.rows:  # what is kept is on disk, too: it is written and read once, where a gather again reads a table many times
-            yield Savings(fused=gathers, shared=True, disk=cut)
+            yield Savings(fused=gathers, in_place=in_place, shared=True, disk=cut)
+
+
+def _some_held(plan: ServerPlan) -> list[frozenset[int]]:
+    """Gathers whose rows stay in memory while others' are on disk: one, two, … of the narrowest."""
+    program = next(iter(plan.programs.values()))
+    widths = [sum(step.site.width for step in group) for group in program.gathers]
+    narrow = sorted(range(len(widths)), key=lambda depth: widths[depth])
+    return [frozenset(narrow[:count]) for count in range(1, min(_HELD, len(narrow) - 1) + 1)]

@@ -1,8 +1,8 @@
 """The price of tables on disk: a rough prediction of the seconds that an epoch and its evaluation spend on them."""
 
-from siafu.base.memory import free_bytes
-from siafu.server.disk_share import SLOTS, DiskCut
+from siafu.base.hardware.memory import free_bytes
 from siafu.server.fusion import gathers_again
+from siafu.server.memory.disk_share import SLOTS, DiskCut
 from siafu.server.memory.lane_rows import LaneRows
 from siafu.server.memory.listing import RunListing, constants_of
 from siafu.server.memory.measures import more_seconds

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.mapped import mapped_file
+from siafu.base.storage.mapped import mapped_file
 from siafu.graph import Graph
 from siafu.graph.csr import id_dtype
 from siafu.kernels import MAX_TILE, block_size, padded
-from siafu.kernels.advisor import ONE_WALK, Advisor, WalkShape
-from siafu.nn.gather import Sum
-from siafu.nn.relation_sum import RelationSum
+from siafu.kernels.advice.advisor import ONE_WALK, Advisor, WalkShape
+from siafu.nn.gathers.gather import Sum
+from siafu.nn.gathers.relation_sum import RelationSum
 from siafu.pipeline.ids import LaneName
 from siafu.program.program import GatherStep, Program
 from siafu.server.edges import WORTH_A_COPY

@@ -5,16 +5,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from siafu.base.errors import BadInput
-from siafu.base.memory import parse_size, refuse_more_than_budget, rounded_up
+from siafu.base.hardware.memory import parse_size, refuse_more_than_budget, rounded_up
 from siafu.server.gathers.registry import held_by_step
 from siafu.server.memory.disk_choice import on_disk
 from siafu.server.memory.disk_price import disk_seconds, largest_table
 from siafu.server.memory.listing import RunListing, disk_bytes
 from siafu.server.memory.measures import Choice, choose, choose_if_needed
+from siafu.server.memory.savings import Savings
 from siafu.server.memory.server_part import ServerPart
 from siafu.server.plan import ServerPlan
-from siafu.server.savings import Savings
 from siafu.tables import ScratchDirectory
+
+_ROWS_TOLD = {
+    (True, True): "tables of rows",
+    (True, False): "tables that edges read",
+    (False, True): "rows that stay at their vertices",
+}  # by whether tables that edges read are on disk, and whether others are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,11 +206,13 @@ def _told(plan: ServerPlan, scratch: int) -> str:
     """Tables on disk, in words."""
     disk = plan.savings.disk
     assert disk is not None
-    what = [("tables of rows" if disk.rows else "tables that edges read")] if disk.tables else []
+    what = [_ROWS_TOLD[disk.tables, disk.rows]] if disk.tables or disk.rows else []
     if disk.constants:
         what.append("constant rows")
     cut = f", {disk.groups} groups of rows, {disk.partitions} partitions of sources" if disk.tables else ""
     copied = ", edges in that order" if disk.buckets else ""
+    held = ", ".join(f"G{depth + 1}" for depth in sorted(disk.held))
+    copied += f", rows that {held} reads in memory" if held else ""
     kept = (
         ", tables of edge functions, pairs, relations and gathers by columns in memory"
         if disk.tables and _some_stay(plan)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from siafu.base.threads import thread_count
-from siafu.nn.pair_softmax import PairSoftmax
+from siafu.nn.gathers.pair_softmax import PairSoftmax
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Stage, fused_gathers
 from siafu.pipeline.stage_kind import FUSED
@@ -14,10 +14,10 @@ from siafu.program.tensor_program import TensorProgram
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.reduce_cost import sum_bytes
-from siafu.server.disk_share import buffer_bytes
 from siafu.server.fused_gathers import ROWS_AT_ONCE
 from siafu.server.fusion import frees_rows, gathers_again
 from siafu.server.gathers.registry import behaviour_of, held_by_step
+from siafu.server.memory.disk_share import buffer_bytes
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
 from siafu.server.memory.server_part import ServerPart
@@ -63,7 +63,7 @@ class LaneRows:
             return
         for stage in self.stages:
             for array in stages_of(stage.kind).held(self.extent, stage):
-                sources = array.on_disk == "source" and stage.kind == FUSED and cut.tables
+                sources = array.on_disk == "source" and stage.kind == FUSED and cut.reads(stage.phase - 1)
                 if sources or (array.on_disk == "rows" and cut.rows):
                     yield stage, array
 
@@ -208,7 +208,7 @@ class LaneRows:
                 width = self.extent.widths(step.sent)[0]
                 held = held_by_step(step, width, self.extent.itemsize, training=self.extent.training)
                 cut = self.extent.savings.disk
-                on_disk = cut is not None and cut.tables and any(each.on_disk for each in held)
+                on_disk = cut is not None and cut.reads(depth) and any(each.on_disk for each in held)
                 for array in held if not on_disk else ():
                     key = number, array.name, array.row_bytes
                     if not array.passes or key in buffers:

@@ -4,22 +4,23 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from siafu.base.memory import own_bytes
+from siafu.base.hardware.memory import own_bytes
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.kernels import LANES
 from siafu.pipeline.ids import LaneName
 from siafu.server.costs.extent import Extent
-from siafu.server.disk_share import WRITTEN_BEHIND
 from siafu.server.gathers.registry import behaviour_of
 from siafu.server.memory.constants import ConstantSizes
+from siafu.server.memory.disk_share import WRITTEN_BEHIND
 from siafu.server.memory.edge_copies import EdgeCopies, bucket_bytes, graph_edges, is_mapped
 from siafu.server.memory.lane_rows import LaneRows
 from siafu.server.memory.memory_list import Allocation, Lifetime, MemoryList
 from siafu.server.memory.needed_rows import NeededRows
-from siafu.server.memory.server_part import ServerPart, parts_of, whole_part
+from siafu.server.memory.savings import Savings
+from siafu.server.memory.server_part import ServerPart, focused_part, parts_of, whole_part
 from siafu.server.plan import ServerPlan
-from siafu.server.savings import Savings
+from siafu.tables.page_pool import IDLE_BYTES
 
 _KERNELS = 40 << 20  # bytes that compiled kernels take once they are loaded
 _VERSIONS = 2  # of the weights at a time, where tasks overlap
@@ -77,7 +78,9 @@ class RunListing:
         """parts: None: all servers are in this process; taken: None: what it holds now; on_lambdas: tensor tasks run elsewhere."""
         taken = own_bytes() if taken is None else taken
         parts = parts_of(plan.graph, plan.partition) if parts is None else parts
-        needs = {lane: NeededRows.of(plan.graph, plan.needed(lane)) for lane in plan.programs}
+        needs = {
+            lane: NeededRows.of(plan.graph, plan.needed(lane), plan.computed(lane)) for lane in plan.programs
+        }
         extents = {lane: plan.extent(lane) for lane in plan.programs}
         always = tuple(_always(plan, parts, needs, taken, on_lambdas))
         return cls(plan, parts, needs, extents, always, taken, on_lambdas, besides)
@@ -109,7 +112,7 @@ class RunListing:
             lane: LaneRows(
                 plan,
                 lane,
-                part,
+                _part_of(plan, lane, part),
                 self.needs[lane],
                 replace(self.extents[lane], savings=plan.savings),
                 schedules[lane].stages,
@@ -126,10 +129,14 @@ class RunListing:
             if plan.trains:
                 yield from lanes["train"].listed()
                 yield from self._begun(plan, part)
-            there = lanes["train"].shared() if plan.trains and savings.shared else {}
+            shares = plan.trains and savings.shared and plan.focus is None
+            there = lanes["train"].shared() if shares else {}
             yield from lanes["evaluate"].listed(there)
-            waiting = min(WRITTEN_BEHIND, _disk_bytes(lanes.values()))
+            on_disk = _disk_bytes(lanes.values())
+            waiting = min(WRITTEN_BEHIND, on_disk)
             yield Allocation("rows to be written", waiting, Lifetime.EPOCHS, "to tables on disk, behind")
+            idle = min(IDLE_BYTES, on_disk - waiting)
+            yield Allocation("buffers that were written", idle, Lifetime.EPOCHS, "until they are used again")
             found = _travelling(part, lanes.values()) // max(1, min(plan.interval_counts))
             yield Allocation("rows on their way", found, Lifetime.TASK, "of intervals, to other servers")
             blocks = max(blocks, *(each.block_bytes() for each in lanes.values()))
@@ -162,10 +169,23 @@ def _always(
     graph = plan.graph
     yield from _given(graph, taken)
     yield from _edges(plan, parts, needs)
-    yield from constants_of(plan, parts, on_lambdas=on_lambdas).listed()
+    constants = constants_of(plan, parts, on_lambdas=on_lambdas)
+    yield from constants.listed()
+    for part in _focused_parts(plan):
+        yield from constants.picked(plan.programs["train"], part.vertices)
     yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
-    for part in parts:
+    for part in (*parts, *_focused_parts(plan)):
         yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
+
+
+def _part_of(plan: ServerPlan, lane: LaneName, part: ServerPart) -> ServerPart:
+    """The part of a server whose rows a lane computes."""
+    return focused_part(plan.graph, plan.focus) if plan.focus is not None and lane == "train" else part
+
+
+def _focused_parts(plan: ServerPlan) -> Sequence[ServerPart]:
+    """The training's own part, where it has one."""
+    return [] if plan.focus is None else [focused_part(plan.graph, plan.focus)]
 
 
 def _edges(
@@ -174,14 +194,18 @@ def _edges(
     graph, itemsize, mapped = plan.graph, plan.dtype.itemsize, plan.savings.disk is not None
     steps = (step for each in plan.programs.values() for group in each.gathers for step in group)
     numbered = any(step.site.features for step in steps)
-    yield from graph_edges(graph, parts, on_disk=mapped, numbered=numbered)
+    yield from graph_edges(graph, [*parts, *_focused_parts(plan)], on_disk=mapped, numbered=numbered)
     cut = plan.savings.disk
     partitions = cut.partitions if cut is not None and cut.buckets and cut.tables else 0
     for part in parts:
         copies = EdgeCopies(
             graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor, partitions=partitions
         )
-        yield from copies.of(plan.programs, needs)
+        for lane, program in plan.programs.items() if plan.focus is not None else ():
+            own = replace(copies, part=_part_of(plan, lane, part))
+            yield from own.of({lane: program}, needs)
+        if plan.focus is None:
+            yield from copies.of(plan.programs, needs)
     if cut is not None and cut.buckets and cut.constants:
         edges, weight = sum(part.edges for part in parts), 0 if graph.edge_weight is None else itemsize
         found = bucket_bytes(graph, graph.num_vertices, edges, cut.constant_partitions, weight)
@@ -212,6 +236,7 @@ def disk_bytes(plan: ServerPlan, parts: Sequence[ServerPart]) -> int:
     """Bytes of all tables on disk, and of copies of edges; parts: the servers of one process."""
     listing = RunListing.of(plan, parts)
     constants = constants_of(plan, parts, on_lambdas=False).disk_bytes
+    constants += sum(round(part.share * constants) for part in _focused_parts(plan))
     edges = [each for each in _edges(plan, parts, listing.needs) if each.mapped and each.name != "in-edges"]
     # What is there while constants are made is gone when the last copies are.
     folding, later = (

@@ -14,8 +14,8 @@ from siafu.server.costs.stage_cost import StageCost
 from siafu.server.fusion import alike, fusable, gathers_again
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.memory_list import MemoryList
+from siafu.server.memory.savings import Savings
 from siafu.server.plan import ServerPlan
-from siafu.server.savings import Savings
 from siafu.server.stages.registry import stages_of
 
 # Of one core, roughly, for prices only: a price need not be right, but in the right order.

@@ -17,7 +17,7 @@ _AT_ONCE = 1 << 20  # rows that are looked at
 class NeededRows:
     """Rows whose loss or tally is wanted.
 
-    mask:  [V] whether a row of the whole graph is one
+    mask:  [V] whether a row of all that are computed is one
     count: of rows
     share: of its vertices; edge_share: of its edges, those that lead to them
     """
@@ -30,7 +30,10 @@ class NeededRows:
     _touched: dict[int, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, graph: Graph, splits: Iterable[Tensor]) -> "NeededRows":
+    def of(
+        cls, graph: Graph, splits: Iterable[Tensor], computed: NDArray[np.int64] | None = None
+    ) -> "NeededRows":
+        """computed: vertices whose rows other phases compute; None: all"""
         mask = np.zeros(graph.num_vertices, np.bool_)
         for ids in splits:
             mask[ids.numpy()] = True
@@ -38,8 +41,11 @@ class NeededRows:
             int(np.diff(graph.indptr[first : last + 1])[mask[first:last]].sum())
             for first, last in _ranges(graph.num_vertices)
         )
-        vertices, count = graph.num_vertices, int(np.count_nonzero(mask))
-        return cls(mask, count, vertices, count / max(1, vertices), edges / max(1, graph.num_edges))
+        vertices, count, all_edges = graph.num_vertices, int(np.count_nonzero(mask)), graph.num_edges
+        if computed is not None:
+            mask, vertices = mask[computed], len(computed)
+            all_edges = int(np.diff(graph.indptr)[computed].sum())
+        return cls(mask, count, vertices, count / max(1, vertices), edges / max(1, all_edges))
 
     @property
     def are_all(self) -> bool:

@@ -7,6 +7,7 @@ from siafu.graph import Graph
 from siafu.graph.partition import Partition
 from siafu.graph.partition.quality import measure
 from siafu.server.costs.held_array import RowCounts
+from siafu.server.focus import Focus
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,20 @@ def whole_part(graph: Graph) -> ServerPart:
     """That of a server which has the whole graph."""
     edges = graph.num_edges
     return ServerPart(graph.num_vertices, 1.0, edges, edges, 0, 0, alone=True)
+
+
+def focused_part(graph: Graph, focus: Focus) -> ServerPart:
+    """That of a training which computes the rows of some vertices alone."""
+    return ServerPart(
+        len(focus.vertices),
+        len(focus.vertices) / max(1, graph.num_vertices),
+        focus.edges,
+        focus.out_edges,
+        focus.forward_ghosts,
+        focus.backward_ghosts,
+        alone=False,
+        aligned=graph.is_symmetric,
+    )
 
 
 def parts_of(graph: Graph, partition: Partition) -> Sequence[ServerPart]:

@@ -9,24 +9,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx
 
-from siafu.base.mapped import mapped_array
+from siafu.base.storage.mapped import mapped_array
 from siafu.graph import Graph
 from siafu.kernels import HubEdges, Table, cut_hubs, hub_rows, pack_range
-from siafu.nn.gather import Sum
+from siafu.nn.gathers.gather import Sum
 from siafu.nn.tensors import as_rows, storage
 from siafu.program.constants import gathers_deep, recipes
 from siafu.program.program import Program
 from siafu.program.record.cut import Cut, is_gather, is_row, row_shape
 from siafu.program.record.evaluate import evaluate
-from siafu.server.disk_share import SLOTS, DiskShare, equal_ranges
-from siafu.server.gathers.edge_buckets import EdgeBuckets
-from siafu.server.gathers.group_sums import GroupSums
 from siafu.server.gathers.local_gather import sum_type
+from siafu.server.gathers.on_disk.edge_buckets import EdgeBuckets
+from siafu.server.gathers.on_disk.group_sums import GroupSums
+from siafu.server.memory.disk_share import SLOTS, DiskShare, equal_ranges
 from siafu.server.rows.constant_type import constant_type
 from siafu.server.rows.feature_rows import FeatureRows
 from siafu.server.rows.sparse_constants import sparse_constants
 from siafu.server.rows.streamed_rows import RowsOnDisk, StreamedFeatures, StreamedRows
-from siafu.tables import DiskTable, MadeRows, PartitionReader, RowStream, page_buffer
+from siafu.tables import DiskTable, MadeRows, PartitionReader, RowStream, lent_buffer
 
 _AT_ONCE = 1 << 22  # bytes of rows that are made and written at a time
 
@@ -148,6 +148,7 @@ class _Folding:
             values = rows.view(torch.uint16) if dtype == torch.bfloat16 else rows
             buffer = self._disk.writer.buffer(table, first, last - first)
             buffer[:, : table.columns] = values.numpy()
+            buffer[:, table.columns :] = 0
             self._disk.writer.put(table, first, buffer)
         self._disk.writer.flush()
         return table
@@ -165,7 +166,7 @@ class _Folding:
         for each in _made_of(node):
             if is_gather(each):
                 table = self._gather(each)
-                rows = table.read(first, last, page_buffer(table.buffer_bytes(last - first)))
+                rows = table.read(first, last, lent_buffer(table.buffer_bytes(last - first)))
                 known[each] = torch.from_numpy(rows)[:, : table.columns]
         with torch.no_grad():
             found: Tensor = evaluate(node, known, last - first)

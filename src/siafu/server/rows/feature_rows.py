@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.base.errors import BadInput
-from siafu.base.mapped import read_soon
+from siafu.base.storage.mapped import read_soon
 from siafu.graph import Graph
+
+_ROWS = 1 << 16  # that are normalized at a time, where columns are copied
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,11 +19,13 @@ class FeatureRows:
     """The rows that a model is trained on; those of a store stay in its mapped files.
 
     normalize: whether each row is divided by the sum of its magnitudes
+    some:      [V, columns] some columns of them, already normalized; None: all, as the graph has them
     """
 
     graph: Graph
     dtype: torch.dtype
     normalize: bool
+    some: NDArray[np.generic] | None = None
 
     @property
     def as_stored(self) -> bool:
@@ -47,9 +51,33 @@ class FeatureRows:
         return self._computed(np.ascontiguousarray(np.take(self._stored, vertices, axis=0)))
 
     @property
+    def width(self) -> int:
+        """Columns."""
+        return int(self._stored.shape[1])
+
+    @property
+    def stored(self) -> NDArray[np.generic]:
+        """The rows as they are stored, without a copy."""
+        return self._stored
+
+    def columns(self, cut: slice) -> "FeatureRows":
+        """Some columns of all rows, copied, in the type that they are stored in unless they are normalized."""
+        if not self.normalize:
+            return FeatureRows(self.graph, self.dtype, False, np.ascontiguousarray(self._stored[:, cut]))
+        count = len(self._stored)
+        plain = FeatureRows(self.graph, self.dtype, normalize=False)
+        ranges = [(at, min(at + _ROWS, count)) for at in range(0, count, _ROWS)]
+        blocks = [normalized(plain.block(first, last))[:, cut].clone() for first, last in ranges]
+        return FeatureRows(self.graph, self.dtype, False, torch.cat(blocks).numpy())
+
+    @property
     def _stored(self) -> NDArray[np.generic]:
+        if self.some is not None:
+            return self.some
         if self.graph.x is None:
-            raise BadInput(f"graph {self.graph.name!r} has no features: give it x")
+            raise BadInput(
+                f"graph {self.graph.name!r} has no features: give it x, or learn rows with siafu.nn.LearntRows"
+            )
         return self.graph.x
 
     def _computed(self, stored: NDArray[np.generic]) -> Tensor:

@@ -201,7 +201,7 @@ def _held_forth(extent: Extent, stage: Stage) -> tuple[HeldArray, ...]:
 def _held_back(extent: Extent, stage: Stage) -> tuple[HeldArray, ...]:
     """Gradients of rows that were not gathered for this phase: an earlier one takes them; the latest phase makes them."""
     later = {name for number in range(stage.phase + 1, extent.last + 1) for name in _added(extent, number)}
-    places = places_of(extent.program, extent.savings.remade) if extent.savings.in_place else {}
+    places = places_of(extent.program, extent.savings.remade) if extent.savings.rows_in_place else {}
     names = [
         name for name in _added(extent, stage.phase) if name not in later and gradient_of(name) not in places
     ]

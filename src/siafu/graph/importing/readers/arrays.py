@@ -13,8 +13,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 
 _SKIP_BYTES = 1 << 20
 _MOST_BYTES = 1 << 60  # of an array: NumPy counts its bytes in 64 bits

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 from siafu.graph.csr import EdgeWeights
 
 
@@ -146,15 +146,15 @@ _SPLIT_WORDS = {
 }
 
 
-def codes_of(words: Names, where: str) -> NDArray[np.uint8]:
-    """Positions in `SPLIT_CODES` for the words that people write."""
+def codes_of(words: Names, place: Callable[[int], str]) -> NDArray[np.uint8]:
+    """Positions in `SPLIT_CODES` for the words that people write; place: where a row stands, for errors."""
     codes = np.empty(words.size, np.uint8)
     for row in range(words.size):
         word = words.text(row)
         code = _SPLIT_WORDS.get(word.lower())
         if code is None:
             raise BadInput(
-                f"{where} has the split {one_line(repr(word.decode(errors='replace')))}: write train, val, test, or nothing"
+                f"{place(row)} has the split {one_line(repr(word.decode(errors='replace')))}: write train, val, test, or nothing"
             )
         codes[row] = code
     return codes

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 
 SOURCE = ("src", "source", "from", "source_id", "src_id", "fromnodeid", "head", "u")
 DESTINATION = ("dst", "target", "destination", "to", "target_id", "dst_id", "tonodeid", "tail", "v")
@@ -16,6 +16,9 @@ TYPE = ("edge_type", "etype")
 VERTEX = ("id", "vertex", "vertex_id", "node", "node_id", "name")
 LABEL = ("label", "y", "class")
 SPLIT = ("split",)
+
+FILL_IN = "fill it in, with the column's mean or 0 for example, or take other columns with --feature-columns"
+"""Advice on a vertex without one of its features."""
 
 NUMBER_CLASSES = "number the classes from 0 up"
 """What to do with labels that are words."""
@@ -47,10 +50,11 @@ def asked_column(path: Path, columns: Sequence[str] | None, count: int, asked: s
     raise BadInput(f"{path} has no column {asked!r}: {there}")
 
 
-def other_columns(columns: Sequence[str] | None, taken: Iterable[int | None]) -> tuple[str, ...]:
-    """Names of the columns that are not taken; none without a header."""
+def other_columns(columns: Sequence[str] | None, count: int, taken: Iterable[int | None]) -> tuple[str, ...]:
+    """Names of the columns that are not taken; without a header their numbers, as options take them."""
     used = set(taken)
-    return tuple(name for position, name in enumerate(columns or ()) if position not in used)
+    names = columns if columns is not None else [f"column {position}" for position in range(count)]
+    return tuple(name for position, name in enumerate(names) if position not in used)
 
 
 class EdgePositions(NamedTuple):

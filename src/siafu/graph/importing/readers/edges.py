@@ -197,12 +197,14 @@ def as_ids(values: NDArray[Any], id_stop: int | None, where: str, first: int) ->
     return ids
 
 
-def as_weights(values: NDArray[Any], where: str, first: int, what: str = "weight") -> NDArray[np.float32]:
-    """Weights, or features of edges, as float32, each finite; `first` is values[0]'s position."""
+def as_weights(
+    values: NDArray[Any], where: str, first: int, what: str = "weight", mend: str = ""
+) -> NDArray[np.float32]:
+    """Weights or features as float32, each finite; `first` is values[0]'s position, `mend` what to do about one that is not."""
     weights = check.float32(values)
     if not np.isfinite(weights).all():
         wrong = first + int(np.argwhere(~np.isfinite(weights))[0, 0])
-        raise BadInput(f"{where}, entry {wrong}: the {what} is not a finite number")
+        raise BadInput(f"{where}, entry {wrong}: the {what} is not a finite number{mend and f': {mend}'}")
     return weights
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.documents import one_line, parse_yaml
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line, parse_yaml
 from siafu.graph import check
 from siafu.graph.importing.readers.arrays import ArrayFile
 from siafu.graph.importing.readers.blocks import EdgeSource, Rows, VertexData

@@ -3,7 +3,8 @@
 gnn-benchmark   adj_data, adj_indices, adj_indptr, adj_shape; attr_* alike, or attr_matrix; labels
 SciPy           what `scipy.sparse.save_npz` writes: format, shape, data, and indptr, indices or row, col
 plain           src, dst or edge_index, or indptr and indices; num_nodes; x, or x_indptr, x_indices, x_data and
-                x_dim; y; split (0 train, 1 val, 2 test, -1 none), or train_idx, valid_idx and test_idx
+                x_dim; y; split (0 train, 1 val, 2 test, -1 none), or train_idx, valid_idx and test_idx, or PyG's
+                train_mask, val_mask and test_mask
 
 All of them may have edge_attr, a row for each edge in the order of the edges, and edge_type.
 
@@ -17,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 from siafu.graph import check
 from siafu.graph.importing.readers.arrays import ArrayFile, members
 from siafu.graph.importing.readers.blocks import EdgeSource, Rows, VertexData
@@ -33,6 +34,7 @@ from siafu.graph.importing.readers.edges import (
 )
 
 _SPLIT_ARRAYS = {"train": ("train_idx",), "val": ("valid_idx", "val_idx"), "test": ("test_idx",)}
+_MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
 class Archive:
@@ -127,6 +129,9 @@ def vertex_data(archive: Archive) -> VertexData:
     for part, names in _SPLIT_ARRAYS.items():
         if ids := archive.first(*names):
             data.split_ids[part] = id_blocks(ids)
+    for part, name in _MASKS.items():
+        if part not in data.split_ids and (mask := archive.first(name)):
+            data.split_ids[part] = _masked_blocks(mask)
     return data
 
 
@@ -149,6 +154,20 @@ def code_rows(array: ArrayFile) -> Rows:
 
 def id_blocks(array: ArrayFile) -> Callable[[], Iterator[NDArray[Any]]]:
     return lambda: array.blocks(1 << 23)
+
+
+def _masked_blocks(array: ArrayFile) -> Callable[[], Iterator[NDArray[np.int64]]]:
+    """Ids of the vertices where a mask is true."""
+
+    def blocks() -> Iterator[NDArray[np.int64]]:
+        first = 0
+        for block in array.blocks(1 << 23):
+            if block.ndim != 1 or not np.isin(block, (0, 1)).all():
+                raise BadInput(f"{array.where}: a mask has true or false for each vertex")
+            yield first + np.flatnonzero(block)
+            first += len(block)
+
+    return blocks
 
 
 def _plain_facts(archive: Archive) -> tuple[ArrayFile | None, int | None]:

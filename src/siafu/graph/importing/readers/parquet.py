@@ -1,17 +1,18 @@
 """Tables in Parquet files, read with pyarrow: of edges, and of vertices."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.documents import one_line
 from siafu.base.errors import BadInput
+from siafu.base.storage.documents import one_line
 from siafu.graph import check
 from siafu.graph.importing.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
-from siafu.graph.importing.readers.columns import EdgeColumns, VertexColumns, other_columns
+from siafu.graph.importing.readers.columns import FILL_IN, EdgeColumns, VertexColumns, other_columns
 from siafu.graph.importing.readers.edges import as_ids, as_weights
 from siafu.graph.importing.readers.folders import file_inside
 from siafu.graph.importing.readers.parquet_facts import naming, read_facts
@@ -155,7 +156,7 @@ class ParquetEdges:
         self.path = table.path
         self._columns = columns.positions(table.path, table.columns, len(table.columns))
         src, dst, weight, features, kind = self._columns
-        self.ignored = other_columns(table.columns, self._columns.taken)
+        self.ignored = other_columns(table.columns, len(table.columns), self._columns.taken)
         self.weighted = weight is not None
         self.attr_width = len(features)
         self.typed = kind is not None
@@ -214,7 +215,7 @@ class ParquetVertices:
                 raise BadInput(f"{table.where(column)} holds no numbers: leave it out")
         label = self._columns.label
         self._labels_are_words = label is not None and table.is_text(label)
-        self.ignored = other_columns(table.columns, self._columns.taken)
+        self.ignored = other_columns(table.columns, len(table.columns), self._columns.taken)
         self.width = len(self._columns.features)
         self.has_labels = label is not None
         self.has_split = self._columns.split is not None
@@ -223,13 +224,21 @@ class ParquetVertices:
     def blocks(self) -> Iterator[VertexBlock]:
         ids, label, split, features = self._columns
         others = [column for column in (label, split) if column is not None]
-        for (first, *rest), _ in self._table.batches([ids, *others, *features]):
+        done = 0
+        for (found, *rest), _ in self._table.batches([ids, *others, *features]):
             labels, words = self._labels(rest.pop(0)) if label is not None else (None, None)
-            codes = codes_of(self._table.words(rest.pop(0)), str(self.path)) if split is not None else None
-            rows = np.empty((len(first), self.width), np.float32)
-            for column, values in enumerate(rest):
-                rows[:, column] = self._table.numbers(values)
-            yield VertexBlock(self._table.ids(first, ids, named=self.named), labels, codes, rows, words)
+            place = partial(self._row, done)
+            codes = codes_of(self._table.words(rest.pop(0)), place) if split is not None else None
+            rows = np.empty((len(found), self.width), np.float32)
+            for slot, (column, values) in enumerate(zip(features, rest, strict=True)):
+                rows[:, slot] = as_weights(
+                    self._table.numbers(values), self._table.where(column), done, "feature", FILL_IN
+                )
+            yield VertexBlock(self._table.ids(found, ids, named=self.named), labels, codes, rows, words)
+            done += len(found)
+
+    def _row(self, done: int, row: int) -> str:
+        return f"{self.path}, entry {done + row},"
 
     def _labels(self, column: Any) -> tuple[NDArray[np.float32] | None, Names | None]:
         if self._labels_are_words:

@@ -30,12 +30,18 @@ class TableBlock(NamedTuple):
 
     integers: [columns, rows] int64; numbers: [rows, columns] float32
     read:     how much of the file was read so far, from 0 to 1
+    line:     the number of its first line in the file
     """
 
     integers: NDArray[np.int64]
     numbers: NDArray[np.float32]
     names: list[Names]
     read: float
+    line: int
+
+    def line_of(self, names: Names, row: int) -> int:
+        """The line in the file that a name of this block stands in."""
+        return self.line + int(np.count_nonzero(names.data[: names.starts[row]] == ord("\n")))
 
 
 class TextTable:
@@ -77,19 +83,21 @@ class TextTable:
         words: Sequence[int] = (),
         id_stop: int | None = None,
         advice: str = "",
+        mend: str = "",
         no_others: bool = False,
     ) -> Iterator[TableBlock]:
         """Rows of the columns at these positions; integers are ids, from 0 up, where `id_stop` is given.
 
-        `advice` is what to do if the last of the numbers is none.
+        `advice` is what to do if the last of the numbers is none, `mend` if a weight is not finite.
 
-        A block's `names` are the names, which may not be empty, then the words, which may.
+        A block's `numbers` are the weights, which must be finite, then the numbers, which may be missing.
+        Its `names` are the names, which may not be empty, then the words, which may.
         With `no_others` a row that goes on after the last of these columns is refused.
         """
         wanted = [
             *((column, parse.INTEGER, slot) for slot, column in enumerate(integers)),
-            *((column, parse.NUMBER, slot) for slot, column in enumerate(numbers)),
             *((column, parse.WEIGHT, slot) for slot, column in enumerate(weights)),
+            *((column, parse.NUMBER, slot) for slot, column in enumerate(numbers, start=len(weights))),
             *((column, parse.NAME, slot) for slot, column in enumerate(names)),
             *((column, parse.WORD, slot) for slot, column in enumerate(words, start=len(names))),
         ]
@@ -101,9 +109,9 @@ class TextTable:
             for text, read in self._parsed(file, share_read, plan):
                 if text.error[0] != parse.FINE:
                     advised = len(numbers) > 0 and text.error[3] == numbers[-1]
-                    self._refuse(text, first_line, plan, advice if advised else "")
+                    self._refuse(text, first_line, plan, advice if advised else "", mend)
                 first_line += text.lines
-                yield TableBlock(text.integers, text.numbers, text.names, read)
+                yield TableBlock(text.integers, text.numbers, text.names, read, first_line - text.lines)
 
     def _parsed(
         self, file: IO[bytes], share_read: Callable[[], float], plan: "_Plan"
@@ -123,9 +131,13 @@ class TextTable:
                 yield text, read
             read = next_read
 
-    def _refuse(self, text: "_ParsedText", first_line: int, plan: "_Plan", advice: str) -> NoReturn:
+    def _refuse(
+        self, text: "_ParsedText", first_line: int, plan: "_Plan", advice: str, mend: str
+    ) -> NoReturn:
         wrong, lo, hi, column, lines = (int(part) for part in text.error)
+        wanted = f"expected at least {plan.num_columns} columns"
         if lo == hi:
+            wanted = mend if wrong == parse.NOT_FINITE and mend else wanted
             wrong = parse.MISSING
         field = bytes(text.data[lo:hi]).decode(errors="replace")
         field = field if len(field) <= 40 else field[:40] + "…"
@@ -134,8 +146,8 @@ class TextTable:
             parse.NOT_INTEGER: f"{field!r} in column {name} is not a whole number; if ids are names, give --ids names",
             parse.TOO_LARGE: f"{field} in column {name} is too large: whole numbers go to 2**63 - 1; if ids are names, give --ids names",
             parse.NOT_NUMBER: f"{field!r} in column {name} is not a number{advice and f': {advice}'}",
-            parse.NOT_FINITE: f"{field!r} in column {name} is not a finite number",
-            parse.MISSING: f"there is nothing in column {name}: expected at least {plan.num_columns} columns",
+            parse.NOT_FINITE: f"{field!r} in column {name} is not a finite number{mend and f': {mend}'}",
+            parse.MISSING: f"there is nothing in column {name}: {wanted}",
             parse.OUT_OF_RANGE: f"id {field} in column {name} is out of range: with {plan.id_stop} vertices, ids go from 0 to {plan.id_stop - 1}",
             parse.OPEN_QUOTE: f"a quote in column {name} is not closed before the line ends",
             parse.AFTER_QUOTE: f"{field!r} stands after the closing quote in column {name}: put the quote at the field's end",
@@ -232,7 +244,7 @@ class TextEdges:
         self.path = table.path
         asked = EdgeColumns() if columns is None else columns
         self._columns = asked.positions(table.path, table.columns, table.num_columns)
-        self.ignored = other_columns(table.columns, self._columns.taken)
+        self.ignored = other_columns(table.columns, table.num_columns, self._columns.taken)
         self.weighted = self._columns.weight is not None
         self.attr_width = len(self._columns.features)
         self.typed = self._columns.type is not None

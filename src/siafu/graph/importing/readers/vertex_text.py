@@ -1,6 +1,7 @@
 """Tables of vertices in text, and single columns of labels or splits."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ from numpy.typing import NDArray
 from siafu.base.errors import BadInput
 from siafu.graph.check import MAX_VERTICES
 from siafu.graph.importing.readers.blocks import Rows, VertexBlock, codes_of
-from siafu.graph.importing.readers.columns import NUMBER_CLASSES, VertexColumns, other_columns
-from siafu.graph.importing.readers.text import TextTable, is_integer, is_number
+from siafu.graph.importing.readers.columns import FILL_IN, NUMBER_CLASSES, VertexColumns, other_columns
+from siafu.graph.importing.readers.text import TableBlock, TextTable, is_integer, is_number
 
 
 class TextVertices:
@@ -25,7 +26,7 @@ class TextVertices:
             if all(is_number(row[column]) for row in table.sample if len(row) > column and row[column])
         ]
         self._columns = asked.positions(table.path, table.columns, table.num_columns, numeric)
-        self.ignored = other_columns(table.columns, self._columns.taken)
+        self.ignored = other_columns(table.columns, table.num_columns, self._columns.taken)
         self.width = len(self._columns.features)
         self.has_labels = self._columns.label is not None
         self.has_split = self._columns.split is not None
@@ -43,13 +44,15 @@ class TextVertices:
             names=names,
             integers=integers,
             words=(*words, *splits),
-            numbers=(*features, *labels),
+            weights=features,
+            numbers=labels,
             advice=NUMBER_CLASSES if labels else "",
+            mend=FILL_IN,
         ):
             yield VertexBlock(
                 block.names[0] if self.named else block.integers[0],
                 block.numbers[:, -1] if labels else None,
-                codes_of(block.names[-1], str(self.path)) if splits else None,
+                codes_of(block.names[-1], partial(_line, self.path, block)) if splits else None,
                 block.numbers[:, : self.width],
                 block.names[len(names)] if words else None,
             )
@@ -89,9 +92,13 @@ def split_rows(path: Path) -> Rows:
 
     def blocks(most_bytes: int) -> Iterator[NDArray[np.uint8]]:
         for block in table.blocks(words=[0]):
-            yield codes_of(block.names[0], str(path))
+            yield codes_of(block.names[0], partial(_line, path, block))
 
     return Rows(None, (), f"split in {path}", blocks)
+
+
+def _line(path: Path, block: TableBlock, row: int) -> str:
+    return f"{path}, line {block.line_of(block.names[-1], row)},"
 
 
 def _without_ids(path: Path, header: bool | None = None) -> TextTable:

@@ -1,0 +1,356 @@
+"""Real kills: a run whose servers are killed again and again, beside the same run undisturbed.
+
+    python bench/kills.py --on processes|ray [--kills 40] [--redundancy 1 0] [--store STORE] [--seconds S] [--seed N] [--json]
+    python bench/kills.py --on ray --save DIR …, and later --check DIR …: the undisturbed run in this process, when there is time
+
+`processes`: servers are forked processes of this machine, as the tests have them, on a small graph. `ray`: a Ray cluster of 4 nodes on
+this machine, with networks of their own where that can be had, and STORE, such as `siafu generate reddit-small --scale 0.1 -o STORE`
+writes. Every second epoch something is killed by SIGKILL, as the epoch begins or at a random moment of it: a graph server, a weight server,
+a whole machine (another comes in its place), a server together with its warm copy; or a server is stopped by SIGSTOP until it is
+given up, and where it can still be reached by signals, woken after that.
+
+A kill waits until all warm copies are there, and epochs go on slowly meanwhile. A pause is the time of the epoch with the kill, from one
+record to the next (of both, if it was noticed in the one after), less the median of the first epochs, which are undisturbed. Detection is a second for a process, and 3 s
+(with warm copies, and here on processes) or 10 s for one that is silent. The same number of epochs is then trained without a kill.
+"""
+
+import argparse
+import copy
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the tests' forked servers and Ray nodes
+
+import torch
+from safetensors.torch import load_file, save_file
+from tests.cluster.cluster_runs import trainer_on_crew
+from tests.cluster.ray_nodes import RayNodes, ray_nodes
+
+import siafu
+from siafu.options import Options
+from siafu.pipeline.ids import Address
+from siafu.report.files.metrics import EpochMetrics
+from siafu.runtime.happenings import Rewound
+from siafu.training.placement import choose_partition
+from siafu.training.records.checkpoint import Checkpoint
+from siafu.training.trainer import Trainer
+
+SERVERS, WEIGHT_SERVERS, MACHINES = 4, 2, 4
+FIRST = 12  # epochs that are left alone
+KINDS = ("graph", "weight", "graph", "machine", "graph", "with copy", "stopped", "weight")
+WAIT_SECONDS = 1.0  # that an epoch is held up while copies are missing
+
+
+@dataclass
+class Kill:
+    """One kill: what, when, and what it came to.
+
+    moment: share of an undisturbed epoch that had gone by
+    pause:  seconds that the epochs until it was told of took longer
+    """
+
+    kind: str
+    moment: float
+    victims: list[str] = field(default_factory=list)
+    pause: float = 0.0
+    told: str = ""
+
+
+@dataclass
+class Ran:
+    weights: dict[str, torch.Tensor]
+    losses: list[float]
+    counters: dict[str, Any]
+    gaps: list[float]
+
+
+class Killer:
+    """Kills as epochs end, in the run's own callback, which the next epoch waits for."""
+
+    def __init__(
+        self,
+        kills: int,
+        redundancy: int,
+        take_away: Callable[[str], None],
+        seed: int = 1,
+        kinds: Sequence[str] = KINDS,
+    ) -> None:
+        source = random.Random(seed)
+        kinds = [each for each in kinds if redundancy or each != "with copy"]
+        self.kills = [
+            Kill(kinds[(place + seed - 1) % len(kinds)], 0.0 if place % 3 == 0 else source.random())
+            for place in range(kills)
+        ]
+        self._source, self._take_away = source, take_away
+        self.epoch, self.here, self.seconds, self._since = 0.0, "", 0.0, 0.0
+        self._next, self._running = 0, False
+        self.stopped: list[int] = []
+
+    def __call__(self, runtime: Any, gaps: list[float]) -> bool:
+        """An epoch has ended: begin the next kill, if all is whole; whether all is over."""
+        if self._running:
+            kill = self.kills[self._next - 1]
+            kill.pause += gaps[-1] - self.epoch
+            self._running = not kill.told
+            if not self._running:
+                say(f"kill {self._next}, {kill.kind}: {kill.pause:.2f} s, {kill.told}")
+        if len(gaps) < FIRST or self._running:
+            return False
+        if not self.epoch:
+            self.epoch, self._since = statistics.median(gaps[2:]), time.monotonic()
+        if not runtime.seats.wait(WAIT_SECONDS):
+            return False
+        if self._next == len(self.kills) or time.monotonic() > self._since + self.seconds:
+            return True
+        kill = self.kills[self._next]
+        self._next += 1
+        self._running = True
+        threading.Thread(target=self._kill, args=(runtime, kill), daemon=True).start()
+        return False
+
+    def _kill(self, runtime: Any, kill: Kill) -> None:
+        time.sleep(kill.moment * self.epoch)
+        role = kill.kind if kill.kind in ("graph", "weight") else "graph"
+        chosen: Address = self._source.choice([each for each in runtime.servers if each.role == role])
+        server = runtime.servers[chosen]
+        kill.victims = [str(chosen)]
+        if kill.kind == "machine":
+            machine = self._machine(runtime)
+            kill.victims = [str(each) for each, at in runtime.servers.items() if at.machine == machine]
+            self._take_away(machine)
+            return
+        if kill.kind == "with copy":
+            for seat in runtime.seats._seats[chosen]:
+                os.kill(_process(seat), signal.SIGKILL)
+        os.kill(_process(server), signal.SIGSTOP if kill.kind == "stopped" else signal.SIGKILL)
+        if kill.kind == "stopped":
+            self.stopped.append(_process(server))
+            if hasattr(server, "out_of_reach"):
+                server.out_of_reach = True
+
+    def _machine(self, runtime: Any) -> str:
+        """A machine with a graph server, but not the driver's."""
+        found = {each.machine for address, each in runtime.servers.items() if address.role == "graph"}
+        return self._source.choice(sorted(found - {self.here}))
+
+    def heard(self, event: Any) -> None:
+        if isinstance(event, Rewound) and self._next and "was lost" in event.lost:
+            kill = self.kills[self._next - 1]
+            kill.told = f"{kill.told}; {event.lost}" if kill.told else event.lost
+            for process in self.stopped:  # it wakes, and is refused
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
+            self.stopped.clear()
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def _process(of: Any) -> int:
+    return int(re.findall(r"process (\d+)", of.where)[0])
+
+
+def train(trainer: Trainer, killer: Killer | None) -> Ran:
+    """Train to the end; the times between records, and what the kills came to."""
+    gaps, began = [], [0.0]
+
+    def ended(end: Any) -> None:
+        now = time.monotonic()
+        gaps.append(now - began[0])
+        if killer is not None and killer(trainer._runtime, gaps):
+            end.stop()
+        began[0] = time.monotonic()
+
+    trainer._pace = trainer._paced([ended])
+    for line in trainer.prepare()[0]:
+        say(line)
+    saved = []
+    began[0] = time.monotonic()
+    with closing(trainer.run()) as events:
+        for event in events:
+            if isinstance(event, Checkpoint):
+                saved.append(event)
+            if killer is not None:
+                killer.heard(event)
+    weights = {name: each for name, each in saved[-1].tensors.items() if name.startswith("model.")}
+    losses = [each.train_loss for each in trainer.history if isinstance(each, EpochMetrics)]
+    return Ran(weights, losses, trainer.counters(), gaps)
+
+
+def settings(epochs: int) -> dict[str, Any]:
+    return {
+        "servers": SERVERS,
+        "weight_servers": WEIGHT_SERVERS,
+        "intervals": 3,
+        "epochs": epochs,
+        "evaluate_every": 3,
+        "seed": 7,
+        "lr": 0.02,
+    }
+
+
+def on_processes(
+    epochs: int, redundancy: int, killer: Callable[[Callable[[str], None]], Killer | None]
+) -> Ran:
+    """A run on forked processes; killer: makes one, with what takes a machine away."""
+    names = [f"machine {each}" for each in range(MACHINES)]
+    # Warm copies make 3 s of silence a loss; here without them, too.
+    trainer = trainer_on_crew(
+        "gcn",
+        **{key: value for key, value in settings(epochs).items() if key not in ("seed", "lr")},
+        redundancy=redundancy,
+        lost_after=3.0,
+        crew={"names": names},
+    )
+
+    def take_away(machine: str) -> None:
+        trainer.crew.take_away(machine)
+        trainer.crew.names.append(f"{machine}'")
+
+    try:
+        return train(trainer, killer(take_away))
+    finally:
+        trainer.crew.end_all()
+
+
+def on_ray(
+    nodes: RayNodes,
+    store: str,
+    epochs: int,
+    redundancy: int,
+    killer: Callable[[Callable[[str], None]], Killer | None],
+) -> Ran:
+    trainer = _trainer(store, epochs, cluster=nodes.address, redundancy=redundancy)
+
+    def take_away(node: str) -> None:
+        nodes.take_away(node)
+        threading.Thread(target=nodes.add, daemon=True).start()
+
+    import ray
+
+    made = killer(take_away)
+    if made is not None:
+        made.here = ray.get_runtime_context().get_node_id()
+    return train(trainer, made)
+
+
+def _trainer(store: str, epochs: int, **where: Any) -> Trainer:
+    graph = siafu.load(store)
+    torch.manual_seed(0)
+    model = siafu.nn.GCN(graph.num_features, 64, 2, graph.num_classes)
+    partition = choose_partition(graph, SERVERS, "hash")
+    return Trainer(graph, copy.deepcopy(model), Options(**settings(epochs)), partition, **where)
+
+
+@contextmanager
+def runner(asked: argparse.Namespace) -> Iterator[Callable[..., Ran]]:
+    if asked.on == "processes":
+        yield on_processes
+        return
+    with ray_nodes(MACHINES, spares=asked.kills // 4 + 2) as nodes:
+        yield lambda *arguments: on_ray(nodes, asked.store, *arguments)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--on", choices=("processes", "ray"), default="processes")
+    parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument(
+        "--redundancy", type=int, nargs="+", default=[1], help="several: one run after the other"
+    )
+    parser.add_argument("--store")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="begin no kill after so many")
+    parser.add_argument("--seed", type=int, default=1, help="of what is killed, and when")
+    parser.add_argument("--kinds", nargs="+", choices=sorted(set(KINDS)), default=KINDS, help="in turn")
+    parser.add_argument("--save", type=Path, help="keep the run with kills there, and run no undisturbed one")
+    parser.add_argument("--check", type=Path, help="train undisturbed in this process, beside what is kept")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    if asked.check is not None:
+        check(asked)
+        return
+    with runner(asked) as run:
+        for redundancy in asked.redundancy:
+            compare(asked, redundancy, run)
+
+
+def compare(asked: argparse.Namespace, redundancy: int, run: Callable[..., Ran]) -> None:
+    """A run with kills, and one without of as many epochs."""
+    made: list[Killer] = []
+
+    def killer(take_away: Callable[[str], None]) -> Killer:
+        made.append(Killer(asked.kills, redundancy, take_away, asked.seed, asked.kinds))
+        made[0].seconds = asked.seconds
+        return made[0]
+
+    disturbed = run(10**6, redundancy, killer)
+    if asked.save is not None:
+        asked.save.mkdir(parents=True, exist_ok=True)
+        save_file(disturbed.weights, asked.save / "weights.safetensors")
+        told = {"kills": [vars(each) for each in made[0].kills], "epoch": made[0].epoch}
+        rest = {name: value for name, value in vars(disturbed).items() if name != "weights"}
+        (asked.save / "run.json").write_text(json.dumps(told | rest, default=str))
+        return
+    quiet = run(len(disturbed.gaps), 0, lambda take_away: None)
+    report(asked, quiet, disturbed, made[0])
+
+
+def check(asked: argparse.Namespace) -> None:
+    """The undisturbed run of one that was kept."""
+    kept = json.loads((asked.check / "run.json").read_text())
+    disturbed = Ran(
+        load_file(asked.check / "weights.safetensors"), kept["losses"], kept["counters"], kept["gaps"]
+    )
+    killer = Killer(0, 0, lambda machine: None)
+    killer.kills, killer.epoch = [Kill(**each) for each in kept["kills"]], kept["epoch"]
+    report(asked, train(_trainer(asked.store, len(disturbed.gaps)), None), disturbed, killer)
+
+
+def report(asked: argparse.Namespace, quiet: Ran, ran: Ran, killer: Killer) -> None:
+    kills = [each for each in killer.kills if each.told]
+    same = all(torch.equal(quiet.weights[name], ran.weights[name]) for name in quiet.weights)
+    counted = ("servers_lost", "epochs_lost", "servers_moved", "rows_compared", "rows_differ")
+    found = {
+        "epochs": len(ran.losses),
+        "epoch_seconds": killer.epoch,
+        "epoch_seconds_without_copies": statistics.median(quiet.gaps[2:]),
+        "weights_equal": same,
+        "losses_equal": quiet.losses == ran.losses,
+        **{name: ran.counters.get(name, 0) for name in counted},
+        "kills": [vars(each) for each in kills],
+    }
+    if asked.json:
+        print(json.dumps(found, indent=1))
+        return
+    print(", ".join(f"{name} {value}" for name, value in found.items() if name != "kills"))
+    print(f"{'kind':10} {'how':5} {'kills':>5} {'median pause, s':>16} {'longest, s':>11}")
+    for kind in dict.fromkeys(each.kind for each in kills):
+        for how in ("warm", "cold"):
+            paused = [each.pause for each in kills if each.kind == kind and _how(each) == how]
+            if paused:
+                print(
+                    f"{kind:10} {how:5} {len(paused):5} {statistics.median(paused):16.2f} {max(paused):11.2f}"
+                )
+
+
+def _how(kill: Kill) -> str:
+    """Cold where any of the servers was."""
+    replaced = kill.told.count("and replaced")
+    return "warm" if replaced and kill.told.count("by a warm copy") == replaced else "cold"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Refusals of places where nothing is.
+
+They stand apart from what reads these places, so that a command can refuse a mistyped path before it imports PyTorch and Numba.
+"""
+
+from pathlib import Path
+
+from siafu.base.errors import BadInput, StoreError
+
+STORE_MANIFEST = "graph.json"
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file; not where the system cannot say."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or a place we may not look into
+        return False
+
+
+def not_imported(path: Path) -> StoreError:
+    """`path` is a file, and a store is a directory."""
+    return StoreError(f"{path} is a file, not a store: turn it into one with 'siafu import {path}'")
+
+
+def no_store(path: Path) -> StoreError:
+    """There is no store at `path`."""
+    if is_file(path):
+        return not_imported(path)
+    return StoreError(
+        f"no store at {path} ({STORE_MANIFEST} is not there): give the directory that 'siafu import' or 'siafu generate' "
+        "wrote, copied whole"
+    )
+
+
+def no_run(path: Path) -> BadInput:
+    """There is no run at `path`."""
+    return BadInput(f"no run at {path}: give the directory that 'siafu train' named")
+
+
+def refuse_absent_run(path: Path) -> None:
+    """Refuse a run's directory that is not there."""
+    if not path.is_dir():
+        raise no_run(path)
+
+
+def refuse_absent_dataset(dataset: str) -> None:
+    """Refuse a store's path where nothing is. Names, addresses and what only looks like nothing are left to `siafu.load`."""
+    path = Path(dataset)
+    if "://" in dataset or path.name == dataset or dataset.startswith("~"):
+        return
+    # What an overwrite moved aside when it was killed is put back by whoever opens the store.
+    aside = path.with_name(f".{path.name}.replaced") if path.name else path
+    if not (_may_be(path) or _may_be(aside)):
+        raise no_store(path)
+
+
+def _may_be(path: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):  # a name that is too long, or a place we may not look into
+        return True
+    return True

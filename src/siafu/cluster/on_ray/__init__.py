@@ -1,0 +1,1 @@
+"""Servers as Ray actors: Ray places, starts, watches and ends them. Nothing else in this package imports Ray."""

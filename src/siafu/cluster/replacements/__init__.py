@@ -1,0 +1,1 @@
+"""Servers that are lost or move: those that take their places, warm copies, and where they are."""

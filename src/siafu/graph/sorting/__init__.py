@@ -1,0 +1,1 @@
+"""Edges and records sorted in bounded memory."""

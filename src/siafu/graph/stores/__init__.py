@@ -1,0 +1,1 @@
+"""Stores: graphs on disk as memory-mapped arrays, their manifests and checks, here or elsewhere."""

@@ -1,0 +1,1 @@
+"""Inner loops that kernels are made of: LLVM code for tiles of columns, vectors and elementary functions."""

@@ -1,0 +1,1 @@
+"""Softmax-weighted gathers: attention with its adjoint and buckets, and attention of pairs."""

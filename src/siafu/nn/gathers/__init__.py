@@ -1,0 +1,1 @@
+"""Gathers as layers name them, and as autograd functions."""

@@ -1,0 +1,1 @@
+"""Layers, one file each, and what stands between them."""

@@ -1,0 +1,152 @@
+"""PyTorch's functions in a recorded model, where they know of vertices or where what they are made of mixes rows."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from siafu.base.errors import BadInput
+from siafu.program.record.row_axis import row_axis
+
+
+class _Listener(Protocol):
+    def features(self) -> Tensor: ...
+
+    def vertices(self) -> Tensor: ...
+
+    def name_of(self, tensor: Any) -> str | None: ...
+
+
+class FunctionsRecorded(TorchFunctionMode):
+    """While a model is recorded on some rows: numbers of their vertices, tensors with as many rows, and what `no_grad` cuts.
+
+    of_vertices: names of the weights that have a row for each vertex
+    """
+
+    def __init__(self, listener: _Listener, of_vertices: frozenset[str]) -> None:
+        super().__init__()
+        self._listener, self._of_vertices = listener, of_vertices
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = self._called(func, args, kwargs or {})
+        # A model is recorded with gradients allowed: where they are not, its own `no_grad` is on.
+        return found if torch.is_grad_enabled() else _detached(found)
+
+    def _called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if func is torch.arange and _counts_from_zero(args, kwargs):
+            return self._listener.vertices()
+        if func in _FILLED and _has_symbol(args):
+            return self._filled(func, args, kwargs)
+        if func in (F.embedding, torch.embedding) and all(map(_stands_for_itself, args[:2])):
+            return self._embedded(func, args, kwargs)
+        if func in _IN_OTHER_WORDS:
+            return _IN_OTHER_WORDS[func](*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def _filled(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
+        """A tensor of one number with a row for each vertex."""
+        values = [args[-1] if len(args) > 1 else kwargs["fill_value"]] if func is torch.full else []
+        sizes = args[:-1] if func is torch.full and len(args) > 1 else args
+        sizes = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
+        dtype = kwargs.get("dtype") or self._listener.features().dtype
+        value = _FILLED[func] if not values else values[0]
+        return self._listener.features().new_full(sizes, value, dtype=dtype)
+
+    def _embedded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
+        """Rows of an embedding: each vertex's own, or those that categories pick."""
+        given = dict(zip(("input", "weight"), args, strict=False)) | kwargs
+        index, weight = given["input"], given["weight"]
+        if func is torch.embedding:
+            index, weight = weight, index
+        if self._listener.name_of(weight) not in self._of_vertices:
+            _refuse_rules(args[2:], kwargs)
+            return _of_categories(index, weight)
+        if index is not self._listener.vertices():
+            raise BadInput(
+                "an nn.Embedding with a row for each vertex is called with other numbers than the vertices' own: call it with "
+                "torch.arange(x.size(0)) or data.n_id, or take its .weight"
+            )
+        return weight  # type: ignore[no-any-return]
+
+
+def _detached(found: Any) -> Any:
+    if isinstance(found, (tuple, list)) and not hasattr(found, "_fields"):
+        return type(found)(_detached(each) for each in found)
+    if _stands_for_itself(found) and found.is_floating_point():
+        return found.detach()
+    return found
+
+
+def _stands_for_itself(value: Any) -> bool:
+    """Whether a value is a tensor of PyTorch's, and no stand-in for values of edges."""
+    return isinstance(value, Tensor) and type(value).__module__.startswith("torch")
+
+
+def _of_categories(index: Tensor, weight: Tensor) -> Tensor:
+    """Rows that categories pick, as a product: where these are features, ones and zeros are made once, and zeros are skipped."""
+    categories = torch.arange(weight.shape[0], dtype=index.dtype)
+    chosen = (index.unsqueeze(-1) == categories).to(weight.dtype)
+    return chosen @ weight
+
+
+def _refuse_rules(more: Any, kwargs: dict[str, Any]) -> None:
+    if any(each not in (None, False) for each in more[:2]) or kwargs.get("padding_idx") is not None:
+        raise BadInput("an nn.Embedding with padding_idx or max_norm cannot be recorded: build it without")
+
+
+def _counts_from_zero(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether `torch.arange` gives the number of every row."""
+    numbers = [*args, *(kwargs[name] for name in ("start", "end", "step") if name in kwargs)]
+    if len(numbers) == 1:
+        return isinstance(numbers[0], torch.SymInt)
+    return numbers[0] == 0 and isinstance(numbers[1], torch.SymInt) and numbers[2:] in ([], [1])
+
+
+def _has_symbol(args: Any) -> bool:
+    return any(
+        isinstance(size, torch.SymInt)
+        for each in args
+        for size in (each if isinstance(each, (tuple, list)) else [each])
+    )
+
+
+def _stacked(tensors: Any, dim: int = 0) -> Tensor:
+    """`torch.stack`, which PyTorch makes of rows one below the other."""
+    every = list(tensors)
+    if all(row_axis(each) is None for each in every):
+        return torch.stack(every, dim)
+    at = dim if dim >= 0 else dim + every[0].ndim + 1
+    return torch.cat([each.unsqueeze(at) for each in every], at)
+
+
+def _repeated(tensor: Tensor, *sizes: Any) -> Tensor:
+    """`Tensor.repeat`: where a value is repeated for every vertex, it is looked at again."""
+    times = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
+    found = tensor.reshape((1,) * (len(times) - tensor.ndim) + tuple(tensor.shape))
+    if row_axis(tensor) is None and _has_symbol(times):
+        shape = [
+            count if isinstance(count, torch.SymInt) and found.shape[dim] == 1 else -1
+            for dim, count in enumerate(times)
+        ]
+        found = found.expand(shape)
+        times = tuple(1 if isinstance(count, torch.SymInt) else count for count in times)
+    for dim, count in enumerate(times):
+        found = torch.cat([found] * count, dim) if count != 1 else found
+    return found
+
+
+def _weight_normed(direction: Tensor, size: Tensor, dim: int = 0) -> Tensor:
+    """`torch._weight_norm`, of which PyTorch differentiates the parts itself."""
+    others = [each for each in range(direction.ndim) if each != dim % direction.ndim]
+    return direction * (size / direction.square().sum(others, keepdim=True).sqrt())
+
+
+_FILLED: dict[Any, Any] = {torch.zeros: 0, torch.ones: 1, torch.full: None, torch.empty: 0}
+_IN_OTHER_WORDS: dict[Any, Callable[..., Tensor]] = {
+    torch.stack: _stacked,
+    Tensor.repeat: _repeated,
+    torch._weight_norm: _weight_normed,
+}

@@ -1,0 +1,1 @@
+"""Hosts: each drives one machine of the pipeline."""

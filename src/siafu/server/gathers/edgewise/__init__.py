@@ -1,0 +1,1 @@
+"""Gathers of messages that a function makes for each edge."""

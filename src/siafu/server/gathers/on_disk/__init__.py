@@ -1,0 +1,1 @@
+"""Gathers whose rows are on disk: sums, maxima and attention by groups of targets."""

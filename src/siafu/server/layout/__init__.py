@@ -1,0 +1,1 @@
+"""Layouts of gathers, by vertices or by columns: their names, their traffic, the choice."""

@@ -1,0 +1,100 @@
+"""DiskShare: how tables of gathers that are on disk are cut, and where they lie."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from siafu.kernels import table_row_bytes
+from siafu.tables import GhostedTable, NamedTables, ScratchDirectory, WriteBehind
+
+WRITTEN_BEHIND = 32 << 20
+"""Bytes of rows that may wait to be written."""
+SLOTS = 3
+"""Partitions of sources in memory at a time: one is used while others are read."""
+CONSTANT_PARTITIONS = 4
+"""Partitions of what constants are gathered from, for each group."""
+_EDGE = 8  # bytes of a row's next edge
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCut:
+    """How tables on disk are cut, and where they lie.
+
+    directory:  for scratch files
+    groups:     of targets, about equal in rows
+    partitions: of sources, likewise
+    rows:       whether rows that stay at their vertices are on disk, too
+    constants:  groups of rows that constants are gathered in, which are on disk then; 0: they are in memory
+    tables:     whether rows that edges read are on disk
+    held:       gathers, by place, whose rows are in memory all the same
+    buckets:    whether edges that sums walk are copied in the order of groups and partitions, to scratch files
+    """
+
+    directory: Path
+    groups: int
+    partitions: int
+    rows: bool = False
+    constants: int = 0
+    tables: bool = True
+    buckets: bool = False
+    held: frozenset[int] = frozenset()
+
+    def reads(self, depth: int) -> bool:
+        """Whether the gather of that place reads its rows from disk."""
+        return self.tables and depth not in self.held
+
+    @property
+    def constant_partitions(self) -> int:
+        """Of what constants are gathered from."""
+        return CONSTANT_PARTITIONS * self.constants
+
+
+class DiskShare:
+    """A server's tables on disk: their files, and what writes to them.
+
+    scratch: where files are made; None: in the cut's directory
+    """
+
+    def __init__(self, cut: DiskCut, scratch: ScratchDirectory | None = None) -> None:
+        self.cut, self.scratch = cut, scratch or ScratchDirectory(cut.directory)
+        self.writer = WriteBehind(WRITTEN_BEHIND)
+
+    def close(self) -> None:
+        """Let go of the files, whose space is free then; no task may run."""
+        self.writer.close()
+
+    def sources(
+        self, rows: int, own: int, received: Sequence[NDArray[np.int64]], columns: int, dtype: DTypeLike
+    ) -> GhostedTable:
+        """A table for rows that edges read: see `GhostedTable`."""
+        return GhostedTable(self.scratch, self.writer, rows, own, received, columns, dtype)
+
+    def rows(self, own: int) -> NamedTables | None:
+        """For rows that stay at their vertices, so many; None: they are in memory."""
+        return NamedTables(self.scratch, self.writer, own) if self.cut.rows else None
+
+
+def equal_ranges(rows: int, count: int) -> Sequence[tuple[int, int]]:
+    """Ranges that follow each other and cover all rows, none empty but for one of no rows at all."""
+    count = max(1, min(count, rows))
+    bounds = [rows * k // count for k in range(count + 1)]
+    return list(itertools.pairwise(bounds))
+
+
+def buffer_bytes(
+    cut: DiskCut, own: int, rows: int, columns: int, stored: int, summed: int, grouped: int | None = None
+) -> int:
+    """Memory of one gather while it runs: two groups of sums, and partitions of sources.
+
+    own:            rows that it gathers for; rows: those that it gathers from
+    stored, summed: bytes of a number, as it is read and as it is summed
+    grouped:        numbers that a group holds for each row; None: as many as columns
+    """
+    group, partition = -(-own // cut.groups), -(-rows // cut.partitions)
+    edges = 2 * _EDGE if cut.buckets else _EDGE
+    sums = 2 * group * (table_row_bytes(grouped or columns, summed) + edges)
+    return sums + min(SLOTS, cut.partitions) * partition * table_row_bytes(columns, stored)

@@ -1,0 +1,205 @@
+"""siafu.train_links: learning which vertices are linked, from a graph whose links are held out in part.
+
+The encoder runs over the whole graph, as plain autograd with Siafu's kernels, in one process; the decoder scores pairs.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from siafu.base.errors import BadInput
+from siafu.graph import Graph
+from siafu.graph.foreign import graph_of
+from siafu.graph.links import LinkSplit, Pairs, split_links
+from siafu.nn.calling import call_model
+from siafu.nn.decoders import DECODERS
+from siafu.nn.dropout import counted_dropout
+from siafu.objective.link_metrics import link_metrics
+from siafu.program.record.record import mode as mode_of
+from siafu.training.linking.best_epoch import mean_loss, train_to_best
+from siafu.training.linking.link_options import LinkOptions
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEpoch:
+    """One epoch.
+
+    epoch:     counted from 1
+    loss:      mean over its steps, dropout on
+    val, test: metrics by name, after its last step; None: it was not evaluated
+    """
+
+    epoch: int
+    loss: float
+    val: dict[str, float] | None
+    test: dict[str, float] | None
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class LinkRun:
+    """A training on links, done. Model and decoder have the weights of the best epoch."""
+
+    model: nn.Module
+    decoder: nn.Module
+    split: LinkSplit
+    options: LinkOptions
+    history: list[LinkEpoch]
+    best: LinkEpoch
+
+    def rows(self) -> Tensor:
+        """[V, C]: the encoder's rows over the training links."""
+        return _encoded(self.model, self.split.graph)
+
+    def scores(self, pairs: Any) -> Tensor:
+        """[n]: how likely each of the pairs [2, n] is a link."""
+        given = np.asarray(pairs)
+        fits = given.ndim == 2 and given.shape[0] == 2 and given.dtype.kind in "iu"
+        if not fits or (given.size and not 0 <= given.min() <= given.max() < self.split.graph.num_vertices):
+            raise BadInput("pairs are no [2, n] vertices of the graph: give both ends of each")
+        with mode_of(self.decoder, training=False), torch.no_grad():
+            return torch.sigmoid(_scored(self.decoder, self.rows(), given.astype(np.int64)))
+
+    def summary(self) -> dict[str, Any]:
+        """Results as JSON has them; metrics are those of the best epoch."""
+        assert self.best.val is not None and self.best.test is not None
+        options = asdict(self.options)
+        return {
+            "dataset": self.split.graph.name,
+            "model": type(self.model).__name__,
+            **{name: options[name] for name in ("decoder", "metric", "seed", "batch", "hide")},
+            "links": {name: getattr(self.split, name).shape[1] for name in ("train", "val", "test")},
+            "epochs": len(self.history),
+            "best_epoch": self.best.epoch,
+            "train_loss": self.best.loss,
+            **{f"val_{name}": value for name, value in self.best.val.items()},
+            **{f"test_{name}": value for name, value in self.best.test.items()},
+            "seconds_total": sum(each.seconds for each in self.history),
+        }
+
+
+def train_links(
+    graph: Graph,
+    model: nn.Module,
+    *,
+    split: LinkSplit | None = None,
+    progress: Callable[[LinkEpoch], Any] = lambda epoch: None,
+    decoder: str | nn.Module = "dot",
+    **options: Any,
+) -> LinkRun:
+    """Train `model` and a decoder to tell pairs of vertices with a link from pairs without one; both end as in the best epoch.
+
+    The model gives a row for each vertex. It never sees a held-out link, in either direction: it is run over `split.graph`. Every
+    step has as many pairs without a link as with one, drawn anew; the loss is the binary cross-entropy.
+
+    split:    made before; None: by the options val, test and seed
+    progress: called with every epoch
+    decoder:  dot, mlp or distmult, or a module from rows of both ends [n, C] to scores [n]
+    options:  fields of `siafu.training.linking.link_options.LinkOptions`
+    """
+    graph = graph_of(graph, "train_links")
+    named = decoder if isinstance(decoder, str) else "dot"
+    try:
+        asked = LinkOptions(decoder=named, **options)
+    except TypeError as error:
+        raise BadInput(f"train_links: {error}") from None
+    if asked.hide and asked.batch is None:
+        raise BadInput("hide leaves a batch's links out, and all links are one batch: give batch, too")
+    made = split or split_links(graph, val=asked.val, test=asked.test, seed=asked.seed)
+    return _LinkTraining(model, decoder, made, asked).run(progress)
+
+
+class _LinkTraining:
+    def __init__(
+        self, model: nn.Module, decoder: str | nn.Module, split: LinkSplit, options: LinkOptions
+    ) -> None:
+        self._model, self._split, self._options = model, split, options
+        width = _encoded(model, split.graph).shape[1]
+        if isinstance(decoder, str):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(options.seed)
+                decoder = DECODERS[decoder](width)
+        self._decoder = decoder.to(next(model.parameters()).dtype)
+        self._both = nn.ModuleList([model, self._decoder])
+        self._optimizer = torch.optim.Adam(
+            self._both.parameters(), lr=options.lr, weight_decay=options.weight_decay
+        )
+
+    def run(self, progress: Callable[[LinkEpoch], Any]) -> LinkRun:
+        history, best = train_to_best(self._both, self._options, self._epoch, self._options.metric, progress)
+        assert best is not None, "the last epoch is always evaluated"
+        return LinkRun(self._model, self._decoder, self._split, self._options, history, best)
+
+    def _epoch(self, number: int, evaluated: bool) -> LinkEpoch:
+        began = time.perf_counter()
+        losses = [self._step(*batch) for batch in self._batches(number)]
+        found = self._evaluated() if evaluated else {"val": None, "test": None}
+        mean = mean_loss(losses, number + 1, self._options.lr)
+        return LinkEpoch(number + 1, mean, **found, seconds=time.perf_counter() - began)
+
+    def _batches(self, epoch: int) -> Iterator[tuple[Graph, Pairs, Pairs, int]]:
+        """For each step: the graph to gather over, pairs with and without a link, and the step's number."""
+        split, size = self._split, self._options.batch
+        count = split.train.shape[1]
+        if size is None or size >= count:
+            yield split.graph, split.train, split.training_negatives(count, epoch), epoch
+            return
+        order = split.epoch_order(epoch)
+        steps = range(0, count, size)
+        for place, first in enumerate(steps):
+            number, picked = epoch * len(steps) + place, order[first : first + size]
+            links = split.train[:, picked]
+            graph = split.graph_without(picked) if self._options.hide else split.graph
+            yield graph, links, split.training_negatives(len(picked), number), number
+
+    def _step(self, graph: Graph, links: Pairs, others: Pairs, number: int) -> float:
+        self._both.train()
+        self._optimizer.zero_grad()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed((self._options.seed * 1_000_003 + number) % 2**63)
+            with counted_dropout(self._options.seed, number):
+                rows = call_model(self._model, graph)
+            scores = _scored(self._decoder, rows, np.concatenate([links, others], 1))
+        wanted = torch.zeros_like(scores)
+        wanted[: links.shape[1]] = 1
+        loss = F.binary_cross_entropy_with_logits(scores, wanted)
+        loss.backward()
+        self._optimizer.step()
+        return loss.item()
+
+    def _evaluated(self) -> dict[str, Any]:
+        split, rows = self._split, _encoded(self._model, self._split.graph)
+        with mode_of(self._decoder, training=False), torch.no_grad():
+            return {
+                name: link_metrics(
+                    _scored(self._decoder, rows, getattr(split, name)),
+                    _scored(self._decoder, rows, getattr(split, f"{name}_negatives")),
+                )
+                for name in ("val", "test")
+            }
+
+
+def _encoded(model: nn.Module, graph: Graph) -> Tensor:
+    with mode_of(model, training=False), torch.no_grad():
+        rows = call_model(model, graph)
+    if rows.ndim != 2 or len(rows) != graph.num_vertices:
+        raise BadInput(
+            f"the model gives {list(rows.shape)}: let it give a row for each of the {graph.num_vertices} vertices"
+        )
+    return rows
+
+
+def _scored(decoder: nn.Module, rows: Tensor, pairs: Pairs) -> Tensor:
+    ends = torch.from_numpy(pairs)
+    scores: Tensor = decoder(rows.index_select(0, ends[0]), rows.index_select(0, ends[1]))
+    if scores.shape != (pairs.shape[1],):
+        raise BadInput(
+            f"the decoder gives {list(scores.shape)} for {pairs.shape[1]} pairs: let it give a score for each"
+        )
+    return scores

@@ -1,0 +1,1 @@
+"""Outputs of a trained model for a whole graph: predictions, hidden rows, labels smoothed along the edges."""

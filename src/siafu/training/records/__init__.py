@@ -1,0 +1,1 @@
+"""Records of a training: its metrics, checkpoints, facts for the report, and its story if it fails."""

@@ -1,0 +1,40 @@
+"""Products of bfloat16 score nearly as those of float32 do, and teach as much."""
+
+import numpy as np
+import pytest
+
+import siafu
+from siafu.base.errors import BadInput
+from siafu.embedding.steps.likeness import BriefDotProduct, DotProduct
+from tests.embedding.knowledge import SMALL, families
+
+
+def test_scores_and_gradients_differ_by_no_more_than_the_rounding() -> None:
+    random = np.random.default_rng(0)
+    q, x, g = (random.standard_normal(shape).astype(np.float32) for shape in ((30, 40), (20, 40), (30, 20)))
+    found = []
+    for likeness in (DotProduct(), BriefDotProduct()):
+        scores, dq, dx = (np.empty(shape, np.float32) for shape in ((30, 20), q.shape, x.shape))
+        likeness.matrix(q, x, scores)
+        likeness.matrix_back(q, x, scores, g.copy(), dq, dx)
+        found.append((scores, dq, dx))
+    for right, brief in zip(*found, strict=True):
+        error = np.linalg.norm(brief - right) / np.linalg.norm(right)
+        assert 0 < error < 2**-7
+
+
+def test_products_of_bf16_learn_as_fp32_does() -> None:
+    options = {**SMALL, "score": "complex", "epochs": 12}
+    fp32, bf16 = (siafu.embed(families(), products=each, **options).summary() for each in ("fp32", "bf16"))
+    assert abs(fp32["test_mrr"] - bf16["test_mrr"]) < 0.05
+    assert bf16["test_mrr"] > 0.4
+
+
+def test_exact_runs_have_the_same_bits_again() -> None:
+    runs = [siafu.embed(families(), **SMALL, products="bf16", exact=True) for _ in range(2)]
+    assert np.array_equal(runs[0].embeddings.entities, runs[1].embeddings.entities)
+
+
+def test_a_distance_of_products_of_bf16_is_refused() -> None:
+    with pytest.raises(BadInput, match="transe is a distance"):
+        siafu.embed(families(), score="transe", products="bf16")

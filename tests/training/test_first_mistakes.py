@@ -1,0 +1,163 @@
+"""What people get wrong first: each mistake is told in one line, in their words."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import siafu
+from siafu.base.errors import BadInput
+from tests.cli.command import Siafu
+from tests.sessions import gcn
+from tests.toys import toy_graph
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Siafu:
+    monkeypatch.chdir(tmp_path)
+    return Siafu(monkeypatch, capfd)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "told"),
+    [
+        ({"epoch": 3}, "there is no keyword epoch: did you mean epochs?"),
+        ({"zzz": 3}, "there is no keyword zzz: help"),
+        ({"lr": "0.01"}, "lr is 0.01: give a number"),
+        ({"epochs": "3"}, "epochs is 3: give a whole number"),
+        ({"clip": [1.0]}, "clip is"),
+    ],
+    ids=str,
+)
+def test_a_wrong_keyword_is_refused_by_name(keywords: dict[str, Any], told: str) -> None:
+    graph = toy_graph()
+    with pytest.raises(BadInput, match=told.replace("?", r"\?")):
+        siafu.train(graph, gcn(graph), **keywords)
+
+
+@pytest.mark.parametrize(
+    ("model", "told"), [("gcn", "the model is 'gcn'"), (siafu.nn.GCN, "the model is the class GCN")], ids=str
+)
+def test_a_model_that_is_no_module_is_refused(model: Any, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        siafu.train(toy_graph(), model, epochs=1)
+
+
+def test_a_name_in_the_place_of_a_graph_is_told_how_to_be_loaded() -> None:
+    with pytest.raises(BadInput, match=r"give siafu\.load\('demo'\)"):
+        siafu.train("demo", gcn(toy_graph()), epochs=1)  # type: ignore[arg-type]
+
+
+class Net(nn.Module):
+    """A model that PyG's users write."""
+
+    def __init__(self, features: int, hidden: int = 4, then: int = 4) -> None:
+        super().__init__()
+        from torch_geometric.nn import GCNConv
+
+        self.first, self.last = GCNConv(features, hidden), GCNConv(then, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.last(self.first(x, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "told"),
+    [
+        (lambda: Net(7), {}, "the model wants 7 features a vertex, and the graph has 8: build it for 8"),
+        (lambda: Net(8, 4, 6), {}, "a linear map of the model wants rows of 6 numbers and gets 4"),
+        (
+            lambda: Net(7),
+            {"x": None},
+            "GCNConv: the graph has no features, and the model's x is None: give it x",
+        ),
+    ],
+    ids=["features", "hidden", "none"],
+)
+def test_widths_that_do_not_fit_are_told_as_numbers(
+    model: Any, changes: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG), pytest.raises(BadInput, match=told):
+        siafu.train(toy_graph(**changes), model(), epochs=1)
+    assert not [each for each in caplog.records if "fake_tensor" in each.name]
+
+
+class Attends(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.out = nn.MultiheadAttention(8, 2), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.out(self.attention(x, x, x)[0])
+
+
+def test_attention_over_all_vertices_is_refused_without_paths_of_pytorchs_build() -> None:
+    with pytest.raises(BadInput) as refused:
+        siafu.train(toy_graph(), Attends(), epochs=1)
+    assert ".cpp" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_graph_without_labels_is_told_what_can_be_learnt(command: Siafu) -> None:
+    toy_graph(y=None, train=None, val=None, test=None).save("bare")
+    line = command.refused("train", "bare")
+    assert "has no labels" in line and "--label-column" in line and "siafu embed" in line
+
+
+def test_progress_true_shows_what_the_command_line_shows(capfd: pytest.CaptureFixture[str]) -> None:
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=2, progress=True)
+    shown = capfd.readouterr().err
+    assert "each epoch gathers" in shown
+    assert "epoch 1/2  loss" in shown
+
+
+def test_progress_false_is_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    graph = toy_graph()
+    siafu.train(graph, gcn(graph), epochs=1, progress=False)
+    assert capfd.readouterr().err == ""
+
+
+def test_one_callback_need_not_be_a_list() -> None:
+    graph, seen = toy_graph(), []
+    siafu.train(graph, gcn(graph), epochs=2, callbacks=lambda end: seen.append(end.metrics.epoch))
+    assert len(seen) == 2
+
+
+def test_a_sweep_takes_the_model_that_all_settings_share(command: Siafu) -> None:
+    toy_graph().save("toy")
+    done = command("sweep", "toy", "--vary", "hidden=4,8", "--model", "sage", "--epochs", "1", "--out", "all")
+    assert done.code == 0, done
+    assert "failed" not in done.err + done.out
+    graph = toy_graph()
+    made = siafu.sweep(graph, {"hidden": [4]}, out="python", model="gcn", epochs=1)
+    assert made.rows[0].summary is not None
+
+
+def test_a_sweep_with_a_setting_that_failed_does_not_end_well(command: Siafu) -> None:
+    toy_graph().save("toy")
+    done = command("sweep", "toy", "--vary", "heads=2", "--epochs", "1", "--out", "all")
+    assert done.code == 1, done
+    assert "1 of 1 settings failed" in done.err
+
+
+def test_masks_of_pyg_in_an_archive_are_a_split(command: Siafu) -> None:
+    import numpy as np
+
+    graph = toy_graph()
+    masks = {}
+    for part, name in (("train", "train_mask"), ("val", "val_mask"), ("test", "test_mask")):
+        masks[name] = np.zeros(graph.num_vertices, np.bool_)
+        masks[name][np.asarray(getattr(graph, part))] = True
+    target = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    np.savez("g.npz", src=graph.indices, dst=target, x=graph.x, y=graph.y, **masks)
+    assert command("import", "g.npz", "-o", "g.store").code == 0
+    read = siafu.load("g.store")
+    for part in ("train", "val", "test"):
+        assert torch.equal(
+            torch.as_tensor(np.asarray(getattr(read, part))),
+            torch.as_tensor(np.asarray(getattr(graph, part))),
+        )
