@@ -94,6 +94,7 @@ def test_short_jobs_that_follow_each_other_wake_no_second_thread(monkeypatch: py
     # By this clock every job is over at once, but for those that meet another: they are as long as a thread is worth.
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
+    monkeypatch.setattr("time.thread_time", lambda: now)
     met, ended = threading.Barrier(2), threading.Event()
     ran_on: set[str] = set()
     errors: list[BaseException] = []
@@ -136,7 +137,9 @@ def test_short_jobs_that_follow_each_other_wake_no_second_thread(monkeypatch: py
 def test_of_two_threads_that_are_awake_one_leaves_short_jobs_to_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("time.perf_counter", lambda: 0.0)  # by this clock, every job is over at once
+    # By these clocks, every job is over at once.
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
+    monkeypatch.setattr("time.thread_time", lambda: 0.0)
     pool, met, ended, lock = Pool(2, failed), threading.Barrier(2), threading.Event(), threading.Lock()
     under_way = most = 0
 
@@ -168,3 +171,47 @@ def test_of_two_threads_that_are_awake_one_leaves_short_jobs_to_the_other(
     assert ended.wait(60)
     pool.close()
     assert most == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "used", "is_short"),
+    [(5e-3, 50e-6, True), (5e-3, 500e-6, False), (50e-3, 50e-6, False)],
+    ids=["waited for the GIL", "computed", "waited for a disk"],
+)
+def test_a_job_is_short_by_the_time_that_it_computes(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, used: float, is_short: bool
+) -> None:
+    now = [0.0, 0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.thread_time", lambda: now[1])
+    pool, ended = Pool(1, failed), threading.Event()
+
+    def job() -> After:
+        now[0] += seconds
+        now[1] += used
+        return After(ended.set)
+
+    pool.add((0,), "job", job)
+    pool.start()
+    assert ended.wait(60)
+    pool.close()
+    assert pool._is_short("job") == is_short
+
+
+def test_one_job_that_is_held_up_makes_short_ones_no_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    monkeypatch.setattr("time.thread_time", lambda: now)
+    pool, ended = Pool(1, failed), threading.Event()
+
+    def job(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    for each in [50e-6] * 5 + [5e-3]:
+        pool.add((0,), "job", lambda each=each: job(each))  # type: ignore[misc]
+    pool.add((1,), "end", lambda: After(ended.set))
+    pool.start()
+    assert ended.wait(60)
+    pool.close()
+    assert pool._is_short("job")

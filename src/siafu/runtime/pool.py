@@ -15,8 +15,11 @@ from siafu.runtime.one_thread import record_nothing, use_one_thread
 Urgency = tuple[Any, ...]
 
 _WORTH_A_THREAD = 150e-6
-"""Seconds of a job that is worth a second thread: two threads with shorter ones spend their time handing each other the GIL."""
-_LONGEST_COUNTED = 4 * _WORTH_A_THREAD  # of a job: one that was held up is forgotten after a few others
+"""CPU seconds of a job that is worth a second thread: two threads with shorter ones spend their time handing each other the GIL."""
+_LONGEST_COUNTED = (
+    2 * _WORTH_A_THREAD
+)  # of a job: one that was held up among short ones makes them no long ones
+_WAITED = 10e-3  # seconds of a job that has waited for more than the GIL: for a disk, say
 _FADING = 0.8
 
 
@@ -62,7 +65,7 @@ class Pool:
         self._lock = threading.Lock()
         self._work_there, self._job_ended = threading.Condition(self._lock), threading.Condition(self._lock)
         self._asleep = 0
-        self._usual: dict[str, float] = {}  # seconds of the longest of the latest jobs, by kind
+        self._usual: dict[str, float] = {}  # CPU seconds of the latest jobs on average, by kind
         self._short = 0  # number of jobs under way that end soon
         self._own = threading.local()
         self._closed = False
@@ -179,14 +182,16 @@ class Pool:
                 self._done(ready.owner)
 
     def _run(self, thread: int, ready: _Ready) -> None:
-        compiled, began = compile_seconds(), time.perf_counter()
+        compiled, used, began = compile_seconds(), time.thread_time(), time.perf_counter()
         after = ready.job()
-        ended, compiling = time.perf_counter(), compile_seconds() - compiled
+        ended, used, compiling = time.perf_counter(), time.thread_time() - used, compile_seconds() - compiled
         moved = after.moved if after else 0
         self.activity.note(ready.about, ready.kind, thread, began, ended, moved, compiling)
-        self._usual[ready.kind] = max(
-            min(ended - began, _LONGEST_COUNTED), _FADING * self._usual.get(ready.kind, 0.0)
-        )
+        # Not the time that it waited for the GIL, and half of what two threads on one core took: those that fight would never
+        # find their jobs short.
+        alone = used if sum(self._running.values()) < 2 else used / 2
+        taken = min(alone if ended - began < _WAITED else ended - began, _LONGEST_COUNTED)
+        self._usual[ready.kind] = _FADING * self._usual.get(ready.kind, taken) + (1 - _FADING) * taken
         # Only now: what follows may be the end of the epoch, and this job's time is of the epoch that ends.
         if after is not None:
             self._own.looks_next = True
