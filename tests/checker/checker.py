@@ -106,12 +106,17 @@ class Checker:
             return
         before = self._truths.get(self._latest)
         self._latest = message.incarnation
-        if before is not None and self._setup.exact and before.exact is not None:
-            self._exact_at_start = message.start.epoch >= before.exact.epoch
+        if before is not None and self._setup.closes:
+            require(
+                message.exact or before.exact is None,
+                "a run that has come to exact epochs stays exact",
+                message,
+            )
+            self._exact_at_start = message.exact
         exact = message.start if self._exact_at_start else None
         truth = Truth(self._setup, message.incarnation, message.start, exact, message.start)
         self._truths[message.incarnation] = truth
-        if before is not None and self._setup.exact:
+        if before is not None and self._setup.closes:
             wanted = Anchor(before.closed, before.start.version_of(before.closed))
             require(message.start == wanted, "a loss costs no epoch that is closed", message, wanted)
         again = message.evaluation
@@ -145,7 +150,7 @@ class Checker:
 
     def heard(self, event: Event) -> None:
         """The run hears an event."""
-        if self._setup.exact:
+        if self._setup.closes:
             self.truth.heard(event)
 
     # Graph servers
@@ -223,7 +228,7 @@ class Checker:
         self._best_saved = self._best
 
     def rewound(self, epochs: Epoch) -> None:
-        if self._setup.exact:
+        if self._setup.closes:
             require(epochs == self._records.recorded, "no record is taken back", epochs)
             self._best = self._records.best
             return

@@ -117,3 +117,40 @@ class AnEvaluationThatIsRunAgainHoldsNothing(WeightServer):
 
     def _hold_for(self, evaluation):
         return None
+
+
+@fault("async", losing="again")
+class AnAsynchronousRunGoesBackToItsCheckpoint(RunMachine):
+    """after a loss, an asynchronous run goes back to its checkpoint"""
+
+    def _lose(self, event, out):
+        if self._closing is not None:
+            self._closing.anchor = self._saved.anchor
+            self._begin_records()
+        super()._lose(event, out)
+
+
+@fault("async", shows=480)
+class OneEpochClosesAtATime(RunMachine):
+    """of asynchronous epochs that are all finished, one is closed"""
+
+    def _close(self, closing, out):
+        self._closed_now = not getattr(self, "_closed_now", False) and super()._close(closing, out)
+        return self._closed_now
+
+
+@fault("async", shows=480, losing="again")
+class ABestModelThatIsLostCountsAsKept(RunMachine):
+    """after a loss, a best model that was on its way is not made again"""
+
+    def _forget_evaluation(self):
+        self._evaluations.running = None
+
+
+@fault("async", shows=1980)
+class ARunForgetsThatItTurnsExact(RunMachine):
+    """after a loss, a run that was turning exact is asynchronous again"""
+
+    def _reset(self):
+        self._switching = False
+        super()._reset()

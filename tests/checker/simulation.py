@@ -384,7 +384,7 @@ class _Simulation(NoRecovery):
         self._agenda.after(self._seen_at - self._agenda.now, self._seen, record, stop)
 
     def _seen(self, record: EpochRecord, stop: bool) -> None:
-        if self._scenario.setup.exact or record.incarnation == self._run.incarnation:
+        if self._scenario.setup.closes or record.incarnation == self._run.incarnation:
             self._closed = record.epoch + 1
         self._run.close_epoch(record, stop)
 

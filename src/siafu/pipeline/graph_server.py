@@ -106,7 +106,7 @@ class GraphServer:
             GradientTaken: self._gradient_taken,
             TakenOver: self._taken_over,
         }
-        self._reset(Anchor(Epoch(0), Version(0)), setup.exact, Epoch(0))
+        self._reset(Anchor(Epoch(0), Version(0)), setup.exact)
 
     def handle(self, event: Event) -> list[Instruction]:
         out: list[Instruction] = []
@@ -181,14 +181,11 @@ class GraphServer:
 
     def _begin(self, event: Begin, out: list[Instruction]) -> None:
         self.fences.begin(event.incarnation, event.lives)
-        again = event.evaluation
-        last = Epoch(max(0, event.start.epoch - 1))
-        self._reset(event.start, event.exact, last if again is None else again.epoch)
+        self._reset(event.start, event.exact)
         out.append(Abandon())
         out.append(Send(RUN, Ready(self.address)))
 
-    def _reset(self, start: Anchor, exact: bool, evaluation: Epoch) -> None:
-        """evaluation: the earliest that may come"""
+    def _reset(self, start: Anchor, exact: bool) -> None:
         setup = self.setup
         self._start = start
         self._until = start.epoch
@@ -218,7 +215,7 @@ class GraphServer:
             setup.evaluation,
             setup.layout,
             self.intervals,
-            evaluation,
+            Epoch(0),  # any may come: one that a loss interrupted is done again
             oldest_read=int,
             parts=setup.gather_parts,
         )

@@ -85,6 +85,11 @@ class Setup:
         """Whether every epoch makes one version and reads its own rows."""
         return self.mode != "async"
 
+    @property
+    def closes(self) -> bool:
+        """Whether every epoch makes one version, which the run keeps: after a loss no recorded epoch is done again."""
+        return self.exact or self.update_every is None
+
     @cached_property
     def resumes(self) -> bool:
         """Whether a loss is mended within the open epoch. Of gathers by columns, gradients take the place of sums."""

@@ -366,7 +366,7 @@ class WeightServer:
         self._made = event.version
         self._gradients.forget(event.version)
         self._share(event.version, self._others, out)
-        if self.setup.exact:
+        if self.setup.closes:
             out.append(Send(RUN, self._state_made(event.version)))
         self._hold(self.server, event.version, out)
         self._try_update(out)

@@ -113,7 +113,7 @@ class Driver:
                 self.finish("train", Epoch(self.entered - 1), (self.loss,))
 
     def finish(self, lane: LaneName, epoch: Epoch, measures: Measures) -> None:
-        if lane == "train" and self.run.setup.exact:
+        if lane == "train" and self.run.setup.closes:
             self.handle(made(self.run))
         self.handle(EpochFinished(lane, ServerId(0), epoch, measures))
 
@@ -224,7 +224,7 @@ def quiet(options: RunOptions, **changes: object) -> RunMachine:
 def finished(
     run: RunMachine, epoch: int, lane: LaneName = "train", measures: Measures = (1.0,)
 ) -> list[Instruction]:
-    out = run.handle(made(run)) if lane == "train" and run.setup.exact else []
+    out = run.handle(made(run)) if lane == "train" and run.setup.closes else []
     return out + run.handle(EpochFinished(lane, ServerId(0), Epoch(epoch), measures))
 
 
@@ -498,6 +498,55 @@ def test_in_an_asynchronous_run_with_updates_of_its_own_a_loss_starts_again_from
         sent(out, Begin)
         == [Begin(Incarnation(1), Anchor(Epoch(1), Version(1)), False, None, ((lost, Life(2)),))] * 2
     )
+
+
+def test_in_an_asynchronous_run_a_loss_takes_no_record_back() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50), mode="async", staleness=1)
+    finished(run, 0)
+    finished(run, 1)
+    lost = Address("graph", ServerId(0))
+    out = run.handle(ServerGone(lost, Life(1)))
+    assert out[:2] == [Rewind(Epoch(2), to_checkpoint=False), Replace(lost, Life(2))]
+    assert {each.start for each in sent(out, Begin)} == {Anchor(Epoch(2), Version(2))}
+
+
+def test_asynchronous_epochs_that_waited_for_one_are_closed_together() -> None:
+    run = quiet(
+        RunOptions(50, evaluate_every=50), mode="async", staleness=2, intervals=(1, 1), weight_servers=1
+    )
+    for version in (1, 2):
+        run.handle(StateMade(ServerId(0), Version(version), 2, 1))
+    for epoch in (0, 1):
+        run.handle(EpochFinished("train", ServerId(0), Epoch(epoch), (1.0,)))
+    run.handle(EpochFinished("train", ServerId(1), Epoch(1), (1.0,)))
+    out = run.handle(EpochFinished("train", ServerId(1), Epoch(0), (1.0,)))
+    assert [each.epochs for each in out if isinstance(each, CloseEpochs)] == [1, 2]
+
+
+def test_a_best_model_that_is_lost_on_its_way_is_evaluated_again() -> None:
+    run = quiet(RunOptions(50), mode="async")
+    finished(run, 0)
+    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
+    finished(run, 0, "evaluate", (1.0, 0.5))
+    out = run.handle(ServerGone(Address("weight", ServerId(0)), Life(1)))
+    assert not any(isinstance(each, RecordEpoch) for each in out)
+    again = [
+        each
+        for to in run.setup.graph_addresses + run.setup.weight_addresses
+        for each in run.handle(Ready(to))
+    ]
+    (asked,) = sent(again, WeightsAsked)
+    assert (asked.epoch, asked.version, asked.oldest) == (Epoch(0), None, Version(1))
+
+
+def test_a_run_that_was_about_to_turn_exact_does_so_after_a_loss() -> None:
+    run = quiet(RunOptions(50, exact_above=0.4), mode="async")
+    finished(run, 0)
+    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
+    finished(run, 0, "evaluate", (1.0, 0.5))
+    run.handle(BestKept(Epoch(0)))
+    out = run.handle(ServerGone(Address("graph", ServerId(0)), Life(1)))
+    assert {each.exact for each in sent(out, Begin)} == {True}
 
 
 def test_an_asynchronous_run_goes_on_exactly_once_it_is_good_enough() -> None:

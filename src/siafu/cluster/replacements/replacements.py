@@ -96,7 +96,7 @@ class ServerReplacements:
             self._lose(loss.server, loss.life, loss.why, elsewhere=False)
 
     def _lose(self, server: Address, life: int, why: str, *, elsewhere: bool) -> None:
-        """A server is lost: go back to the last checkpoint, and replace it."""
+        """A server is lost: the run says what is done again, and who replaces it."""
         with self._lock:
             if self._is_over or not self._losses.lose(server, life, why, elsewhere=elsewhere):
                 return

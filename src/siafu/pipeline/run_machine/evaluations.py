@@ -53,15 +53,10 @@ class Evaluations:
         """Begin the evaluation of an epoch: ask for its weights."""
         weights = ServerId(epoch % self._setup.weight_servers)
         self.running = RunningEvaluation(epoch, weights, None)
-        version = self._version(epoch, base, exact)
+        version = None if exact is None or epoch + 1 < exact.epoch else exact.version_of(Epoch(epoch + 1))
         oldest = self._oldest(epoch, base) if version is None else None
         asked = WeightsAsked(RUN, None, epoch, version, oldest)
         return Send(Address("weight", weights), asked)
-
-    def _version(self, epoch: Epoch, base: Anchor, exact: Anchor | None) -> Version | None:
-        if exact is not None and epoch + 1 >= exact.epoch:
-            return exact.version_of(Epoch(epoch + 1))
-        return base.version if base.epoch == epoch + 1 else None
 
     def _oldest(self, epoch: Epoch, base: Anchor) -> Version:
         """The version that has the epoch's gradients, all of which have come."""

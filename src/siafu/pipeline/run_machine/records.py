@@ -36,6 +36,7 @@ class Records:
         self.trained = start
         self.recorded = start
         self.best: Best | None = None
+        self._best_before: Best | None = None
         self._num_servers = num_servers
         self._score = score
         self._parts: dict[tuple[LaneName, Epoch], dict[ServerId, Measures]] = {}
@@ -103,8 +104,13 @@ class Records:
         score = self._score(evaluation.measures)
         if self.best is not None and not score.beats(self.best.score):
             return False
-        self.best = Best(epoch, score)
+        self._best_before, self.best = self.best, Best(epoch, score)
         return True
+
+    def take_back(self, epoch: Epoch) -> None:
+        """The last evaluation was the best, and its model is lost: it is done again."""
+        del self._evaluations[epoch]
+        self.best = self._best_before
 
     def score(self, measures: Measures) -> Score:
         return self._score(measures)

@@ -51,11 +51,12 @@ class RunMachine(RunLosses):
     At a hard limit (a checkpoint, the end, patience, the switch to exact epochs) all intervals stand still and the
     weights settle. An evaluation limits too: in exact epochs its version must be held before the next ones replace it.
 
-    In an exact run every epoch's end is a limit, which costs one hop: nobody enters an epoch before the one before is
-    *closed*: all its measures, and the weights and optimizer's state that it made, are at the run. So a loss costs the
-    lost server's tasks of the open epoch, and no record is taken back.
+    An epoch is *closed* when all its measures, and the weights and optimizer's state that it made, are at the run: no loss
+    takes its record back. In an exact run nobody enters an epoch before the one before is closed, which costs one hop; a
+    loss then costs the lost server's tasks of the open epoch.
 
-    Asynchronous epochs overlap and do not close: after a loss all begin again at the last checkpoint.
+    Asynchronous epochs overlap, and several are open: after a loss all begin these again. Where versions are not of one
+    epoch each (`update_every`), no epoch closes, and all begin again at the last checkpoint.
     """
 
     def __init__(
@@ -109,7 +110,9 @@ class RunMachine(RunLosses):
     # Going on
 
     def _go_on(self, out: list[Instruction]) -> None:
-        closed = self._closing is not None and self._close(self._closing, out)
+        closed = False
+        while self._closing is not None and self._close(self._closing, out):
+            closed = True  # of asynchronous epochs, several may have waited for one
         self._record(out)
         if closed and self._handing_over:
             self._hand_over(out)
@@ -139,7 +142,8 @@ class RunMachine(RunLosses):
         running, version = self._evaluations.running, closing.anchor.version
         held = None if running is None else running.version
         out.append(CloseEpochs(closing.anchor.epoch, version, held))
-        out.extend(Send(to, Closed(version, held)) for to in self.setup.weight_addresses)
+        if self.setup.exact:
+            out.extend(Send(to, Closed(version, held)) for to in self.setup.weight_addresses)
         return True
 
     def _state_made(self, event: StateMade, out: list[Instruction]) -> None:

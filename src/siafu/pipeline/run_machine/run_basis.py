@@ -70,7 +70,8 @@ class RunBasis:
         self._score, self._rates = score, rates
         self._servers = setup.graph_addresses + setup.weight_addresses
         self._saved = SavedRun(start, setup.exact or exact, best)
-        self._closing = Closing(setup.parts, start) if setup.exact else None
+        self._closing = Closing(setup.parts, start) if setup.closes else None
+        self._exact, self._switching = start if self._saved.exact else None, False
         self._limits = RunLimits(options, start.epoch)
         self._evaluations = Evaluations(setup, options)
         self._handing_over: set[Address] = set()
@@ -136,8 +137,12 @@ class RunBasis:
         self._limits.forget()
 
     def _reset(self) -> None:
-        self._base = self._saved.anchor if self._closing is None else self._closing.anchor
-        self._exact = self._base if self._saved.exact else None
+        if self._closing is None:
+            self._base, exact = self._saved.anchor, self._saved.exact
+        else:
+            # All begin again: a run that was about to turn exact does so now.
+            self._base, exact = self._closing.anchor, self._exact is not None or self._switching
+        self._exact = self._base if exact else None
         self._until = self._base.epoch
         self._evaluations.forget_asked()
         self._standing = RunStanding()

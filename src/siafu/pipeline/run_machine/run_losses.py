@@ -22,8 +22,8 @@ class RunLosses(RunBasis):
     """A run's beginning, and its losses.
 
     Within an exact epoch another takes a lost server's place: it stands ready, all others are told and send again what it
-    needs, and it goes on. The others go on meanwhile, and close nothing. Else all begin again at the last epoch's end
-    that is closed, or at the last checkpoint.
+    needs, and it goes on. The others go on meanwhile, and close nothing. Else all begin again at the end of the last epoch
+    that is closed or, where none closes, at the last checkpoint.
     """
 
     def _begin_again(self, out: list[Instruction]) -> None:
@@ -46,8 +46,16 @@ class RunLosses(RunBasis):
         else:
             self._closing.begin_again()
             self._records.forget_open()
+            if not self.setup.exact:
+                self._forget_evaluation()
         out += [Rewind(self._records.recorded, self._closing is None), Replace(event.server, life)]
         self._begin_again(out)
+
+    def _forget_evaluation(self) -> None:
+        """The version of an evaluation is lost with what holds it, and so is a best model that is on its way: do it again."""
+        self._evaluations.running = None
+        if self._best_on_its_way is not None:
+            self._records.take_back(self._best_on_its_way)
 
     def _hand_over(self, out: list[Instruction]) -> None:
         """An epoch is closed: others take the places of servers as if these were lost, and nothing is done again."""

@@ -20,9 +20,6 @@ WARM_DETECTION_SECONDS = 3.0
 CHECKPOINT_SECONDS = 1.0
 """That a checkpoint takes, with the standstill before it: an assumption."""
 
-ASYNC_CHECKPOINT_SECONDS = 10.0
-"""Between checkpoints of an asynchronous run, by default (`--checkpoint-every`)."""
-
 MOST_RATE = 60.0
 """The most losses in an hour of one machine that are believed."""
 

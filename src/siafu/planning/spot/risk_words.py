@@ -21,9 +21,6 @@ def time(seconds: float) -> str:
 def lines(risk: OfferRisk) -> list[str]:
     """A plan's lines about losses."""
     cold, saving = risk.schemes["cold"], risk.schemes["checkpoints"]
-    kept = "epochs that have ended stay"
-    if risk.offer.setup.mode == "async":
-        kept = f"back to the last checkpoint, every {cold.training.checkpoint_epochs} epochs"
     share = risk.best.dollars.mean / risk.on_demand
     verdict = (
         f"it pays: {share:.0%} of the dollars of machines that are never lost"
@@ -31,7 +28,8 @@ def lines(risk: OfferRisk) -> list[str]:
         else f"it does not pay: {share:.0%} of the dollars of machines that are never lost"
     )
     return [
-        f"with {risk.losses}: {_expected(cold)}; {cold.mean(lambda each: each.losses):.1f} losses, {kept}",
+        f"with {risk.losses}: {_expected(cold)}; {cold.mean(lambda each: each.losses):.1f} losses, "
+        "epochs that have ended stay",
         *_about_copies(risk),
         f"with checkpoints alone, every {saving.training.checkpoint_epochs} epochs: {_expected(saving)}; "
         f"never lost, on demand: {time(risk.offer.seconds)}, {dollars(risk.on_demand)}",

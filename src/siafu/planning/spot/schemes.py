@@ -10,7 +10,6 @@ from siafu.planning.offer import Offer
 from siafu.planning.spot.paces import Paces
 from siafu.planning.spot.replay import SpotTraining, young_daly
 from siafu.planning.spot.risk import (
-    ASYNC_CHECKPOINT_SECONDS,
     CHECKPOINT_SECONDS,
     DETECTION_SECONDS,
     WARM_DETECTION_SECONDS,
@@ -56,7 +55,7 @@ def schemes(offer: Offer, paces: Paces, rate: float) -> Iterator[Scheme]:
         return
     warm = replace(cold, warm=True, detection_seconds=WARM_DETECTION_SECONDS)
     yield Scheme("warm", warm, prices)
-    if math.isfinite(paces.eager) and cold.checkpoint_epochs is None:
+    if math.isfinite(paces.eager) and offer.setup.mode != "async":
         slower = tuple(max(each, paces.eager) for each in warm.paces)
         eager = replace(warm, epoch_seconds=paces.eager, paces=slower, spared=paces.forward)
         yield Scheme("eager", eager, prices)
@@ -65,18 +64,17 @@ def schemes(offer: Offer, paces: Paces, rate: float) -> Iterator[Scheme]:
 
 
 def _closed(offer: Offer, paces: Paces) -> SpotTraining:
-    """An offer as it runs: exact epochs that have ended stay; of an asynchronous run, those before its last checkpoint."""
+    """An offer as it runs: epochs that have ended stay."""
     servers = offer.setup.fleet.servers
     epoch = (offer.seconds - offer.start_seconds) / offer.epochs
-    every = max(1, round(ASYNC_CHECKPOINT_SECONDS / epoch)) if offer.setup.mode == "async" else None
     return SpotTraining(
         max(1, servers - 1),
         offer.epochs,
         epoch,
         offer.start_seconds,
         DETECTION_SECONDS,
-        every,
-        CHECKPOINT_SECONDS if every is not None else 0.0,
+        None,
+        0.0,
         paces=paces.fewer if servers > 1 else (math.inf, epoch),
     )
 

@@ -70,7 +70,7 @@ class GraphHost(Host):
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self.reporting = False
         # Counters of closed epochs must not be lost with their server, nor gradients with the one they were sent to.
-        self._tells_counters = machine.setup.exact and not activity.shares_threads
+        self._tells_counters = machine.setup.closes and not activity.shares_threads
         self._keeps_gradients = machine.setup.resumes and not activity.shares_threads
 
     def _take(self, letter: Letter) -> None:

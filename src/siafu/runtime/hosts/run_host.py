@@ -344,7 +344,7 @@ class RunHost(Host):
     def _save(self, epochs: Epoch, found: Collection) -> None:
         saved = self._snapshot(epochs, found)
         self._saved_best, self._saved_counters = saved.best, dict(saved.counters)
-        if not self._run.setup.exact:
+        if not self._run.setup.closes:
             self._states = States(saved)
         self._happened(saved)
         self.deliver(CheckpointSaved(epochs))
