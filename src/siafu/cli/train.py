@@ -17,7 +17,7 @@ from siafu.base.option import argument, option, options_of
 from siafu.base.words import counted
 from siafu.cli.common import bytes_of, refuse_unknown_dataset, say
 from siafu.cli.outcome import refuse_other_summary, report_many, report_one, risen_loss, scores
-from siafu.options import LAMBDAS, Named, Options, Session
+from siafu.options import FILES, LAMBDAS, LEARNING, Named, Options, Session
 from siafu.training.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Train(Session, Options, Recipe):
 
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
     out: Path | None = option(None, "The run's directory.", unset="runs/DATASET-MODEL-DATE")
-    start: Path | None = option(None, "Begin with the weights of the run in this directory.")
+    start: Path | None = option(None, "Begin with the weights of the run in this directory.", panel=LEARNING)
     runs: int = option(1, "Train with so many seeds; mean and deviation.", least=1)
     lambda_function: str = option("siafu", "The function's name or ARN (aws).", panel=LAMBDAS)
     lambda_qualifier: str | None = option(None, "Its version or alias (aws).", panel=LAMBDAS)
@@ -50,8 +50,8 @@ class Train(Session, Options, Recipe):
     endpoint: str | None = option(
         None, "What speaks AWS's protocol in its place.", metavar="URL", panel=LAMBDAS
     )
-    verbose: bool = option(False, "Say also why the model is run as it is.")
-    quiet: bool = option(False, "Say nothing but what is wrong.")
+    verbose: bool = option(False, "Say also why the model is run as it is.", panel=FILES)
+    quiet: bool = option(False, "Say nothing but what is wrong.", panel=FILES)
     json: bool = option(False, "Print one JSON object as the last line of stdout.")
 
     def say(self, text: str) -> None:
