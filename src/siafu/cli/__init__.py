@@ -105,6 +105,7 @@ def main() -> None:
 
 # Words of the library that reads the command line, and ours.
 _WORDS = {
+    "Missing argument 'NAME|PATH'.": "name a dataset, such as demo, or give a store's path: 'siafu datasets' lists the names",
     "Input should be a valid integer, unable to parse string as an integer": "give a whole number",
     "Input should be a valid number, unable to parse string as a number": "give a number",
     "Got unexpected extra argument(s)": "the command line has too many words, or an option that takes no value was given one:",

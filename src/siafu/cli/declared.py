@@ -4,11 +4,12 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from signal import SIGINT
 from typing import Annotated, Any
 
 import typer
 
-from siafu.base.errors import BadInput
+from siafu.base.errors import BadInput, Interrupted
 from siafu.base.option import REQUIRED, Option, is_option, option, option_of, options_of, same_option
 
 Command = Callable[..., None]
@@ -44,6 +45,8 @@ def command(run: Command, read: Reader | None = None, more: Sequence[inspect.Par
             for name, each in options.items():
                 dataclasses.replace(each, name=f"--{name.replace('_', '-')}").check(given[name])
             run(**asked, **{name: given[name] for name in options})
+        except KeyboardInterrupt:  # typer would end without a word
+            raise Interrupted("interrupted", SIGINT) from None
         except BadInput as error:
             if config is None:
                 raise

@@ -92,6 +92,8 @@ def import_(
     name: str | None = option(None, "What to call the graph; by default the store's name."),
 ) -> None:
     """Read a graph of any size, or triples (head, relation, tail), and write a store, in bounded memory."""
+    from siafu.graph import read_store
+    from siafu.graph.feature_scales import told_scales
     from siafu.graph.importing.importer import ImportOptions, import_graph
     from siafu.graph.importing.inputs import InputOptions
     from siafu.graph.importing.readers.columns import EdgeColumns, VertexColumns
@@ -167,6 +169,8 @@ def import_(
         done = import_graph(source, target, options, progress)
     for line in _understood(done):
         say(line)
+    if far_apart := told_scales(read_store(target).x, done.feature_names):
+        say(far_apart)
     _told(
         target,
         f"{done.num_vertices:,} {'vertex' if done.num_vertices == 1 else 'vertices'}",
@@ -186,7 +190,9 @@ def _understood(done: "Imported") -> Iterator[str]:
     yield f"edges: {weights}{features}{types}, {ways}{names}"
     if done.first_vertex == 1:
         yield "vertex 0 has no edges: if your ids count from 1, --ids relabel leaves it out"
-    yield "features: " + (f"{done.num_features:,} a vertex" if done.num_features else "none")
+    yield "features: " + (
+        f"{done.num_features:,} a vertex{named(done.feature_names)}" if done.num_features else "none"
+    )
     yield "labels: " + (
         f"{done.num_classes:,} classes{named(done.class_names)}" if done.num_classes else "none"
     )

@@ -1,0 +1,27 @@
+"""The `siafu` command from its first moment: Ctrl-C is one line, also while its code is still being loaded."""
+
+import os
+import signal
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Load the command line, then run it."""
+    was_ignored = (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    )  # by a shell that started us in the background
+    if not was_ignored:
+        signal.signal(signal.SIGINT, _end)
+    from siafu.cli import main as run
+
+    if not was_ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
+
+def _end(*_: Any) -> None:
+    # No exception: half-loaded modules would turn it into errors of their own.
+    sys.stderr.write("siafu: interrupted while starting\n")
+    sys.stderr.flush()
+    os._exit(128 + signal.SIGINT)
