@@ -61,7 +61,7 @@ def test_an_import_says_what_it_understood(
     arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
     assert siafu(*arguments, monkeypatch=monkeypatch) == 0
     said = capsys.readouterr().err
-    assert "edges: without weights, directed" in said
+    assert "edges: without weights, directed, from column src to column dst" in said
     assert "features: 1 a vertex (age)" in said
     assert "labels: 2 classes (cat, dog)" in said
     assert (

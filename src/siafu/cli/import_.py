@@ -184,10 +184,11 @@ def _understood(done: "Imported") -> Iterator[str]:
     """Lines that tell what the import took its input for."""
     weights = "weighted" if done.weighted else "without weights"
     ways = "each edge both ways" if done.symmetric else "directed"
+    ends = f", from column {done.end_names[0]} to column {done.end_names[1]}" if done.end_names else ""
     names = "; vertices are numbered anew, their names are kept" if done.relabelled else ""
     features = f", {counted(done.num_edge_features, 'feature')} an edge" if done.num_edge_features else ""
     types = f", {counted(done.num_types, 'type')}{named(done.type_names)}" if done.num_types else ""
-    yield f"edges: {weights}{features}{types}, {ways}{names}"
+    yield f"edges: {weights}{features}{types}, {ways}{ends}{names}"
     if done.first_vertex == 1:
         yield "vertex 0 has no edges: if your ids count from 1, --ids relabel leaves it out"
     yield "features: " + (

@@ -10,12 +10,12 @@ from typing import ParamSpec, Protocol, TypeVar
 from torch import nn
 
 from siafu.base.option import described, option, options_of
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph import Graph
 from siafu.options import Options, Session
 from siafu.report.progress import Progress
 from siafu.training.pace import Callback
 from siafu.training.run import Run
-from siafu.training.unknown_keyword import refuse_unknown_keyword
 
 Given = ParamSpec("Given")
 Asked = TypeVar("Asked")

@@ -79,6 +79,7 @@ class Imported(NamedTuple):
     type_names:  of types that are words; empty: they are numbers, or there are none
     edge_table:  the name under which `ignored` has columns of a table of edges
     first_vertex: the least vertex that an edge names; 0 where there are no edges
+    end_names:   of the columns that are sources and destinations; empty: they have no names
     feature_names: of the columns that are features; empty: features have no names, or there are none
     """
 
@@ -97,6 +98,7 @@ class Imported(NamedTuple):
     type_names: tuple[str, ...] = ()
     edge_table: str = ""
     first_vertex: int = 0
+    end_names: tuple[str, ...] = ()
     feature_names: tuple[str, ...] = ()
 
 
@@ -314,6 +316,7 @@ class _Import:
             type_names=self.types.names,
             edge_table=self.source.name if isinstance(self._own_edges, WithColumns) else "",
             first_vertex=first_vertex if found.num_edges else 0,
+            end_names=getattr(self._own_edges, "end_names", ()),
             feature_names=() if self.table is None else self.table.feature_names,
         )
 

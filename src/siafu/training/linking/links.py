@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
 from siafu.graph.links import LinkSplit, Pairs, split_links
@@ -24,7 +25,6 @@ from siafu.objective.link_metrics import link_metrics
 from siafu.program.record.record import mode as mode_of
 from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.link_options import LinkOptions
-from siafu.training.unknown_keyword import refuse_unknown_keyword
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph.interactions import Interactions, Pairs
 from siafu.nn.calling import call_model
 from siafu.nn.layers.light_gcn import LearntRows, LightGCN
@@ -22,7 +23,6 @@ from siafu.objective.rank_metrics import hits_of, ndcg_at, recall_at
 from siafu.program.record.record import mode as mode_of
 from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.rank_options import RankOptions
-from siafu.training.unknown_keyword import refuse_unknown_keyword
 
 _SCORES_AT_ONCE = 1 << 24  # of users with all items
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embeddings import Embeddings
 from siafu.embedding.evaluation import Evaluator
@@ -31,7 +32,6 @@ from siafu.sampling.fanouts import fanouts_for
 from siafu.sampling.sampler import Sampler
 from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.triple_training import TripleTraining
-from siafu.training.unknown_keyword import refuse_unknown_keyword
 
 _FIRST = 0.1  # spread of the first vectors
 _NEGATIVES = 22  # key of the random numbers, among those that other rooms draw

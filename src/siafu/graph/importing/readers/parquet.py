@@ -156,6 +156,7 @@ class ParquetEdges:
         self.path = table.path
         self._columns = columns.positions(table.path, table.columns, len(table.columns))
         src, dst, weight, features, kind = self._columns
+        self.end_names = names_of(table.columns, (src, dst))
         self.ignored = other_columns(table.columns, len(table.columns), self._columns.taken)
         self.weighted = weight is not None
         self.attr_width = len(features)
