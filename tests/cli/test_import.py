@@ -54,6 +54,17 @@ def test_an_import_names_columns_that_differ_much_in_scale(
     assert "features differ much in scale: income reaches 82,000, age reaches 45" in said
 
 
+def test_features_with_too_few_rows_are_named_as_the_cause(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(here / "x.npy", np.zeros((2, 4), np.float32))
+    np.save(here / "y.npy", np.zeros(3, np.int64))
+    for more in ([], ["--labels", "y.npy"]):
+        arguments = ("import", "edges.csv", "--features", "x.npy", *more, "-o", "my.store")
+        assert siafu(*arguments, monkeypatch=monkeypatch) == 2
+        assert "x.npy have 2 rows, so many vertices are taken" in capsys.readouterr().err
+
+
 def test_an_import_says_what_it_understood(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -170,8 +170,20 @@ class _Import:
         if known is not None and self.options.num_vertices is None:
             self._check_known(known)
         if known is not None and self.options.input.ids != "relabel":
-            return self._dense(known, self._blocks(known), self._vertex_blocks())
+            try:
+                return self._dense(known, self._blocks(known), self._vertex_blocks())
+            except BadInput as error:
+                raise BadInput(f"{error}{self._why_so_many(known, str(error))}") from error
         return self._undecided()
+
+    def _why_so_many(self, known: int, error: str) -> str:
+        """Where the number of vertices in an error is from, if it is the number of rows of features."""
+        features = self.data.features
+        if features is None or features.count != known or f"{known} vertices" not in error:
+            return ""
+        if known in (self.options.num_vertices, self.edges.num_vertices):
+            return ""
+        return f" ({features.what} have {known} rows, so many vertices are taken: is a row missing there?)"
 
     def _known_vertices(self) -> int | None:
         rows = None if self.data.features is None else self.data.features.count
