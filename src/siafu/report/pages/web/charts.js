@@ -133,11 +133,13 @@ const siafuCharts = (() => {
     return { x: rows.map((row) => row.epoch), series: idle ? [] : kept };
   }
 
-  /** The largest series by their sums; all others are one. */
+  /** The largest series by their mean shares, which one slow epoch does not decide; all others are one. */
   function fewer(series, most) {
     if (series.length <= most) return series;
-    const sum = ({ values }) => values.reduce((total, value) => total + (value ?? 0), 0);
-    const largest = new Set([...series].sort((one, other) => sum(other) - sum(one)).slice(0, most - 1));
+    const totals = series[0].values.map((_, place) => series.reduce((total, each) => total + (each.values[place] ?? 0), 0));
+    const share = ({ values }) =>
+      values.reduce((total, value, place) => total + (totals[place] > 0 ? (value ?? 0) / totals[place] : 0), 0);
+    const largest = new Set([...series].sort((one, other) => share(other) - share(one)).slice(0, most - 1));
     const rest = series.filter((each) => !largest.has(each));
     const values = rest[0].values.map((_, place) => rest.reduce((total, each) => total + (each.values[place] ?? 0), 0));
     return [...series.filter((each) => largest.has(each)), { label: `${rest.length} other kinds`, values }];
