@@ -19,7 +19,7 @@ class Interrupting:
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Interrupting())
-from siafu.command import main
+from siafu.__main__ import main
 main()
 """
 
