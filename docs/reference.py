@@ -151,14 +151,9 @@ def _parameter_row(parameter: Any) -> str:
         kind = "" if parameter.is_flag else f" {parameter.metavar or _kind(parameter)}"
         written, told = flags + kind, parameter.help or ""
     default = parameter.default
-    told, _, said = told.partition(" [default: ")
-    shown = (
-        said.rstrip("]")
-        if said
-        else ""
-        if default is None or default is False or callable(default)
-        else f"{default}"
-    )
+    said = getattr(parameter, "show_default", None)  # text: what a value means that is not given
+    is_plain = default is not None and default is not False and not callable(default)
+    shown = said if isinstance(said, str) else f"{default}" if is_plain else ""
     return f"| {_cell(written)} | {_cell(told)} | {_cell(shown)} |"
 
 

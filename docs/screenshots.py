@@ -17,6 +17,7 @@ IMAGES = Path(__file__).resolve().parent / "images"
 SIAFU = [sys.executable, "-c", "from siafu.cli import main; main()"]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 SIZE = {"width": 1100, "height": 760}
+WHOLE = "whole"
 
 
 def siafu(*words: str) -> None:
@@ -42,12 +43,18 @@ def open_page(browser: Browser, address: str, scheme: str = "light") -> Page:
 
 
 def both(browser: Browser, address: str, ready: str, name: str, part: str | None = None) -> None:
-    """Take a page, or a part of it, in the light and in the dark, when the selector `ready` is there."""
+    """Take a page, or a part of it, in the light and in the dark, when the selector `ready` is there.
+
+    part: a selector; WHOLE: the page to its end; None: its first screen
+    """
     for scheme, ending in (("light", ""), ("dark", "-dark")):
         page = open_page(browser, address, scheme)
         page.wait_for_selector(ready)
-        shown = page.locator(part) if part else page
-        shown.screenshot(path=IMAGES / f"{name}{ending}.png")
+        target = IMAGES / f"{name}{ending}.png"
+        if part is None or part == WHOLE:
+            page.screenshot(path=target, full_page=part == WHOLE)
+        else:
+            page.locator(part).screenshot(path=target)
         page.close()
 
 
@@ -68,10 +75,16 @@ def of_the_dashboard(browser: Browser) -> None:
         page.get_by_role("button", name="Stop the run").click()
         expect(page.locator("#status")).to_have_text("stopped", timeout=60_000)
         training.wait()
+        both(browser, page.url, "canvas", "dashboard-stopped", part=WHOLE)
 
 
 _AT_EPOCH = """epoch => [...document.querySelectorAll("tr[data-run]")].some(
     (row) => row.textContent.includes("running") && parseInt(row.children[4].textContent) >= epoch)"""
+
+
+def of_an_empty_dashboard(browser: Browser) -> None:
+    with dashboard() as address:
+        both(browser, address, "main", "dashboard-empty")
 
 
 def of_files(browser: Browser) -> None:
@@ -83,6 +96,7 @@ def of_files(browser: Browser) -> None:
         Path(name).resolve().as_uri() for name in ("report.html", "vectors.html", "comparison.html")
     )
     both(browser, report, "body[data-drawn]", "report")
+    both(browser, report, "body[data-drawn]", "report-whole", part=WHOLE)
     both(browser, report, "body[data-drawn]", "pipeline", part="#gantt figure")
     both(browser, vectors, "body[data-drawn]", "report-vectors")
     both(browser, comparison, "body[data-drawn]", "compare")
@@ -91,6 +105,10 @@ def of_files(browser: Browser) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         os.chdir(scratch)
+        browser = playwright.chromium.launch(
+            executable_path=os.environ.get("SIAFU_CHROMIUM", "/usr/bin/chromium"), args=FLAGS
+        )
+        of_an_empty_dashboard(browser)
         siafu("train", "demo", "--epochs", "120", "--out", "runs/demo-gcn")
         layout = ["--mode", "async", "--staleness", "1", "--servers", "2", "--intervals", "4"]
         siafu("train", "demo", "--epochs", "120", *layout, "--out", "runs/demo-gcn-async")
@@ -107,9 +125,6 @@ def main() -> None:
             *disk,
             "--out",
             "runs/demo-vectors",
-        )
-        browser = playwright.chromium.launch(
-            executable_path=os.environ.get("SIAFU_CHROMIUM", "/usr/bin/chromium"), args=FLAGS
         )
         of_the_dashboard(browser)
         of_files(browser)

@@ -1,6 +1,31 @@
-"""`python -m siafu`: the command where its script is not on the path."""
+"""The `siafu` command, and `python -m siafu`: Ctrl-C is one line, also while the code is still being loaded."""
 
-from siafu.cli import main
+import os
+import signal
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Load the command line, then run it."""
+    was_ignored = (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    )  # by a shell that started us in the background
+    if not was_ignored:
+        signal.signal(signal.SIGINT, _end)
+    from siafu.cli import main as run
+
+    if not was_ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
+
+def _end(*_: Any) -> None:
+    # No exception: half-loaded modules would turn it into errors of their own.
+    sys.stderr.write("siafu: interrupted while starting\n")
+    sys.stderr.flush()
+    os._exit(128 + signal.SIGINT)
+
 
 if __name__ == "__main__":
     main()

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from siafu.graph.partition import Partition
     from siafu.objective.objective import Objective
 
+LEARNING = "More of learning"
+FILES = "More of the run's files and output"
+MEMORY = "Memory and disk"
 LAYOUT = "How the work is laid out"
 LAMBDAS = "Lambdas: serverless threads for tensor tasks"
 COST = "What it costs"
-_layout, _lambdas, _cost = (partial(option, panel=panel) for panel in (LAYOUT, LAMBDAS, COST))
+_learning, _files, _memory, _layout, _lambdas, _cost = (
+    partial(option, panel=panel) for panel in (LEARNING, FILES, MEMORY, LAYOUT, LAMBDAS, COST)
+)
 
 
 class SchedulerMaker(Protocol):
@@ -76,35 +81,35 @@ class Options:
         "L2 penalty on the weights.",
         valid=(lambda decay: 0 <= decay < math.inf, "give a number from 0 up"),
     )
-    decay: str = option(
+    decay: str = _learning(
         "all",
         "What weight decay falls on: all parameters, or the first layer's.",
         more='"first" is as in the paper on GCN.',
         choices=("all", "first"),
         wants="choose all (parameters) or first (the first layer's)",
     )
-    optimizer: str = option(
+    optimizer: str = _learning(
         "adam",
         "adam, adamw or sgd.",
         more="With PyTorch's other settings.",
         choices=("adam", "adamw", "sgd"),
         noun="optimizer",
     )
-    scheduler: "str | SchedulerMaker | None" = option(
+    scheduler: "str | SchedulerMaker | None" = _learning(
         None,
         "Learning rates over the epochs, by a class of torch.optim.lr_scheduler: 'StepLR(step_size=50, gamma=0.5)'.",
         more="Or a function that makes a scheduler of torch's for an optimizer. See docs/loop.md.",
         unset="lr, always",
         metavar="NAME(ARGUMENTS)",
     )
-    groups: "str | dict[str, dict[str, float]] | None" = option(
+    groups: "str | dict[str, dict[str, float]] | None" = _learning(
         None,
         "Learning rates and weight decays of some parameters: 'convs.0: lr=0.1 weight_decay=0; *.bias: weight_decay=0'.",
         more='Or {"convs.0": {"lr": 0.1}, …}. See docs/loop.md.',
         unset="lr and weight_decay are for all",
         metavar="PATTERN: SETTINGS; …",
     )
-    clip: float | None = option(
+    clip: float | None = _learning(
         None,
         "Scale the gradient so that its norm is at most this.",
         more="The norm of all parameters' gradients together, over the whole graph.",
@@ -120,7 +125,7 @@ class Options:
     patience: int | None = option(
         None, "Stop after so many epochs that were no better.", more="Counted from the best epoch.", least=1
     )
-    evaluate_every: int = option(
+    evaluate_every: int = _learning(
         1, "Epochs from one evaluation to the next.", more="The last is always evaluated.", least=1
     )
     split: str | None = option(
@@ -130,7 +135,7 @@ class Options:
         unset="the graph's own",
         metavar="KIND:A/B/C",
     )
-    split_seed: int = option(0, "Seed of the split that is drawn.", least=0)
+    split_seed: int = _learning(0, "Seed of the split that is drawn.", least=0)
     normalize_features: bool = option(
         False,
         "Scale each vertex's features to sum to 1.",
@@ -143,14 +148,14 @@ class Options:
         unset="what the graph has",
         metavar="NAME",
     )
-    class_weights: "str | Sequence[float] | None" = option(
+    class_weights: "str | Sequence[float] | None" = _learning(
         None,
         "How much the loss of each class counts: a number for each, with commas between them, or balanced.",
         more='Or a list of numbers. "balanced": the rarer a class is among the training rows, the more.',
         unset="all count alike",
         metavar="balanced|W,W,…",
     )
-    label_smoothing: float = option(
+    label_smoothing: float = _learning(
         0.0,
         "Share of the loss that all classes have together, whatever the label (label smoothing).",
         valid=(lambda share: 0 <= share < 1, "give a share from 0 up to, not at, 1"),
@@ -343,14 +348,14 @@ class Session:
         more="At most servers - 1. See docs/spot.md.",
         least=0,
     )
-    memory: str | None = _layout(
+    memory: str | None = _memory(
         None,
         "Memory that the whole process may take, such as 8GB: the run spares memory to fit, or is refused before it begins.",
         more="See docs/memory.md.",
         unset="what is free, less a reserve",
         metavar="SIZE",
     )
-    scratch: str | Path | None = _layout(
+    scratch: str | Path | None = _memory(
         None,
         "A directory for tables that do not fit memory: files without names, which are gone when the run ends.",
         more="See docs/memory.md.",
@@ -380,18 +385,18 @@ class Session:
         False, "Go on with the run in --out.", more="From its last checkpoint, as if it had never stopped."
     )
     overwrite: bool = option(False, "Replace the run in --out.")
-    checkpoint_every: float = option(
+    checkpoint_every: float = _files(
         10.0,
         "Seconds from one checkpoint to the next; 0: after every epoch.",
         least=0,
         wants="give seconds, from 0 up",
     )
-    trace: str = option(
+    trace: str = _files(
         "sampled",
         "Epochs whose tasks are traced, for Perfetto and the report: sampled (the first, some more, the last), full or off.",
         more="In the run's directory; full: all that fit.",
         choices=("off", "sampled", "full"),
     )
-    tensorboard: bool = option(
+    tensorboard: bool = _files(
         False, "Write metrics for TensorBoard, too.", more="In the run's directory, under tensorboard."
     )

@@ -41,6 +41,15 @@ def test_a_report_opens_with_its_charts_and_its_pipeline(page: Page, run: Path, 
     assert "Epoch 3" in (chart.get_attribute("aria-label") or "")
 
 
+def test_time_in_tasks_is_a_few_areas_that_add_up(page: Page, run: Path, tmp_path: Path) -> None:
+    opened(page, run_report(read_run(run)), tmp_path / "report.html")
+    figure = page.locator("#curves figure", has_text="Time in tasks, shares of all threads' time")
+    shown = figure.locator(".u-legend tr.u-series").count() - 1  # the first is the epoch
+    assert 2 <= shown <= 6
+    told = figure.locator(".u-legend").inner_text()
+    assert "other kinds" in told and told.count("%") == shown
+
+
 def test_the_pipeline_is_walked_with_the_keys_and_read_out(page: Page, run: Path, tmp_path: Path) -> None:
     opened(page, run_report(read_run(run)), tmp_path / "report.html")
     page.locator("canvas.gantt").focus()

@@ -11,13 +11,16 @@ from tests.cli.command import Siafu, spawn
 
 
 @pytest.mark.slow
-def test_it_says_where_it_answers_and_ends_with_ctrl_c(tmp_path: Path) -> None:
-    process = spawn("dashboard", tmp_path / "later", port=0)
+def test_it_says_where_it_answers_and_ends_with_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    process = spawn("dashboard", port=0)
     try:
         assert process.stdout is not None
         told = process.stdout.readline()
         address = told.split(": ")[1].split()[0]
-        assert "not there yet" in told
+        assert "runs in runs, which the first training here makes" in told
         assert httpx.get(f"{address}api/runs", trust_env=False).json() == {"runs": [], "all": True}
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
@@ -49,3 +52,7 @@ def test_an_address_that_is_not_ours_is_said(siafu: Siafu) -> None:
 def test_a_file_is_no_directory_of_runs(siafu: Siafu, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "is a file" in siafu.refused("dashboard", tmp_path / "file")
+
+
+def test_a_directory_that_is_not_there_is_refused_if_it_was_named(siafu: Siafu, tmp_path: Path) -> None:
+    assert f"there is no directory {tmp_path / 'rums'}" in siafu.refused("dashboard", tmp_path / "rums")

@@ -44,6 +44,27 @@ def test_an_import_says_what_it_wrote(
     assert (graph.name, graph.num_edges, graph.is_symmetric) == ("ring", 6, True)
 
 
+def test_an_import_names_columns_that_differ_much_in_scale(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id,age,income\n0,31,17000\n1,45,82000\n2,28,65000\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().err
+    assert "features differ much in scale: income reaches 82,000, age reaches 45" in said
+
+
+def test_features_with_too_few_rows_are_named_as_the_cause(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(here / "x.npy", np.zeros((2, 4), np.float32))
+    np.save(here / "y.npy", np.zeros(3, np.int64))
+    for more in ([], ["--labels", "y.npy"]):
+        arguments = ("import", "edges.csv", "--features", "x.npy", *more, "-o", "my.store")
+        assert siafu(*arguments, monkeypatch=monkeypatch) == 2
+        assert "x.npy have 2 rows, so many vertices are taken" in capsys.readouterr().err
+
+
 def test_an_import_says_what_it_understood(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,8 +72,8 @@ def test_an_import_says_what_it_understood(
     arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
     assert siafu(*arguments, monkeypatch=monkeypatch) == 0
     said = capsys.readouterr().err
-    assert "edges: without weights, directed" in said
-    assert "features: 1 a vertex" in said
+    assert "edges: without weights, directed, from column src to column dst" in said
+    assert "features: 1 a vertex (age)" in said
     assert "labels: 2 classes (cat, dog)" in said
     assert (
         "split: none, and training needs one: --split random:60/20/20 draws it, here or for 'siafu train'"

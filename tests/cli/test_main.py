@@ -47,6 +47,22 @@ def test_a_path_where_nothing_is_is_refused_before_torch_and_numba_are_loaded(tm
 
 
 @pytest.mark.slow
+def test_a_size_and_a_split_that_are_none_are_refused_before_torch_is_loaded() -> None:
+    size, split = ["train", "demo", "--memory", "lots"], ["train", "demo", "--split", "random:60/20"]
+    assert not loads("torch", "numba", arguments=[size], code=2)
+    assert not loads("torch", arguments=[split], code=2)
+
+
+@pytest.mark.slow
+def test_directories_that_cannot_be_used_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").touch()
+    out = ["train", "demo", "--out", str(tmp_path / "full")]
+    scratch = ["train", "demo", "--scratch", str(tmp_path / "none")]
+    assert not loads("torch", arguments=[out, scratch], code=2)
+
+
+@pytest.mark.slow
 def test_an_unknown_name_is_refused_before_torch_and_numba_are_loaded() -> None:
     asked = [["train", "no-such-data"], ["explain", "gcn", "no-such-data"]]
     assert not loads("torch", "numba", "numpy", arguments=asked, code=2)

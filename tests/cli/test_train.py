@@ -381,3 +381,7 @@ def test_a_quiet_run_says_nothing_but_what_was_asked_for(siafu: Siafu, store: Pa
     assert ended.json()["epochs"] == 2
     refused = siafu.refused("train", store, epochs=2, out="run", quiet=True)
     assert "holds a finished run: choose another out (--out), or replace it with overwrite=True" in refused
+
+
+def test_a_training_of_nothing_is_told_where_the_names_are(siafu: Siafu) -> None:
+    assert "'siafu datasets' lists the names" in siafu.refused("train")

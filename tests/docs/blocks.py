@@ -5,6 +5,7 @@ no reader sees, can stand before a block:
 
     <!-- not run: why -->                          none of the next block is run
     <!-- not run "siafu train pubmed", "…": why -->   the commands of the next block that begin so are not run
+    <!-- compared -->                              every line that the next block shows must be printed, see `output.py`
 
 What a page takes for granted (files, names) is made by `before/PAGE.py`, which is run first.
 """
@@ -20,6 +21,7 @@ Kind = Literal["python", "shell"]
 
 _KINDS: dict[str, Kind] = {"python": "python", "console": "shell", "sh": "shell", "bash": "shell"}
 _COMMENT = re.compile(r"<!--\s*not run\b(.*?)-->", re.DOTALL)
+_COMPARED = re.compile(r"<!--\s*compared\s*-->")
 _FENCE = re.compile(r"(?m)^( *)```(\w+)[^\n]*\n(.*?)^\1```\s*$", re.DOTALL)
 _INDENTED = re.compile(
     r"(?m)(?:^|(?<=\n))((?: {4}(?:\$ )?(?:siafu|pip|python3?|pytest|rsync|ssh|[A-Z_]+=\S+ )[^\n]*\n)(?:(?: {4}[^\n]*)?\n)*)"
@@ -38,6 +40,7 @@ class Block:
     line:     where its text begins in its page, from 1
     why_not:  why it is not run, or why some of its commands are not; None: all of it is
     left_out: beginnings of the commands that are not run; empty with a `why_not`: all of them
+    compared: whether the lines that it shows must be printed
     """
 
     page: Path
@@ -46,6 +49,7 @@ class Block:
     text: str
     why_not: str | None = None
     left_out: tuple[str, ...] = ()
+    compared: bool = False
 
     @property
     def skipped(self) -> bool:
@@ -61,6 +65,7 @@ def blocks(page: Path) -> list[Block]:
     found = sorted([*_comments(text), *_fences(text), *_indented(text)])
     made: list[Block] = []
     said: tuple[str, tuple[str, ...]] | None = None
+    compared = False
     end = 0
     for start, stop, what, first, body in found:
         if start < end:
@@ -69,13 +74,16 @@ def blocks(page: Path) -> list[Block]:
         if what == "not run":
             said = _said(body)
             continue
+        if what == "compared":
+            compared = True
+            continue
         if what == "other":
-            said = None
+            said, compared = None, False
             continue
         why_not, left_out = said or (None, ())
-        said = None
+        said, is_compared, compared = None, compared, False
         kind: Kind = "python" if what == "python" else "shell"
-        made.append(Block(page, text.count("\n", 0, first) + 1, kind, body, why_not, left_out))
+        made.append(Block(page, text.count("\n", 0, first) + 1, kind, body, why_not, left_out, is_compared))
     return made
 
 
@@ -110,6 +118,8 @@ def _said(body: str) -> tuple[str, tuple[str, ...]]:
 def _comments(text: str) -> Iterator[_Found]:
     for match in _COMMENT.finditer(text):
         yield match.start(), match.end(), "not run", match.start(1), match[1]
+    for match in _COMPARED.finditer(text):
+        yield match.start(), match.end(), "compared", match.start(), ""
 
 
 def _fences(text: str) -> Iterator[_Found]:

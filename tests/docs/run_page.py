@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.blocks import Block, blocks, commands, words
+from tests.docs.output import missing_lines
 
 _SHELL = {"|", "<", ">", ">>", "&", ";", "||"}
 _PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
@@ -34,7 +35,10 @@ def main() -> None:
                 _run_python(block, names)
             else:
                 for command, output in commands(block):
-                    _run_command(command, output)
+                    if block.compared and output:
+                        _compare(command, output)
+                    else:
+                        _run_command(command, output)
         except BaseException:
             traceback.print_exc()
             print(f"{block} failed", file=sys.stderr)
@@ -45,6 +49,17 @@ def main() -> None:
 def _run_python(block: Block, names: dict[str, Any]) -> None:
     # Line numbers are those of the page.
     exec(compile("\n" * (block.line - 1) + block.text, block.page.name, "exec"), names)
+
+
+def _compare(command: str, output: str) -> None:
+    """Run a command as it stands, in a process of its own, and look for what the page shows."""
+    line = [sys.executable, "-m", "siafu", *words(command)[1:]]
+    ran = subprocess.run(line, capture_output=True, text=True)
+    printed = ran.stderr + ran.stdout
+    print(f"$ {command}\n{printed}", flush=True)
+    assert ran.returncode == 0, printed
+    missing = missing_lines(output, printed)
+    assert not missing, f"{command} does not print {missing}, but\n{printed}"
 
 
 def _run_command(command: str, output: str) -> None:

@@ -38,7 +38,16 @@ def test_text_is_read_in_percent() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["random:60/50/20", "random:0/50/50", "random:60/-1/20", "random:a/b/c", "random:nan/0/0"]
+    "text",
+    [
+        "random:60/20",
+        "random",
+        "random:60/50/20",
+        "random:0/50/50",
+        "random:60/-1/20",
+        "random:a/b/c",
+        "random:nan/0/0",
+    ],
 )
 def test_what_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="split"):

@@ -35,6 +35,7 @@ from siafu.cli import (
 )
 from siafu.cli.config_file import read_config
 from siafu.cli.declared import add_commands, command
+from siafu.cli.long_help import LongHelp, help_all
 
 app = typer.Typer(
     name="siafu",
@@ -42,11 +43,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("train")(command(train.train, read_config))
+app.command("train", cls=LongHelp)(command(train.train, read_config, [help_all()]))
+app.command("sweep", cls=LongHelp)(command(sweep.sweep, more=[help_all()]))
 add_commands(app, explain.explain, evaluate.evaluate, predict.predict, report.report, story.story)
 add_commands(app, compare.compare, import_.import_, generate.generate, partition.partition, reorder.reorder)
 add_commands(app, dashboard.dashboard, datasets.datasets, doctor.doctor, plan.plan, calibrate.calibrate)
-add_commands(app, info.info, sweep.sweep)
+add_commands(app, info.info)
 app.add_typer(embed.app, name="embed")
 app.add_typer(bench.app, name="bench")
 app.add_typer(lambda_.app, name="lambda")
@@ -103,6 +105,7 @@ def main() -> None:
 
 # Words of the library that reads the command line, and ours.
 _WORDS = {
+    "Missing argument 'NAME|PATH'.": "name a dataset, such as demo, or give a store's path: 'siafu datasets' lists the names",
     "Input should be a valid integer, unable to parse string as an integer": "give a whole number",
     "Input should be a valid number, unable to parse string as a number": "give a number",
     "Got unexpected extra argument(s)": "the command line has too many words, or an option that takes no value was given one:",

@@ -190,7 +190,7 @@ def lambda_(
 def predict(
     datasets: list[str] | None = argument(
         "[DATASETS]...",
-        "Datasets or stores. [default: cora, pubmed, and generated amazon-x0.01, reddit-small-x0.25]",
+        "Datasets or stores; without any: cora, pubmed, and generated amazon-x0.01, reddit-small-x0.25.",
         None,
     ),
     calibration: Path | None = option(

@@ -2,25 +2,30 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from signal import SIGINT
 from typing import Annotated, Any
 
 import typer
 
-from siafu.base.errors import BadInput
+from siafu.base.errors import BadInput, Interrupted
 from siafu.base.option import REQUIRED, Option, is_option, option, option_of, options_of, same_option
 
 Command = Callable[..., None]
 Reader = Callable[[Path, type], dict[str, Any]]
 
+# What a value is called where its option gives no name; none for a flag, which has no value.
+_CALLED: dict[type, str] = {Path: "PATH", str: "TEXT", float: "X", int: "N"}
 
-def command(run: Command, read: Reader | None = None) -> Command:
+
+def command(run: Command, read: Reader | None = None, more: Sequence[inspect.Parameter] = ()) -> Command:
     """The command as typer takes it, made of a function.
 
     Each parameter of the function has an option as its default, or is a dataclass of options.
 
     read: reads the file that --config names, for the dataclass: its options hold where the command line says nothing
+    more: parameters of the command line alone
     """
     taken = inspect.signature(run).parameters.values()
     options = {
@@ -40,6 +45,8 @@ def command(run: Command, read: Reader | None = None) -> Command:
             for name, each in options.items():
                 dataclasses.replace(each, name=f"--{name.replace('_', '-')}").check(given[name])
             run(**asked, **{name: given[name] for name in options})
+        except KeyboardInterrupt:  # typer would end without a word
+            raise Interrupted("interrupted", SIGINT) from None
         except BadInput as error:
             if config is None:
                 raise
@@ -49,6 +56,7 @@ def command(run: Command, read: Reader | None = None) -> Command:
     parameters = [_parameter(each) for each in every]
     if read is not None:
         parameters += [_config(declaration, read) for declaration in whole.values()]
+    parameters += more
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {each.name: each.annotation for each in parameters}
     called.__doc__ = run.__doc__
@@ -125,12 +133,14 @@ def _flag(option: Option) -> Any:
         return typer.Argument(metavar=option.metavar, help=option.help)
     made = [f"--{option.name.replace('_', '-')}"] if option.kinds == (bool,) else []  # or there is a --no-
     listed = f"[{'|'.join(option.choices)}]" if option.choices else None
+    called = next((word for kind, word in _CALLED.items() if kind in option.kinds), None)
     return typer.Option(
         *(option.flags or made),
-        help=f"{option.help} [default: {option.unset}]" if option.unset else option.help,
+        help=option.help,
+        show_default=option.unset or True,
         min=None if str in option.kinds else option.least,
         max=option.most,
-        metavar=option.metavar or listed,
+        metavar=option.metavar or listed or called,
         envvar=option.envvar,
         rich_help_panel=option.panel,
     )

@@ -92,6 +92,8 @@ def import_(
     name: str | None = option(None, "What to call the graph; by default the store's name."),
 ) -> None:
     """Read a graph of any size, or triples (head, relation, tail), and write a store, in bounded memory."""
+    from siafu.graph import read_store
+    from siafu.graph.feature_scales import told_scales
     from siafu.graph.importing.importer import ImportOptions, import_graph
     from siafu.graph.importing.inputs import InputOptions
     from siafu.graph.importing.readers.columns import EdgeColumns, VertexColumns
@@ -167,6 +169,8 @@ def import_(
         done = import_graph(source, target, options, progress)
     for line in _understood(done):
         say(line)
+    if far_apart := told_scales(read_store(target).x, done.feature_names):
+        say(far_apart)
     _told(
         target,
         f"{done.num_vertices:,} {'vertex' if done.num_vertices == 1 else 'vertices'}",
@@ -180,13 +184,16 @@ def _understood(done: "Imported") -> Iterator[str]:
     """Lines that tell what the import took its input for."""
     weights = "weighted" if done.weighted else "without weights"
     ways = "each edge both ways" if done.symmetric else "directed"
+    ends = f", from column {done.end_names[0]} to column {done.end_names[1]}" if done.end_names else ""
     names = "; vertices are numbered anew, their names are kept" if done.relabelled else ""
     features = f", {counted(done.num_edge_features, 'feature')} an edge" if done.num_edge_features else ""
     types = f", {counted(done.num_types, 'type')}{named(done.type_names)}" if done.num_types else ""
-    yield f"edges: {weights}{features}{types}, {ways}{names}"
+    yield f"edges: {weights}{features}{types}, {ways}{ends}{names}"
     if done.first_vertex == 1:
         yield "vertex 0 has no edges: if your ids count from 1, --ids relabel leaves it out"
-    yield "features: " + (f"{done.num_features:,} a vertex" if done.num_features else "none")
+    yield "features: " + (
+        f"{done.num_features:,} a vertex{named(done.feature_names)}" if done.num_features else "none"
+    )
     yield "labels: " + (
         f"{done.num_classes:,} classes{named(done.class_names)}" if done.num_classes else "none"
     )

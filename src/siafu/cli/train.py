@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.loading import loading
 from siafu.base.option import argument, option, options_of
+from siafu.base.storage.absent import refuse_absent_directory
 from siafu.base.words import counted
 from siafu.cli.common import bytes_of, refuse_unknown_dataset, say
 from siafu.cli.outcome import refuse_other_summary, report_many, report_one, risen_loss, scores
-from siafu.options import LAMBDAS, Named, Options, Session
+from siafu.options import FILES, LAMBDAS, LEARNING, Named, Options, Session
 from siafu.training.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
@@ -29,13 +30,16 @@ if TYPE_CHECKING:
     from siafu.training.run import Run
 
 
+_NOTHING_TRAINED = "interrupted before the first epoch: nothing was trained"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Train(Session, Options, Recipe):
     """Options of `siafu train`: the model, the options of `siafu.train`, and what only the command has."""
 
     dataset: str = argument("NAME|PATH", "A dataset's name, or a store's path.")
     out: Path | None = option(None, "The run's directory.", unset="runs/DATASET-MODEL-DATE")
-    start: Path | None = option(None, "Begin with the weights of the run in this directory.")
+    start: Path | None = option(None, "Begin with the weights of the run in this directory.", panel=LEARNING)
     runs: int = option(1, "Train with so many seeds; mean and deviation.", least=1)
     lambda_function: str = option("siafu", "The function's name or ARN (aws).", panel=LAMBDAS)
     lambda_qualifier: str | None = option(None, "Its version or alias (aws).", panel=LAMBDAS)
@@ -50,8 +54,8 @@ class Train(Session, Options, Recipe):
     endpoint: str | None = option(
         None, "What speaks AWS's protocol in its place.", metavar="URL", panel=LAMBDAS
     )
-    verbose: bool = option(False, "Say also why the model is run as it is.")
-    quiet: bool = option(False, "Say nothing but what is wrong.")
+    verbose: bool = option(False, "Say also why the model is run as it is.", panel=FILES)
+    quiet: bool = option(False, "Say nothing but what is wrong.", panel=FILES)
     json: bool = option(False, "Print one JSON object as the last line of stdout.")
 
     def say(self, text: str) -> None:
@@ -101,22 +105,13 @@ def train(asked: Train) -> None:
         raise BadInput("--resume needs --out: name the directory of the run to go on with")
     if asked.resume and asked.overwrite:
         raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
+    bytes_of(asked.memory)  # what needs neither the graph nor PyTorch is refused first
+    refuse_absent_directory(asked.scratch)
     refuse_unknown_dataset(asked.dataset)
-    with loading():
-        asked.check()
-
-        import siafu.training.train
-        from siafu.graph.random_split import RandomSplit
-        from siafu.objective.registry import objective_named
-
-    bytes_of(asked.memory)  # both are refused before the graph is loaded
-    if asked.split is not None:
-        RandomSplit.asked(asked.split)
-    if isinstance(asked.objective, str):
-        objective_named(asked.objective)
-    graph = siafu.load(asked.dataset)
-    drawn = asked.split is not None and asked.cluster is None
-    asked.say(describe_graph(graph.split_as(asked.split, asked.split_seed) if drawn else graph))
+    try:
+        graph = _opened(asked)
+    except KeyboardInterrupt:
+        raise Interrupted(_NOTHING_TRAINED, SIGINT) from None
     directory = asked.out or new_directory(Path("runs"), f"{graph.name}-{asked.model}")
     try:
         if asked.runs == 1:
@@ -136,12 +131,39 @@ def train(asked: Train) -> None:
         print(json.dumps(summary), flush=True)
 
 
+def _opened(asked: Train) -> "Graph":
+    """The graph, once all that the command line has is known to be right."""
+    if asked.out is not None and not asked.resume and asked.runs == 1:
+        from siafu.report.files.run_directory import RunDirectory
+
+        RunDirectory(asked.out).refuse_to_replace(overwrite=asked.overwrite)
+    if asked.split is not None:
+        from siafu.graph.random_split import RandomSplit
+
+        RandomSplit.asked(asked.split)
+    with loading():
+        asked.check()
+
+        import siafu.training.train
+        from siafu.graph.feature_scales import told_scales
+        from siafu.objective.registry import objective_named
+
+    if isinstance(asked.objective, str):
+        objective_named(asked.objective)
+    graph = siafu.load(asked.dataset)
+    drawn = asked.split is not None and asked.cluster is None
+    asked.say(describe_graph(graph.split_as(asked.split, asked.split_seed) if drawn else graph))
+    if far_apart := told_scales(graph.x):
+        asked.say(far_apart)
+    return graph
+
+
 def _interrupted(directory: Path) -> Interrupted:
     """Ctrl-C while no epoch ran: during them a checkpoint is saved instead."""
     metrics = directory / "metrics.jsonl"
     if metrics.exists() and metrics.stat().st_size > 0:
         return Interrupted(f"interrupted; the run in {directory} is as its last epoch left it", SIGINT)
-    return Interrupted("interrupted before the first epoch: nothing was trained", SIGINT)
+    return Interrupted(_NOTHING_TRAINED, SIGINT)
 
 
 def _train_once(graph: "Graph", asked: Train, directory: Path, seed: int, *, resume: bool) -> "Run":

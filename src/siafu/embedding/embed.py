@@ -11,6 +11,7 @@ import torch
 from siafu.base.errors import BadInput
 from siafu.base.hardware.memory import budget_bytes, own_bytes, refuse_more_than_budget
 from siafu.base.option import described, options_of
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.base.version import __version__
 from siafu.embedding.embed_keywords import EmbedKeywords
 from siafu.embedding.embed_options import EmbedOptions
@@ -37,6 +38,7 @@ def embed(triples: Triples | Graph | str | Path, **keywords: Any) -> EmbeddingRu
 
     With `out`, SIGINT and SIGTERM save a checkpoint, within an epoch, too, and raise `Interrupted`.
     """
+    refuse_unknown_keyword(keywords, EmbedKeywords, "siafu.embed")
     asked = EmbedKeywords(**keywords)
     if isinstance(triples, str | Path):
         triples = triples_at(triples)

@@ -1,5 +1,7 @@
 """bfloat16 as NumPy can hold it: the upper half of a float32, in a uint16."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,3 +14,10 @@ def to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     if nan.any():
         rounded[nan] = 0x7FC0
     return rounded.astype(np.uint16)
+
+
+def widened(rows: NDArray[Any]) -> NDArray[Any]:
+    """Stored numbers as float32: bfloat16 bits are widened, others stay as they are."""
+    if rows.dtype != np.uint16:
+        return rows
+    return (rows.astype(np.uint32) << np.uint32(16)).view(np.float32)

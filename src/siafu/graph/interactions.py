@@ -36,6 +36,10 @@ class Interactions:
     test: Pairs
     name: str = "interactions"
 
+    def __repr__(self) -> str:
+        parts = "/".join(f"{part.shape[1]:,}" for part in (self.train, self.val, self.test))
+        return f"Interactions({self.name!r}, {self.num_users:,} users, {self.num_items:,} items, {parts} train/val/test pairs)"
+
     @classmethod
     def of(
         cls,
@@ -145,8 +149,13 @@ def _pairs(given: Any, what: str) -> Pairs:
     if given is None:
         return np.zeros((2, 0), np.int64)
     found = np.asarray(given)
-    if found.ndim != 2 or found.shape[0] != 2 or (found.size and found.dtype.kind not in "iu"):
+    if found.ndim != 2 or found.shape[0] != 2:
         raise BadInput(f"{what} has shape {found.shape}: give pairs [2, n] of whole numbers, users and items")
+    if found.size and found.dtype.kind not in "iu":
+        raise BadInput(
+            f"{what} has values of type {found.dtype}: give whole numbers; "
+            "names become numbers with numpy.unique(names, return_inverse=True)"
+        )
     if found.size and found.min() < 0:
         raise BadInput(f"{what} has {found.min()}: users and items are counted from 0")
     return found.astype(np.int64)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from siafu.base.errors import BadInput
 from siafu.graph.quantities import unknown_rows
 
-FORM = re.compile(r"(random|stratified):([^/]*)/([^/]*)/([^/]*)")
+KINDS = ("random", "stratified")
+FORM = re.compile(rf"({'|'.join(KINDS)}):([^/]*)/([^/]*)/([^/]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class RandomSplit:
         """The split that "random:60/20/20" or the like asks for, in percent; None: it is nothing of that kind."""
         found = FORM.fullmatch(text)
         if found is None:
+            kind = text.partition(":")[0]
+            if kind in KINDS:
+                raise BadInput(f"split {text!r}: give three shares in percent, as in {kind}:60/20/20")
             return None
         try:
             train, val, test = (float(part) / 100 for part in found.groups()[1:])

@@ -3,8 +3,9 @@
 import shutil
 from pathlib import Path
 
-from siafu.base.errors import BadInput, NoSpace
+from siafu.base.errors import NoSpace
 from siafu.base.hardware.memory import rounded_up
+from siafu.base.storage.absent import refuse_absent_directory
 from siafu.base.storage.files import disk_errors, scratch_file
 from siafu.tables.disk_traffic import DiskTraffic
 from siafu.tables.page_file import DiskCalls, PageFile, SystemCalls
@@ -14,8 +15,7 @@ class ScratchDirectory:
     """Makes scratch files and counts their traffic. The system frees them when the process ends, even if it is killed."""
 
     def __init__(self, path: Path, calls: DiskCalls | None = None) -> None:
-        if not path.is_dir():
-            raise BadInput(f"scratch directory {path} does not exist: make it, or choose another --scratch")
+        refuse_absent_directory(path)
         self.path, self.traffic = path, DiskTraffic()
         self._calls = calls or SystemCalls()
 

@@ -1,17 +1,16 @@
 """Keywords: everything that `siafu.train` can be asked for, and the decorator that makes keywords of it."""
 
-import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from torch import nn
 
-from siafu.base.errors import BadInput
 from siafu.base.option import described, option, options_of
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph import Graph
 from siafu.options import Options, Session
 from siafu.report.progress import Progress
@@ -52,17 +51,6 @@ class Keywords(Session, Options):
         return Options(**self.as_json() | given)
 
 
-def _refuse_unknown(given: Mapping[str, Any], declaration: Any) -> None:
-    """Refuse a keyword that there is not, with one that is like it."""
-    known = list(inspect.signature(declaration).parameters)
-    wrong = next((name for name in given if name not in known), None)
-    if wrong is None:
-        return
-    near = difflib.get_close_matches(wrong, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else "help(siafu.train) lists them"
-    raise BadInput(f"there is no keyword {wrong}: {hint}")
-
-
 class TrainFunction(Protocol[Given]):
     """A function that trains a model on a graph, with these keywords."""
 
@@ -83,7 +71,7 @@ def keywords_of(
     def taking(trained: Callable[[Graph, nn.Module, Asked], Run]) -> TrainFunction[Given]:
         @functools.wraps(trained)
         def train(graph: Graph, model: nn.Module, *none: Given.args, **keywords: Given.kwargs) -> Run:
-            _refuse_unknown(keywords, declaration)
+            refuse_unknown_keyword(keywords, declaration, "siafu.train")
             return trained(graph, model, declaration(*none, **keywords))
 
         own, more = inspect.signature(trained), inspect.signature(declaration)

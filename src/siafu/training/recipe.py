@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from siafu.base.errors import BadInput
 from siafu.base.option import option
+from siafu.options import MEMORY
 
 if TYPE_CHECKING:
     from torch import nn
 
     from siafu.graph import Graph
     from siafu.objective.objective import Objective
+
+_model, _memory = (partial(option, panel=panel) for panel in ("More of the model", MEMORY))
 
 _ATTENTION = ("gat", "gatv2", "transformer")
 _ONLY_FOR = {"heads": _ATTENTION, "out_heads": _ATTENTION, "aggr": ("sage",)}
@@ -36,18 +40,18 @@ class Recipe:
     hidden: int = option(64, "Width of the hidden layers.", least=1)
     layers: int = option(2, "How many layers.", least=1)
     dropout: float = option(0.5, "Share of the values between layers dropped in training.")
-    input_dropout: float = option(0.0, "Share of the features dropped in training.")
-    act: str | None = option(None, "Activation.", unset="relu; with attention: elu")
+    input_dropout: float = _model(0.0, "Share of the features dropped in training.")
+    act: str | None = _model(None, "Activation.", unset="relu; with attention: elu")
     heads: int | None = option(
         None, "Attention heads, together --hidden wide (gat, gatv2, transformer).", unset="8", least=1
     )
-    out_heads: int | None = option(
+    out_heads: int | None = _model(
         None, "Attention heads of the last layer (gat, gatv2, transformer).", unset="1", least=1
     )
-    aggr: str | None = option(None, "How neighbours are gathered: mean, max or sum (sage).", unset="mean")
-    norm: str | None = option(None, "Normalisation between layers: layer_norm or batch_norm.")
-    residual: bool = option(False, "Add each layer's input to its output.")
-    precision: str = option("fp32", "How rows are stored while gathered: fp32 or bf16.")
+    aggr: str | None = _model(None, "How neighbours are gathered: mean, max or sum (sage).", unset="mean")
+    norm: str | None = _model(None, "Normalisation between layers: layer_norm or batch_norm.")
+    residual: bool = _model(False, "Add each layer's input to its output.")
+    precision: str = _memory("fp32", "How rows are stored while gathered: fp32 or bf16.")
 
     @staticmethod
     def arguments_of(name: str, config: dict[str, Any] | None) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def test_patience_ends_it() -> None:
         ({"decoder": "cosine"}, "unknown decoder 'cosine': choose one of dot, mlp, distmult"),
         ({"metric": "f1"}, "unknown metric 'f1': choose one of auc"),
         ({"hide": True}, "hide leaves a batch's links out, and all links are one batch: give batch"),
-        ({"servers": 2}, "train_links: .*servers"),
+        ({"servers": 2}, "no keyword servers"),
         ({"decoder": nn.Bilinear(6, 6, 2).double()}, r"the decoder gives \[\d+, 2\] for \d+ pairs"),
         ({"val": 0.0}, "give shares above 0 that leave links"),
     ],
@@ -116,3 +116,30 @@ def test_pairs_that_are_none_are_refused() -> None:
     for pairs in (np.zeros((3, 2)), [[0], [999]], [[0.5], [1.0]]):
         with pytest.raises(BadInput, match="pairs are no "):
             run.scores(pairs)
+
+
+def test_a_run_of_links_is_one_line_in_a_notebook() -> None:
+    graph = toy_graph()
+    run = siafu.train_links(graph, siafu.nn.GCN(graph.num_features, 8, 2, 6), epochs=2)
+    assert "\n" not in repr(run) and len(repr(run)) < 200
+    assert repr(run).startswith("LinkRun(GCN on ") and "val auc" in repr(run)
+
+
+@pytest.mark.parametrize("train", [siafu.train_links, siafu.train_ranks])
+def test_a_keyword_that_is_none_is_refused_in_words_of_users(train: Any) -> None:
+    graph = toy_graph()
+    pairs = np.array([[0, 1, 2], [0, 1, 2]])
+    given = graph if train is siafu.train_links else siafu.Interactions.of(pairs, np.array([[0], [1]]))
+    model = siafu.nn.GCN(graph.num_features, 8, 2, 6)
+    with pytest.raises(BadInput, match=r"there is no keyword out: .* writes no files; torch.save"):
+        train(given, model, out="runs/links")
+    with pytest.raises(BadInput, match="there is no keyword epoch: did you mean epochs"):
+        train(given, model, epoch=3)
+
+
+def test_interactions_are_one_line_and_names_are_refused_as_names() -> None:
+    pairs = np.array([[0, 1, 2], [0, 1, 2]])
+    told = repr(siafu.Interactions.of(pairs, np.array([[0], [1]])))
+    assert told == "Interactions('interactions', 3 users, 3 items, 3/0/1 train/val/test pairs)"
+    with pytest.raises(BadInput, match=r"numpy\.unique"):
+        siafu.Interactions.of(np.array([["ann", "bob"], ["x", "y"]]), pairs)

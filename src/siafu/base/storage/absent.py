@@ -63,3 +63,9 @@ def _may_be(path: Path) -> bool:
     except (OSError, ValueError):  # a name that is too long, or a place we may not look into
         return True
     return True
+
+
+def refuse_absent_directory(scratch: str | Path | None) -> None:
+    """Refuse a directory for scratch files that does not exist."""
+    if scratch is not None and not Path(scratch).is_dir():
+        raise BadInput(f"scratch directory {scratch} does not exist: make it, or choose another --scratch")

@@ -12,7 +12,7 @@
     { title: "Epoch", key: (run) => run.epoch, show: epochs, number: true },
     { title: "Loss", key: (run) => run.last?.train_loss, unit: "number", number: true },
     { title: "Best validation", key: (run) => run.best_val_accuracy, show: measured("best_val_accuracy"), number: true },
-    { title: "Test at the best", key: (run) => run.best_test_accuracy, show: measured("best_test_accuracy"), number: true },
+    { title: "Test at the best epoch", key: (run) => run.best_test_accuracy, show: measured("best_test_accuracy"), number: true },
     { title: "Last epoch took", key: (run) => run.last?.seconds, unit: "seconds", number: true },
     { title: "Updated", key: (run) => run.updated, show: (run) => ago(run.updated), number: true },
   ];

@@ -7,6 +7,7 @@ import numpy as np
 from siafu.base.errors import BadInput
 from siafu.embedding.questions.answers import Answers
 from siafu.graph import Graph
+from siafu.graph.bf16 import widened
 
 _BLOCK = 1 << 16
 
@@ -30,7 +31,7 @@ def with_vectors(graph: Graph, answers: Answers, *, alone: bool = False) -> tupl
     for first in range(0, graph.num_vertices, _BLOCK):
         part = slice(first, min(first + _BLOCK, graph.num_vertices))
         if own is not None:
-            x[part, :before] = _as_floats(own[part])
+            x[part, :before] = widened(own[part])
         known = first + np.flatnonzero(places[part] >= 0)
         x[known, before:] = answers.embeddings.rows(places[known])
     return graph.replace(x=x, source=None), found
@@ -38,9 +39,3 @@ def with_vectors(graph: Graph, answers: Answers, *, alone: bool = False) -> tupl
 
 def _text(name: Any) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
-
-
-def _as_floats(features: Any) -> Any:
-    if features.dtype != np.uint16:
-        return features
-    return (features.astype(np.uint32) << 16).view(np.float32)  # bfloat16: the upper half of a float

@@ -79,6 +79,8 @@ class Imported(NamedTuple):
     type_names:  of types that are words; empty: they are numbers, or there are none
     edge_table:  the name under which `ignored` has columns of a table of edges
     first_vertex: the least vertex that an edge names; 0 where there are no edges
+    end_names:   of the columns that are sources and destinations; empty: they have no names
+    feature_names: of the columns that are features; empty: features have no names, or there are none
     """
 
     num_vertices: int
@@ -96,6 +98,8 @@ class Imported(NamedTuple):
     type_names: tuple[str, ...] = ()
     edge_table: str = ""
     first_vertex: int = 0
+    end_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
 
 
 def import_graph(
@@ -166,8 +170,20 @@ class _Import:
         if known is not None and self.options.num_vertices is None:
             self._check_known(known)
         if known is not None and self.options.input.ids != "relabel":
-            return self._dense(known, self._blocks(known), self._vertex_blocks())
+            try:
+                return self._dense(known, self._blocks(known), self._vertex_blocks())
+            except BadInput as error:
+                raise BadInput(f"{error}{self._why_so_many(known, str(error))}") from error
         return self._undecided()
+
+    def _why_so_many(self, known: int, error: str) -> str:
+        """Where the number of vertices in an error is from, if it is the number of rows of features."""
+        features = self.data.features
+        if features is None or features.count != known or f"{known} vertices" not in error:
+            return ""
+        if known in (self.options.num_vertices, self.edges.num_vertices):
+            return ""
+        return f" ({features.what} have {known} rows, so many vertices are taken: is a row missing there?)"
 
     def _known_vertices(self) -> int | None:
         rows = None if self.data.features is None else self.data.features.count
@@ -312,6 +328,8 @@ class _Import:
             type_names=self.types.names,
             edge_table=self.source.name if isinstance(self._own_edges, WithColumns) else "",
             first_vertex=first_vertex if found.num_edges else 0,
+            end_names=getattr(self._own_edges, "end_names", ()),
+            feature_names=() if self.table is None else self.table.feature_names,
         )
 
     def _blocks(self, id_stop: int | None) -> Iterator[Edges]:

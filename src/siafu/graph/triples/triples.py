@@ -40,6 +40,13 @@ class Triples:
     name: str = "triples"
     source: str | None = field(default=None)
 
+    def __repr__(self) -> str:
+        parts = "/".join(f"{len(part):,}" for part in (self.train, self.valid, self.test))
+        return (
+            f"Triples({self.name!r}, {self.num_entities:,} entities, {self.num_relations:,} relations, "
+            f"{parts} train/valid/test triples)"
+        )
+
     @classmethod
     def from_arrays(
         cls,

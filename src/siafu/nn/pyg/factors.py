@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from siafu.graph import Graph
+from siafu.graph.bf16 import widened
 from siafu.nn.gathers.gather import GcnSum, Scaling, Sum, stored_loops
 from siafu.nn.tensors import check_rows
 
@@ -109,10 +110,3 @@ def _reduced_features(graph: Graph, how: str, *, removed: bool) -> NDArray[np.fl
         counts[first:last] = np.bincount(target - first, minlength=last - first)
         first = last
     return total / np.maximum(counts, 1)[:, None] if how == "mean" else total
-
-
-def widened(rows: NDArray[Any]) -> NDArray[Any]:
-    """Stored numbers as float32: bfloat16 bits are widened."""
-    if rows.dtype != np.uint16:
-        return rows
-    return (rows.astype(np.uint32) << 16).view(np.float32)

@@ -68,3 +68,21 @@ def mean_loss(losses: Sequence[float], epoch: int, lr: float) -> float:
     if not np.isfinite(mean):
         raise Diverged(f"the loss is not a number in epoch {epoch}: choose a learning rate below {lr:g}")
     return mean
+
+
+class LoopRun(Protocol):
+    """A training that `train_to_best` ran."""
+
+    @property
+    def model(self) -> nn.Module: ...
+    @property
+    def history(self) -> "Sequence[LoopEpoch]": ...
+    @property
+    def best(self) -> LoopEpoch: ...
+
+
+def repr_of_best(run: LoopRun, dataset: str) -> str:
+    """A training in one line: what it learnt from, and what its best epoch reached."""
+    reached = "".join(f", val {name} {value:.4f}" for name, value in (run.best.val or {}).items())
+    epochs = f"{len(run.history)} epochs, best {run.best.epoch}"
+    return f"{type(run).__name__}({type(run.model).__name__} on {dataset}, {epochs}{reached})"

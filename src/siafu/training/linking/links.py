@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
 from siafu.graph.links import LinkSplit, Pairs, split_links
@@ -22,7 +23,7 @@ from siafu.nn.decoders import DECODERS
 from siafu.nn.dropout import counted_dropout
 from siafu.objective.link_metrics import link_metrics
 from siafu.program.record.record import mode as mode_of
-from siafu.training.linking.best_epoch import mean_loss, train_to_best
+from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.link_options import LinkOptions
 
 
@@ -52,6 +53,9 @@ class LinkRun:
     options: LinkOptions
     history: list[LinkEpoch]
     best: LinkEpoch
+
+    def __repr__(self) -> str:
+        return repr_of_best(self, self.split.graph.name)
 
     def rows(self) -> Tensor:
         """[V, C]: the encoder's rows over the training links."""
@@ -105,10 +109,8 @@ def train_links(
     """
     graph = graph_of(graph, "train_links")
     named = decoder if isinstance(decoder, str) else "dot"
-    try:
-        asked = LinkOptions(decoder=named, **options)
-    except TypeError as error:
-        raise BadInput(f"train_links: {error}") from None
+    refuse_unknown_keyword(options, LinkOptions, "siafu.train_links")
+    asked = LinkOptions(decoder=named, **options)
     if asked.hide and asked.batch is None:
         raise BadInput("hide leaves a batch's links out, and all links are one batch: give batch, too")
     made = split or split_links(graph, val=asked.val, test=asked.test, seed=asked.seed)

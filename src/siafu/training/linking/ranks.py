@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph.interactions import Interactions, Pairs
 from siafu.nn.calling import call_model
 from siafu.nn.layers.light_gcn import LearntRows, LightGCN
 from siafu.objective.rank_metrics import hits_of, ndcg_at, recall_at
 from siafu.program.record.record import mode as mode_of
-from siafu.training.linking.best_epoch import mean_loss, train_to_best
+from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.rank_options import RankOptions
 
 _SCORES_AT_ONCE = 1 << 24  # of users with all items
@@ -53,6 +54,9 @@ class RankRun:
     options: RankOptions
     history: list[RankEpoch]
     best: RankEpoch
+
+    def __repr__(self) -> str:
+        return repr_of_best(self, self.interactions.name)
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """Rows of users and rows of items; the score of a pair is their product."""
@@ -107,10 +111,8 @@ def train_ranks(
         raise BadInput(
             f"train_ranks takes siafu.Interactions, not {type(interactions).__name__}: make them with Interactions.of(train, test)"
         )
-    try:
-        asked = RankOptions(**options)
-    except TypeError as error:
-        raise BadInput(f"train_ranks: {error}") from None
+    refuse_unknown_keyword(options, RankOptions, "siafu.train_ranks")
+    asked = RankOptions(**options)
     if asked.k > interactions.num_items:
         raise BadInput(f"k is {asked.k}, and there are {interactions.num_items} items: give a smaller k")
     if asked.patience is not None and not interactions.val.shape[1]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embeddings import Embeddings
 from siafu.embedding.evaluation import Evaluator
@@ -29,7 +30,7 @@ from siafu.sampling.batch_graphs import BatchGraphs
 from siafu.sampling.batches import epoch_batches
 from siafu.sampling.fanouts import fanouts_for
 from siafu.sampling.sampler import Sampler
-from siafu.training.linking.best_epoch import mean_loss, train_to_best
+from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.triple_training import TripleTraining
 
 _FIRST = 0.1  # spread of the first vectors
@@ -77,6 +78,9 @@ class TripleRun:
     history: list[TripleEpoch]
     best: TripleEpoch
 
+    def __repr__(self) -> str:
+        return repr_of_best(self, self.triples.name)
+
     def embeddings(self) -> Embeddings:
         """Rows of all entities, over the whole graph, and vectors of relations, as `siafu.embed` has them."""
         return _embeddings(self.model, self.graph, self.triples)
@@ -114,10 +118,8 @@ def train_triples(
     """
     if not isinstance(triples, Triples):
         raise BadInput(f"train_triples takes siafu.Triples, not {type(triples).__name__}")
-    try:
-        asked = TripleTraining(**options)
-    except TypeError as error:
-        raise BadInput(f"train_triples: {error}") from None
+    refuse_unknown_keyword(options, TripleTraining, "siafu.train_triples")
+    asked = TripleTraining(**options)
     if asked.patience is not None and not len(triples.valid):
         raise BadInput("patience needs validation triples, and there are none: leave it out")
     with torch.random.fork_rng(devices=[]):

@@ -172,11 +172,15 @@ class WithColumns(Protocol):
 
 
 class VertexTable(Protocol):
-    """A table with a row for each vertex: its id, and any of a label, a split and features."""
+    """A table with a row for each vertex: its id, and any of a label, a split and features.
+
+    feature_names: of the columns that are features; empty: the table has no header
+    """
 
     path: Path
     named: bool
     width: int
+    feature_names: tuple[str, ...]
     has_labels: bool
     has_split: bool
 

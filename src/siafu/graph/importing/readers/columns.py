@@ -57,6 +57,11 @@ def other_columns(columns: Sequence[str] | None, count: int, taken: Iterable[int
     return tuple(name for position, name in enumerate(names) if position not in used)
 
 
+def names_of(columns: Sequence[str] | None, positions: Iterable[int]) -> tuple[str, ...]:
+    """Names of the columns at these positions; without a header, none."""
+    return () if columns is None else tuple(columns[position] for position in positions)
+
+
 class EdgePositions(NamedTuple):
     """Positions of the columns in a table of edges; None: there is no such column."""
 

@@ -12,7 +12,7 @@ from siafu.base.errors import BadInput
 from siafu.base.storage.documents import one_line
 from siafu.graph import check
 from siafu.graph.importing.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
-from siafu.graph.importing.readers.columns import FILL_IN, EdgeColumns, VertexColumns, other_columns
+from siafu.graph.importing.readers.columns import FILL_IN, EdgeColumns, VertexColumns, names_of, other_columns
 from siafu.graph.importing.readers.edges import as_ids, as_weights
 from siafu.graph.importing.readers.folders import file_inside
 from siafu.graph.importing.readers.parquet_facts import naming, read_facts
@@ -156,6 +156,7 @@ class ParquetEdges:
         self.path = table.path
         self._columns = columns.positions(table.path, table.columns, len(table.columns))
         src, dst, weight, features, kind = self._columns
+        self.end_names = names_of(table.columns, (src, dst))
         self.ignored = other_columns(table.columns, len(table.columns), self._columns.taken)
         self.weighted = weight is not None
         self.attr_width = len(features)
@@ -217,6 +218,7 @@ class ParquetVertices:
         self._labels_are_words = label is not None and table.is_text(label)
         self.ignored = other_columns(table.columns, len(table.columns), self._columns.taken)
         self.width = len(self._columns.features)
+        self.feature_names = names_of(table.columns, self._columns.features)
         self.has_labels = label is not None
         self.has_split = self._columns.split is not None
         self.named = table.is_text(self._columns.id)

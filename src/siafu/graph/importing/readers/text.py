@@ -14,7 +14,7 @@ from siafu.base.errors import BadInput
 from siafu.base.threads import run_all, thread_count
 from siafu.graph.importing.readers import parse
 from siafu.graph.importing.readers.blocks import EdgeBlock, Names
-from siafu.graph.importing.readers.columns import KNOWN, EdgeColumns, other_columns
+from siafu.graph.importing.readers.columns import KNOWN, EdgeColumns, names_of, other_columns
 from siafu.graph.importing.readers.textfile import Opened, read_some, whole_lines
 
 BLOCK_BYTES = 4 << 20
@@ -245,6 +245,7 @@ class TextEdges:
         asked = EdgeColumns() if columns is None else columns
         self._columns = asked.positions(table.path, table.columns, table.num_columns)
         self.ignored = other_columns(table.columns, table.num_columns, self._columns.taken)
+        self.end_names = names_of(table.columns, self._columns[:2])
         self.weighted = self._columns.weight is not None
         self.attr_width = len(self._columns.features)
         self.typed = self._columns.type is not None

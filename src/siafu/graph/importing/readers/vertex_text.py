@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 from siafu.base.errors import BadInput
 from siafu.graph.check import MAX_VERTICES
 from siafu.graph.importing.readers.blocks import Rows, VertexBlock, codes_of
-from siafu.graph.importing.readers.columns import FILL_IN, NUMBER_CLASSES, VertexColumns, other_columns
+from siafu.graph.importing.readers.columns import (
+    FILL_IN,
+    NUMBER_CLASSES,
+    VertexColumns,
+    names_of,
+    other_columns,
+)
 from siafu.graph.importing.readers.text import TableBlock, TextTable, is_integer, is_number
 
 
@@ -28,6 +34,7 @@ class TextVertices:
         self._columns = asked.positions(table.path, table.columns, table.num_columns, numeric)
         self.ignored = other_columns(table.columns, table.num_columns, self._columns.taken)
         self.width = len(self._columns.features)
+        self.feature_names = names_of(table.columns, self._columns.features)
         self.has_labels = self._columns.label is not None
         self.has_split = self._columns.split is not None
         self._labels_are_words = self._columns.label is not None and self._columns.label not in numeric

@@ -9,6 +9,7 @@ const siafuCharts = (() => {
   const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]]; // so that no line is known by its colour alone
   const TABLE_ROWS = 400;
   const HEIGHT = 230;
+  const MOST_STACKED = 6; // areas of one chart that can be told apart
   const FILLED = "66"; // opacity of an area, as the last two digits of a colour
 
   // What lines of metrics.jsonl become: a path into the line, or what makes a number of it. A path that leads to an
@@ -127,8 +128,21 @@ const siafuCharts = (() => {
       return [...keys].sort().map((key) => ({ label: key, values: found.map((value) => value?.[key] ?? null) }));
     });
     const shown = series.filter(({ values }) => values.some((value) => value !== null));
+    const kept = definition.stacked ? fewer(shown, MOST_STACKED) : shown;
     const idle = definition.busy && !shown.some(({ values }) => values.some((value) => value > 0));
-    return { x: rows.map((row) => row.epoch), series: idle ? [] : shown };
+    return { x: rows.map((row) => row.epoch), series: idle ? [] : kept };
+  }
+
+  /** The largest series by their mean shares, which one slow epoch does not decide; all others are one. */
+  function fewer(series, most) {
+    if (series.length <= most) return series;
+    const totals = series[0].values.map((_, place) => series.reduce((total, each) => total + (each.values[place] ?? 0), 0));
+    const share = ({ values }) =>
+      values.reduce((total, value, place) => total + (totals[place] > 0 ? (value ?? 0) / totals[place] : 0), 0);
+    const largest = new Set([...series].sort((one, other) => share(other) - share(one)).slice(0, most - 1));
+    const rest = series.filter((each) => !largest.has(each));
+    const values = rest[0].values.map((_, place) => rest.reduce((total, each) => total + (each.values[place] ?? 0), 0));
+    return [...series.filter((each) => largest.has(each)), { label: `${rest.length} other kinds`, values }];
   }
 
   function at(row, path) {

@@ -1,0 +1,24 @@
+"""Keywords that a function does not have, refused with the nearest one that it has."""
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from siafu.base.errors import BadInput
+
+_OF_SAVED_RUNS = ("out", "resume", "overwrite")
+
+
+def refuse_unknown_keyword(given: Mapping[str, Any], declaration: Any, function: str) -> None:
+    """Refuse a keyword that is none of the declaration's; function: its name for users."""
+    known = list(inspect.signature(declaration).parameters)
+    wrong = next((name for name in given if name not in known), None)
+    if wrong is None:
+        return
+    if wrong in _OF_SAVED_RUNS:
+        hint = f"{function} writes no files; torch.save(run.model.state_dict(), PATH) keeps the weights"
+    else:
+        near = difflib.get_close_matches(wrong, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"help({function}) lists them"
+    raise BadInput(f"there is no keyword {wrong}: {hint}")
