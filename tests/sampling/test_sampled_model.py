@@ -167,6 +167,7 @@ def test_dropout_masks_are_those_of_the_whole_graph():
         torch.testing.assert_close(found.gradients[each], gradient, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", [sn.GCN, sn.GraphSAGE, sn.GIN])
@@ -186,6 +187,7 @@ def test_a_first_gather_from_the_table_of_features_changes_nothing_of_a_sample(k
         torch.testing.assert_close(gradient, other.gradients[each], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [np.float32, np.uint16])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("width", [6, 32, 135, 300])
@@ -205,6 +207,7 @@ def test_features_are_gathered_as_they_are_stored(stored, normalize, width):
         torch.testing.assert_close(found[vertex], wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [6, 40])
 def test_gathers_of_single_precision_are_near_those_of_double(width):
     x = np.random.default_rng(3).standard_normal((V, width)).astype(np.float32)
@@ -217,6 +220,7 @@ def test_gathers_of_single_precision_are_near_those_of_double(width):
     torch.testing.assert_close(found[0].double(), found[1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [sn.GCN, sn.GraphSAGE])
 @pytest.mark.parametrize("width", [8, 150])
 @pytest.mark.parametrize("layers", [1, 2])
