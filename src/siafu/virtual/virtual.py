@@ -163,7 +163,8 @@ def _outcome(run: VirtualRun, sample: ServerSample, machine: Machine) -> Simulat
     busy |= {
         "cores": cores * scale,
         # Links that servers share count once; in their order, so that the sum has the same bits in every run.
-        "server network": sum(each.busy for each in dict.fromkeys([*run.links.out, *run.links.come_in])) * scale,
+        "server network": sum(each.busy for each in dict.fromkeys([*run.links.out, *run.links.come_in]))
+        * scale,
         "weights": sum(each.busy for each in (*run.links.weight_in, *run.links.weight_out)),
         "lambdas": sum(each.computing for each in run.fleets) * scale,
     }

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import siafu
-from siafu.server.memory import disk_price
 from siafu.server.memory import listing as listings
+from siafu.server.memory import server_hardware
 from siafu.server.memory.disk_choice import LEAST_READ, on_disk
 from siafu.server.memory.disk_price import disk_seconds, edges_read, tables_read
 from siafu.server.memory.disk_share import SLOTS, DiskCut
@@ -59,7 +59,7 @@ def test_edges_are_copied_only_where_the_cache_has_no_room_for_them(monkeypatch:
     listing = listed()
     budget = 1 << 40
     for room, copied in ((None, False), (1 << 40, False), (0, True)):
-        monkeypatch.setattr(disk_price, "free_bytes", lambda room=room: room)
+        monkeypatch.setattr(server_hardware, "free_bytes", lambda room=room: room)
         cut = chosen_for(listing, budget).savings.disk
         assert cut is not None
         assert cut.buckets == (copied and cut.tables)
