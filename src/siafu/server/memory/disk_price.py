@@ -35,9 +35,10 @@ def moving_seconds(listing: RunListing, plan: ServerPlan) -> float:
     hardware, evaluations = listing.hardware, 1 / plan.options.evaluate_every
     constants = listing.constants(plan).disk_bytes
     room = hardware.page_room(listing.saving(plan.savings).peak, listing.taken)
+    stay = room is None or listing.edge_pages(plan) <= room
     tables = sum(
         (1.0 if name == "train" or not plan.trains else evaluations)
-        * ((0.0 if cut is None else _table_seconds(lane, cut)) + _edge_seconds(lane, cut, room))
+        * ((0.0 if cut is None else _table_seconds(lane, cut)) + _edge_seconds(lane, cut, room, stay=stay))
         for part in listing.parts
         for name, lane in listing.lanes(plan, part).items()
     )
@@ -81,10 +82,11 @@ def _table_seconds(lane: LaneRows, cut: DiskCut) -> float:
     return found
 
 
-def _edge_seconds(lane: LaneRows, cut: DiskCut | None, room: int | None) -> float:
+def _edge_seconds(lane: LaneRows, cut: DiskCut | None, room: int | None, *, stay: bool) -> float:
     """Seconds for edges that are read from the store, or from their copy in the order of buckets.
 
     room: memory for pages of mapped files; None: enough
+    stay: whether it has room for all edges that an epoch walks
     """
     if room is None:
         return 0.0
@@ -101,10 +103,10 @@ def _edge_seconds(lane: LaneRows, cut: DiskCut | None, room: int | None) -> floa
         )
         found += gathers * edges_read(cut, size, lane.part.vertices, room)
     mapped = is_mapped(lane.plan.graph.indices) if lane.part.alone else cut is not None
-    for stage in (each for each in lane.stages if mapped and each.kind.reads and each.phase not in on_disk):
+    read = mapped and not stay
+    for stage in (each for each in lane.stages if read and each.kind.reads and each.phase not in on_disk):
         walks = 1 + (stage.direction == "backward" and stage.phase - 1 in again)
-        size = _edge_bytes(lane, stage)
-        found += 0.0 if size <= room or _goes_by_blocks(lane, stage) else walks * size
+        found += 0.0 if _goes_by_blocks(lane, stage) else walks * _edge_bytes(lane, stage)
     return found / lane.hardware.read_bytes_s
 
 

@@ -121,6 +121,15 @@ class RunListing:
             disk=plan.savings.disk,
         )
 
+    def edge_pages(self, plan: ServerPlan) -> int:
+        """Bytes of mapped files with edges that gathers of an epoch walk."""
+        others = {"in-edges"} if not all(part.alone for part in self.parts) else set[str]()
+        return sum(
+            each.bytes
+            for each in self._edges(plan)
+            if each.mapped and each.lifetime != Lifetime.FOLDING and each.name not in others
+        )
+
     def disk_bytes(self, plan: ServerPlan) -> int:
         """Bytes of a plan's tables on disk, and of copies of edges."""
         constants = self.constants(plan).disk_bytes
