@@ -20,10 +20,10 @@ from siafu.planning.machines import MOST_LAMBDAS, memory_budget
 from siafu.planning.offer import Bound, Offer, TrainingSetup, pareto
 from siafu.planning.request import Request
 
-_MORE_SERVERS = (1, 1.5, 2, 3, 4, 6, 8, 16)  # times as many as the graph needs
+_MORE_SERVERS = (1, 1.5, 2, 3, 4, 6, 8, 16, 24)  # times as many as the graph needs
 _FEWER_SERVERS = (1 / 8, 1 / 4, 1 / 2, 3 / 4)  # times as many as hold it in memory: with tables on disk
 _LAMBDA_COUNTS = (8, 32, 128)  # of each server
-_MOST_SIMULATIONS = 40
+_MOST_SIMULATIONS = 60
 _MOST_ON_DISK = 12  # ways with tables on disk that are looked into
 _UNHEARD_OF = 1_000_000  # servers
 _WORTH_IT = 1.05  # what may be so many times as fast or as cheap as all others is simulated
