@@ -43,8 +43,12 @@ def test_a_plan_as_json_has_every_offer(siafu: Siafu) -> None:
         1 / (found["chosen"]["seconds"] * found["chosen"]["usd"])
     )
     assert found["chosen"]["usd"] == pytest.approx(
-        found["chosen"]["usd_servers"] + found["chosen"]["usd_lambdas"]
+        found["chosen"]["usd_servers"] + found["chosen"]["usd_lambdas"] + found["chosen"]["usd_disks"]
     )
+    assert 0 < found["chosen"]["server_bytes"] <= found["chosen"]["memory_bytes"]
+    assert (found["chosen"]["scratch_bytes"], found["chosen"]["disk"]) == (0, None)
+    assert found["chosen"]["layout"] == "vertices"
+    assert found["left_out"] == []
     assert all(0 <= number < len(found["offers"]) for number in found["front"])
     assert found["calibration"]["own"] is False
     assert found["this_machine"] is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import siafu
-from siafu.server.memory import disk_choice, disk_share, lane_rows, listing
+from siafu.server.memory import disk_choice, disk_share, listing
 from siafu.server.memory.fitting import fit
 from siafu.server.memory.measures import choose
 from siafu.tables import ScratchDirectory
@@ -39,8 +39,7 @@ def settled() -> Iterator[None]:
     """What tests before left in memory does not count, nor what threads have; and groups are few, since each takes a while."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listing, "own_bytes", lambda: 0)
-        for module in (lane_rows, listing):
-            patch.setattr(module, "thread_count", lambda: 0)
+        patch.setattr("siafu.server.memory.server_hardware.thread_count", lambda: 0)
         patch.setattr(disk_choice, "_GROUPS", (2, 4))
         patch.setattr(disk_choice, "_FOLDED", (1, 4))
         patch.setattr(disk_choice, "LEAST_READ", 1)

@@ -40,7 +40,7 @@ def settle(patch: Any) -> None:
     """Let every process take itself for one that holds nothing yet, and spare memory by its disk alone."""
     patch.setattr("siafu.server.memory.measures._measures", lambda *_, **__: iter(()))
     patch.setattr(listing, "own_bytes", lambda: 0)
-    patch.setattr("siafu.server.memory.lane_rows.thread_count", lambda: 0)
+    patch.setattr("siafu.server.memory.server_hardware.thread_count", lambda: 0)
     for module in (disk_share, listing):
         patch.setattr(module, "WRITTEN_BEHIND", 1 << 14)
     patch.setattr(listing, "IDLE_BYTES", 1 << 14)

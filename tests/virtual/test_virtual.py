@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siafu.base.errors import BadInput
+from siafu.server.memory.server_hardware import ServerHardware
 from siafu.virtual.costs import LambdaKind
 from siafu.virtual.graph_shape import GraphShape
+from siafu.virtual.run_sizes import RunSizes
 from siafu.virtual.virtual import Simulated, simulate
 from siafu.virtual.workload import ModelShape, traffic_of, workload_of
 from tests.virtual.virtual_cases import SHAPE, far_lambda, machine, workload
@@ -187,6 +189,6 @@ def test_nothing_to_simulate_is_refused(wrong: dict[str, int]) -> None:
 
 def test_memory_falls_with_servers_but_not_as_fast() -> None:
     shape = GraphShape(1_000_000, 30_000_000, 50, 10)
-    work = workload_of(ModelShape("gcn", hidden=16), shape)
-    one, four = (work.server_bytes(shape, servers) for servers in (1, 4))
+    sizes, hardware = RunSizes.of_shape(ModelShape("gcn", hidden=16), shape), ServerHardware(8, 1 << 20)
+    one, four = (sizes.listings(servers, hardware, 0)[0].listed.peak for servers in (1, 4))
     assert one / 4 < four < one

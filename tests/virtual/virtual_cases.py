@@ -39,7 +39,7 @@ def workload(*, ghost_bytes: float = 0.0) -> Workload:
         Work(ROWS, moved=300.0, received=50.0, sent=20.0),
     ]
     work = {("train", stage.id): each for stage, each in zip(training.stages, works, strict=True)}
-    return Workload(training, evaluation, work, {PhaseId(1): 0.0}, {PhaseId(1): 0}, 0.0, 0.0, 0.0)  # type: ignore[arg-type]
+    return Workload(training, evaluation, work, {PhaseId(1): 0.0}, {PhaseId(1): 0})  # type: ignore[arg-type]
 
 
 def far_lambda(**changes: object) -> LambdaKind:

@@ -62,6 +62,8 @@ def plan(
     hidden: int = same_option(Recipe, "hidden"),
     layers: int = same_option(Recipe, "layers"),
     heads: int | None = same_option(Recipe, "heads"),
+    precision: str = same_option(Recipe, "precision"),
+    layout: str = same_option(Options, "layout", "auto"),
     epochs: int = same_option(Options, "epochs"),
     evaluate_every: int = same_option(Options, "evaluate_every", 10),
     deadline: str | None = _limit(None, "Such as 90s, 15m, 1h30m.", metavar="TIME"),
@@ -78,6 +80,7 @@ def plan(
     ),
     most_servers: int = _limit(100, "Machines at most.", least=1),
     no_lambdas: bool = _limit(False, "Leave Lambdas out."),
+    no_disks: bool = _limit(False, "Leave disks out: all tables are in memory."),
     prices: Path | None = same_option(Session, "prices"),
     out: Path | None = out_file("Draw time against dollars.", metavar="SVG"),
     as_json: bool = json_flag(),
@@ -108,6 +111,9 @@ def plan(
         instances=instance or (),
         most_servers=most_servers,
         lambdas=not no_lambdas,
+        disks=not no_disks,
+        layout=layout,
+        precision=precision,
         prices=prices,
         name=None if dataset else "STORE",
     )
@@ -158,10 +164,11 @@ def _show(found: "Plan", risk: "OfferRisk | None") -> None:
     )
     marks = {id(found.naive): "naive", id(found.chosen): "→"}
     rows = [(marks.get(id(each), ""), *words.row(each)) for each in words.shown(found)]
-    columns = {name: WORD if name in ("", "machines", "mode") else NUMBER for name in ("", *words.HEADERS)}
+    texts = ("", "machines", "mode", "layout")
+    columns = {name: WORD if name in texts else NUMBER for name in ("", *words.HEADERS)}
     show_table(columns, rows, styles={"→": "bold green"})
     print(words.legend(found))
-    said = [words.about_lambdas(found), words.on_this_machine(found)]
+    said = [words.about_memory(found), words.about_lambdas(found), words.on_this_machine(found)]
     print("", f"choice: {words.reason(found)}", *filter(None, said), sep="\n")
     if risk is not None:
         from siafu.planning.spot import risk_words
@@ -190,7 +197,18 @@ def _summary(found: "Plan") -> dict[str, Any]:
         "front": [found.offers.index(each) for each in found.front],
         "reason": words.reason(found),
         "about_lambdas": words.about_lambdas(found),
+        "about_memory": words.about_memory(found),
         "commands": words.commands(found),
+        "left_out": [
+            {
+                "instance": each.instance.name,
+                "servers": each.servers,
+                "memory_bytes": each.memory_bytes,
+                "least_bytes": each.least_bytes,
+                "scratch_bytes": each.scratch_bytes,
+            }
+            for each in found.left_out
+        ],
         "this_machine": None
         if found.here is None
         else {"seconds_per_epoch": found.here[0], "seconds": found.here[1]},

@@ -63,6 +63,8 @@ class Instance:
     network_gbps:       what it has at any time; network_burst_gbps: for minutes, while it has credit
     spot_low_usd_h, spot_high_usd_h: the range of what was asked for one that may be taken away; None: not known
     as_of:              the month that the prices are of
+    disk_gb:            of the disk that comes with it; disk_read_mb_s, disk_write_mb_s: megabytes a second; None: it has none
+    volume_mb_s:        megabytes a second of its link to volumes, at any time; None: not known
     """
 
     name: str
@@ -76,6 +78,10 @@ class Instance:
     spot_low_usd_h: float | None
     spot_high_usd_h: float | None
     as_of: str
+    disk_gb: float | None = None
+    disk_read_mb_s: float | None = None
+    disk_write_mb_s: float | None = None
+    volume_mb_s: float | None = None
 
     @property
     def architecture(self) -> Architecture:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from siafu.base.errors import BadInput
 from siafu.base.storage.documents import one_line, read_object
+from siafu.cost.disks import Volume
 from siafu.cost.instances import Accelerator, Billing, Instance, Processor
 from siafu.cost.lambda_prices import Architecture, Discount, LambdaPrices
 
@@ -28,6 +29,7 @@ _ENTRIES = {
     "processors": _fields(Processor, "name"),
     "accelerators": _fields(Accelerator, "name"),
     "lambdas": _fields(LambdaPrices, "source"),
+    "volumes": _fields(Volume, "name"),
 }
 _PARTS = {"sources": None, "billing": _fields(Billing)}
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from siafu.base.errors import BadInput
+from siafu.cost.disks import Disk, Volume, local_disk, volume_disk
 from siafu.cost.instances import Accelerator, Billing, Instance, Processor, Rental
 from siafu.cost.lambda_prices import Architecture, LambdaPrices
 from siafu.cost.price_file import Fields, read_fields
@@ -34,6 +35,7 @@ class PriceBook:
     instances: Mapping[str, Instance]
     processors: Mapping[str, Processor]
     lambdas: tuple[LambdaPrices, ...]
+    volumes: Mapping[str, Volume]
     billing: Billing
     sources: Mapping[str, str]
     path: Path | None = None
@@ -81,6 +83,11 @@ class PriceBook:
             return abs(math.log(each.vcpu / vcpu)) + abs(memory), each.on_demand_usd_h
 
         return min(alike, key=distance)
+
+    def disk(self, instance: Instance) -> Disk | None:
+        """The disk for scratch files: the machine's own, or the cheapest volume; None: the book knows neither."""
+        volumes = sorted(self.volumes.values(), key=lambda each: each.usd_per_gb_month)
+        return local_disk(instance) or next((volume_disk(instance, each) for each in volumes), None)
 
     def lambda_prices(self, region: str, architecture: Architecture) -> LambdaPrices:
         """Prices of Lambdas in a region; those of an unknown one must be given in a file."""
@@ -137,6 +144,7 @@ def _read(path: Path | None) -> PriceBook:
         instances,
         processors,
         lambdas,
+        {name: each.made(Volume, name=name) for name, each in fields.entries("volumes").items()},
         fields.entry("billing").made(Billing),
         fields.entry("sources").texts(),
         path,

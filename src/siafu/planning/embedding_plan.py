@@ -21,7 +21,7 @@ from siafu.embedding.embedding_memory import disk_bytes, needed_bytes, on_disk, 
 from siafu.graph.triples import Triples
 from siafu.planning.calibration import Calibration, calibration
 from siafu.planning.durations import seconds_in
-from siafu.planning.machines import machine_of, room_for_data
+from siafu.planning.machines import machine_of, room_for_vectors
 from siafu.report.progress import duration
 
 # Share of the matrix products' limit that training and ranking reach, measured on FB15k-237 at widths of 50 and 100 with 500
@@ -176,7 +176,7 @@ class _Estimate:
     def offer(self, rental: Rental) -> EmbeddingOffer | None:
         """None: neither its memory nor a buffer of partitions in it is large enough."""
         instance, triples = rental.instance, self._triples
-        room = room_for_data(instance)
+        room = room_for_vectors(instance)
         options, memory = self._options, needed_bytes(triples, self._options, threads=instance.vcpu)
         if options.partitions is not None and options.buffer is None:
             options = replace(options, buffer=max(2, options.partitions // 4))

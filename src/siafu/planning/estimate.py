@@ -1,6 +1,7 @@
 """Estimates of one setup: what it takes at least, in no time; and what it takes, simulated."""
 
 import math
+from collections.abc import Callable
 
 from siafu.cost.fleet import Fleet
 from siafu.cost.instances import Instance
@@ -9,11 +10,13 @@ from siafu.cost.prices import PriceBook
 from siafu.cost.ratios import ratios
 from siafu.pipeline.ids import Mode
 from siafu.planning.calibration import Calibration
-from siafu.planning.machines import aws_lambda, machine_of, processor_of, room_for_data, room_in
+from siafu.planning.machines import aws_lambda, machine_of, processor_of
 from siafu.planning.offer import Bound, Offer, TrainingSetup
-from siafu.planning.request import Request
+from siafu.planning.request import AUTO, Request
+from siafu.planning.server_fits import ServerFits
 from siafu.server.layout.layout_choice import ServerPace, chosen_layout
 from siafu.server.layout.layouts import VERTICES
+from siafu.server.memory.fitting import ServersFit
 from siafu.virtual.costs import LambdaKind, Machine, compute_seconds, task_seconds
 from siafu.virtual.server_sample import ServerSample
 from siafu.virtual.stage_costs import StageCosts
@@ -35,12 +38,13 @@ class Estimates:
     def __init__(self, request: Request, measured: Calibration, book: PriceBook) -> None:
         self.request, self.measured, self.book = request, measured, book
         self.workload: Workload = workload_of(request.model, request.shape)
+        self.fits = ServerFits(request, book)
         self.lambda_gb = VCPU_MB / _MB_PER_GB
         self.lambda_prices = book.lambda_prices(book.region, "x86_64")
         self._machines: dict[str, Machine] = {}
         self._layouts: dict[tuple[str, int], str] = {}
         self._by_layout: dict[tuple[str, int], Workload] = {}
-        self._simulated: dict[tuple[str, int, str, int], Simulated] = {}
+        self._simulated: dict[tuple[str, int, str, int, str], Simulated] = {}
 
     @property
     def simulations(self) -> int:
@@ -52,13 +56,18 @@ class Estimates:
             self._machines[instance.name] = machine_of(instance, self.measured, self.book)
         return self._machines[instance.name]
 
-    def server_bytes(self, servers: int) -> float:
-        return self.workload.server_bytes(self.request.shape, servers)
+    def fit(self, setup: TrainingSetup) -> ServersFit:
+        """How its servers fit their machines' memory."""
+        return self.fits.fit(setup, self.layout(setup))
 
     def layout(self, setup: TrainingSetup) -> str:
-        """Of its gathers: the faster one, if a server has the memory for all edges."""
+        """Of its gathers: as asked for, or the faster one if it fits as it is."""
         instance, servers = setup.fleet.rental.instance, setup.fleet.servers
         if servers == 1 or setup.mode == "async":
+            return VERTICES
+        if self.request.layout != AUTO:
+            return self.request.layout
+        if setup.disk is not None:  # what columns need would have to be in memory
             return VERTICES
         key = instance.name, servers
         if key not in self._layouts:
@@ -67,8 +76,8 @@ class Estimates:
             pace = ServerPace(shape.vertices, shape.edges, ghosts, servers, machine.cores, gbps)
             traffic = traffic_of(self.request.model, shape, servers)
             found = chosen_layout([pace.price(each) for each in traffic])
-            needed = self._laid_out(found, servers).server_bytes(shape, servers)
-            self._layouts[key] = found if needed <= room_for_data(instance) else VERTICES
+            fits = found == VERTICES or self.fits.fits_as_it_is(instance, servers, found)
+            self._layouts[key] = found if fits else VERTICES
         return self._layouts[key]
 
     def workload_for(self, setup: TrainingSetup) -> Workload:
@@ -99,53 +108,70 @@ class Estimates:
         return wanted if setup.mode != "async" else math.ceil(round(wanted * ASYNCHRONOUS_EPOCHS, 6))
 
     def bound(self, setup: TrainingSetup) -> Bound:
-        """All cores, links and Lambdas busy all of the time."""
+        """All cores, links and Lambdas busy all of the time, and nothing waiting for a disk."""
+        return self._bound(setup, lambda epoch: epoch)
+
+    def bound_as_fitted(self, setup: TrainingSetup) -> Bound:
+        """The same with what sparing memory takes, which is not known at once."""
+        return self._bound(setup, self.fit(setup).epoch)
+
+    def _bound(self, setup: TrainingSetup, lengthened: Callable[[float], float]) -> Bound:
         fleet, epochs = setup.fleet, self.epochs(setup)
         epoch, lambda_seconds = self._epoch_at_least(setup)
-        seconds = self.start_seconds(fleet) + self._with_evaluations(
-            epoch, epochs, self.machine(fleet.rental.instance)
-        )
+        plain = self._with_evaluations(epoch, epochs, self.machine(fleet.rental.instance)) / epochs
+        seconds = self.start_seconds(fleet) + epochs * lengthened(plain)
         usd = self._usd_servers(fleet, seconds) + self._usd_lambdas(lambda_seconds * epochs, 0)
         return Bound(seconds, usd)
 
     def offer(self, setup: TrainingSetup) -> Offer:
-        """What it takes and costs, by the pipeline's own machines in virtual time."""
-        fleet, epochs = setup.fleet, self.epochs(setup)
+        """What it takes and costs, by the pipeline's own machines in virtual time; its servers must fit."""
+        fleet, epochs, fit = setup.fleet, self.epochs(setup), self.fit(setup)
         found = self.simulated(setup)
-        start = self.start_seconds(fleet)
-        seconds = start + self._with_evaluations(
-            found.seconds_per_epoch, epochs, self.machine(fleet.rental.instance)
-        )
+        start, machine = self.start_seconds(fleet), self.machine(fleet.rental.instance)
+        plain = self._with_evaluations(found.seconds_per_epoch, epochs, machine) / epochs
+        seconds = start + epochs * fit.epoch(plain)
+        usd_disks = 0.0
+        if setup.disk is not None:
+            rent = fleet.servers * setup.disk.usd_per_hour(fit.scratch)
+            usd_disks = self.book.billing.usd(rent, seconds)
         share = epochs / _SIMULATED_EPOCHS
         billed = found.lambda_billed_seconds * share
         requests = math.ceil(found.lambda_invocations * share)
         return Offer(
             setup,
-            found.seconds_per_epoch,
+            fit.epoch(found.seconds_per_epoch),
             epochs,
             start,
             seconds,
-            self.workload_for(setup).server_bytes(self.request.shape, fleet.servers),
+            fit.peak,
             found.utilisation,
             billed * VCPU_MB / _MB_PER_GB,
             requests,
             self._usd_servers(fleet, seconds),
             self._usd_lambdas(billed, requests),
             self.layout(setup),
+            fit.budget,
+            fit.copy,
+            fit.scratch,
+            fit.measures,
+            fit.epoch(plain) - plain,
+            usd_disks,
         )
 
     def here(self) -> tuple[float, float] | None:
         """Seconds of an epoch and of the whole training on the machine that was measured; None: it does not fit."""
         machine, epochs = self.measured.machine, self.request.epochs
-        if self.server_bytes(1) > room_in(machine.memory_bytes):
+        fit = self.fits.here(machine)
+        if not fit.fits:
             return None
         epoch = self._simulate(machine, 1, "pipe", 0, None, self.workload).seconds_per_epoch
-        return epoch, self.measured.start_seconds + self._with_evaluations(epoch, epochs, machine)
+        plain = self._with_evaluations(epoch, epochs, machine) / epochs
+        return fit.epoch(epoch), self.measured.start_seconds + epochs * fit.epoch(plain)
 
     def simulated(self, setup: TrainingSetup) -> Simulated:
         """Once for each setup; what a machine costs does not matter to it."""
         instance, servers = setup.fleet.rental.instance, setup.fleet.servers
-        key = instance.name, servers, setup.mode, setup.lambda_count
+        key = instance.name, servers, setup.mode, setup.lambda_count, self.layout(setup)
         if key not in self._simulated:
             kind = self._lambda_kind(setup)
             self._simulated[key] = self._simulate(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from siafu.base.hardware.memory import less_reserve
 from siafu.cost.instances import Instance, Processor
 from siafu.cost.lambda_prices import VCPU_MB
 from siafu.cost.prices import PriceBook
@@ -10,8 +11,11 @@ from siafu.planning.calibration import Calibration
 from siafu.virtual.costs import Curve, EdgeCosts, LambdaKind, Machine
 
 _CACHED_BYTES = 1 << 24  # tables up to this size are taken to stay in a cache
-_FOR_DATA = 0.75  # of the memory: peaks of real runs were 0.96 to 1.30 times what is estimated (docs/cost.md)
-_BASE_BYTES = 1.0e9  # a process with PyTorch and Numba in it, before it has any data
+_FOR_VECTORS = 0.75  # of the memory
+_BASE_BYTES = 1.0e9  # a process with PyTorch and Numba in it, before it has any data; on the safe side
+PROGRAM_BYTES = 350_000_000
+"""The same, for servers: `siafu explain gcn cora` began its list with 342 MB, compiled kernels aside."""
+_SYSTEM_BYTES = 1_000_000_000  # the system, Ray, a weight server; assumed
 _NETWORK_LATENCY_S = 100e-6  # one way between machines of one availability zone; assumed
 _BITS = 8
 
@@ -49,14 +53,19 @@ def machine_of(instance: Instance, measured: Calibration, book: PriceBook) -> Ma
     )
 
 
-def room_for_data(instance: Instance) -> float:
-    """Bytes of an instance's memory that a graph server's data may take."""
-    return room_in(instance.memory_bytes)
+def memory_budget(instance: Instance) -> int:
+    """Bytes of an instance's memory that graph servers may take, their programs included: `--memory` of a plan's command."""
+    return memory_for_servers(instance.memory_bytes)
 
 
-def room_in(memory_bytes: float) -> float:
-    """Bytes of so much memory that a graph server's data may take."""
-    return memory_bytes * _FOR_DATA - _BASE_BYTES
+def memory_for_servers(memory_bytes: int) -> int:
+    """Bytes of so much memory that graph servers may take."""
+    return less_reserve(max(0, memory_bytes - _SYSTEM_BYTES))
+
+
+def room_for_vectors(instance: Instance) -> float:
+    """Bytes of an instance's memory that entities' vectors may take, which are estimated without their program."""
+    return instance.memory_bytes * _FOR_VECTORS - _BASE_BYTES
 
 
 def aws_lambda(measured: Calibration, count: int, memory_mb: int = VCPU_MB) -> LambdaKind:

@@ -10,7 +10,7 @@ from siafu.graph import Graph
 from siafu.planning.durations import seconds_in
 from siafu.planning.planner import Plan, make_plan
 from siafu.planning.request import Request
-from siafu.planning.shapes import model_shape, shape_of
+from siafu.planning.shapes import model_shape, planned_graph
 from siafu.virtual.graph_shape import GraphShape
 
 
@@ -29,6 +29,9 @@ def plan(
     instances: Sequence[str] = (),
     most_servers: int = 100,
     lambdas: bool = True,
+    disks: bool = True,
+    layout: str = "auto",
+    precision: str = "fp32",
     prices: str | Path | None = None,
     name: str | None = None,
 ) -> Plan:
@@ -44,12 +47,15 @@ def plan(
     instances:    types of machines to choose from; none: all that have no GPU
     most_servers: how many may be rented
     lambdas:      whether tensor tasks may run on Lambdas
+    disks:        whether tables that do not fit memory may be on machines' disks
+    layout:       of gathers: "vertices", "columns", or "auto": the faster one that fits
+    precision:    how rows are stored while gathered: "fp32", or "bf16", which takes half the memory
     prices:       a price file, laid over the built-in one; None: $SIAFU_PRICES
     name:         what the commands call the graph; None: its own
     """
-    found, shape = shape_of(graph)
-    sizes = model_shape(model, hidden=hidden, layers=layers, heads=heads)
+    found, shape, known = planned_graph(graph)
+    sizes = model_shape(model, hidden=hidden, layers=layers, heads=heads, precision=precision)
     seconds, types = seconds_in(deadline) if isinstance(deadline, str) else deadline, tuple(instances)
-    limits = (seconds, budget, spot, types, most_servers, lambdas)
+    limits = (seconds, budget, spot, types, most_servers, lambdas, disks, layout, known)
     request = Request(name or found, shape, sizes, epochs, evaluate_every, *limits)
     return make_plan(request, prices=price_book(prices))

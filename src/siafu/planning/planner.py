@@ -1,29 +1,47 @@
 """The planner: which machines, how many, with or without Lambdas, in which mode, train a graph best for the money.
 
-What does not fit into memory is never offered. What cannot be better than something that was simulated already,
+What does not fit into memory, with all that can be spared and with a disk, is never offered. What cannot be better than something that was simulated already,
 however well it goes, is not simulated. The rest runs in virtual time.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from siafu.base.errors import BadInput
+from siafu.cost.disks import Disk
 from siafu.cost.fleet import Fleet
 from siafu.cost.instances import Instance, Rental
 from siafu.cost.money import dollars
 from siafu.cost.prices import PriceBook, price_book
 from siafu.planning.calibration import Calibration, calibration
 from siafu.planning.estimate import Estimates
-from siafu.planning.machines import MOST_LAMBDAS, room_for_data
+from siafu.planning.machines import MOST_LAMBDAS, memory_budget
 from siafu.planning.offer import Bound, Offer, TrainingSetup, pareto
 from siafu.planning.request import Request
 
-_MORE_SERVERS = (1, 1.5, 2, 3, 4, 6, 8, 16)  # times as many as the graph needs
+_MORE_SERVERS = (1, 1.5, 2, 3, 4, 6, 8, 16, 24)  # times as many as the graph needs
+_FEWER_SERVERS = (1 / 8, 1 / 4, 1 / 2, 3 / 4)  # times as many as hold it in memory: with tables on disk
 _LAMBDA_COUNTS = (8, 32, 128)  # of each server
-_MOST_SIMULATIONS = 40
+_MOST_SIMULATIONS = 60
+_MOST_ON_DISK = 12  # ways with tables on disk that are looked into
 _UNHEARD_OF = 1_000_000  # servers
 _WORTH_IT = 1.05  # what may be so many times as fast or as cheap as all others is simulated
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A type of machine on which nothing fits, on as many as may be rented.
+
+    memory_bytes: that a server may take there
+    least_bytes:  that one needs at least, with tables on disk; scratch_bytes: of these
+    """
+
+    instance: Instance
+    servers: int
+    memory_bytes: int
+    least_bytes: int
+    scratch_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +57,7 @@ class Plan:
     here:     seconds of an epoch and of the whole training on this machine; None: it was not measured, or has not the memory
     setups:   how many there were to choose from; simulations: how many were simulated
     complete: whether all that may be better was simulated; else the most promising
+    left_out: types of machines on which nothing fits
     """
 
     request: Request
@@ -55,6 +74,7 @@ class Plan:
     setups: int
     simulations: int
     complete: bool
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def front(self) -> list[Offer]:
@@ -78,11 +98,11 @@ def make_plan(
     if measured is None:
         measured, own = calibration()
     estimates = Estimates(request, measured, book)
-    fleets = _fleets(request, estimates, book)
-    setups = {setup: estimates.bound(setup) for fleet in fleets for setup in _setups(fleet, request)}
+    found, left_out = _all_setups(request, estimates, book)
+    setups = {setup: estimates.bound(setup) for setup in found}
     search = _Search(request, estimates)
-    naive_fleet = _naive(request, estimates, book)
-    naive = None if naive_fleet is None else search.simulate(TrainingSetup(naive_fleet))
+    naive_setup = _naive(request, estimates, book)
+    naive = None if naive_setup is None else search.simulate(naive_setup)
     complete = search.run(setups)
     chosen = search.choose()
     threads, lambdas = _both_ways(chosen.setup, search)
@@ -101,18 +121,19 @@ def make_plan(
         len(setups),
         estimates.simulations,
         complete,
+        tuple(left_out),
     )
 
 
 def fewest_servers(estimates: Estimates, instance: Instance, most: int) -> int | None:
-    """Number of machines that hold the graph; None: more than `most`."""
-    room = room_for_data(instance)
-    if estimates.server_bytes(most) > room:
+    """Number of machines that hold the graph, sparing all that can be, with every table in memory; None: more than `most`."""
+    budget = memory_budget(instance)
+    if estimates.fits.least(instance, most) > budget:
         return None
     few, enough = 0, most
     while enough - few > 1:
         middle = (few + enough) // 2
-        if estimates.server_bytes(middle) <= room:
+        if estimates.fits.least(instance, middle) <= budget:
             enough = middle
         else:
             few = middle
@@ -125,6 +146,7 @@ class _Search:
     def __init__(self, request: Request, estimates: Estimates) -> None:
         self._request, self._estimates = request, estimates
         self._offers: dict[TrainingSetup, Offer] = {}
+        self._on_disk = 0
 
     def simulate(self, setup: TrainingSetup) -> Offer:
         if setup not in self._offers:
@@ -133,14 +155,29 @@ class _Search:
 
     def run(self, setups: dict[TrainingSetup, Bound]) -> bool:
         """All that can be on the front of the fastest and the cheapest, unless that takes too long; whether it was all."""
+        complete = True
         for setup, bound in sorted(setups.items(), key=lambda each: -each[1].value):
-            seconds, usd = _WORTH_IT * bound.seconds, _WORTH_IT * bound.usd
-            if any(offer.dominates(seconds, usd) for offer in self._offers.values()):
+            if self._is_beaten(bound):
                 continue
             if self._estimates.simulations >= _MOST_SIMULATIONS:
                 return False
+            if setup.disk is not None and self._on_disk >= _MOST_ON_DISK:
+                complete = False
+                continue
+            self._on_disk += setup.disk is not None
+            if not self._estimates.fit(setup).fits or self._is_beaten(self._estimates.bound_as_fitted(setup)):
+                continue
             self.simulate(setup)
-        return True
+        return complete
+
+    def fits(self, setup: TrainingSetup) -> bool:
+        """Whether its servers have the memory."""
+        return self._estimates.fit(setup).fits
+
+    def _is_beaten(self, bound: Bound) -> bool:
+        """Whether something that was simulated is as good, even if all goes well."""
+        seconds, usd = _WORTH_IT * bound.seconds, _WORTH_IT * bound.usd
+        return any(offer.dominates(seconds, usd) for offer in self._offers.values())
 
     def choose(self) -> Offer:
         """The best that meets the request; if none does, what would be needed is said in one line."""
@@ -171,20 +208,44 @@ class _Search:
         return in_time and (request.budget_usd is None or offer.usd <= request.budget_usd)
 
 
-def _fleets(request: Request, estimates: Estimates, book: PriceBook) -> list[Fleet]:
-    """Every machine that may be rented, in every number that holds the graph and may be worth its price."""
-    instances = _instances(request, book)
-    fewest = {each: fewest_servers(estimates, each, request.most_servers) for each in instances}
-    if not any(fewest.values()):
-        raise _fits_nowhere(request, estimates, instances)
-    return [
-        Fleet(rental, servers)
-        for instance, least in fewest.items()
-        if least is not None
-        for rental in _rentals(instance, request)
-        for servers in sorted({math.ceil(least * each) for each in _MORE_SERVERS})
-        if servers <= request.most_servers
-    ]
+def _all_setups(
+    request: Request, estimates: Estimates, book: PriceBook
+) -> tuple[list[TrainingSetup], list[LeftOut]]:
+    """Every machine that may be rented, in every number that may be worth its price; and machines on which nothing fits."""
+    setups, left_out, instances = list[TrainingSetup](), list[LeftOut](), _instances(request, book)
+    for instance in instances:
+        least = fewest_servers(estimates, instance, request.most_servers)
+        disk = book.disk(instance) if request.disks else None
+        if least is None and not _fits_on_disk(instance, disk, request, estimates):
+            left_out.append(_left_out(instance, request, estimates))
+            continue
+        for rental in _rentals(instance, request):
+            for servers in _numbers(least, _MORE_SERVERS, request):
+                setups += _setups(Fleet(rental, servers), request)
+            for servers in _numbers(least or request.most_servers, _FEWER_SERVERS, request):
+                if disk is not None and servers != least:
+                    setups.append(TrainingSetup(Fleet(rental, servers), disk=disk))
+    if len(left_out) == len(instances):
+        raise _fits_nowhere(request, estimates, left_out)
+    return setups, left_out
+
+
+def _numbers(servers: int | None, times: Sequence[float], request: Request) -> list[int]:
+    """So many times as many servers, as far as they may be rented."""
+    found = {math.ceil((servers or 0) * each) for each in times}
+    return sorted(each for each in found if 0 < each <= request.most_servers)
+
+
+def _fits_on_disk(instance: Instance, disk: Disk | None, request: Request, estimates: Estimates) -> bool:
+    if disk is None:
+        return False
+    fleet = Fleet(Rental(instance), request.most_servers)
+    return estimates.fit(TrainingSetup(fleet, disk=disk)).fits
+
+
+def _left_out(instance: Instance, request: Request, estimates: Estimates) -> LeftOut:
+    least, scratch = estimates.fits.least_with_disk(instance, request.most_servers)
+    return LeftOut(instance, request.most_servers, memory_budget(instance), least, scratch)
 
 
 def _instances(request: Request, book: PriceBook) -> list[Instance]:
@@ -219,35 +280,35 @@ def _lambda_counts(fleet: Fleet) -> list[int]:
     return [count for count in _LAMBDA_COUNTS if count * fleet.servers <= MOST_LAMBDAS]
 
 
-def _naive(request: Request, estimates: Estimates, book: PriceBook) -> Fleet | None:
+def _naive(request: Request, estimates: Estimates, book: PriceBook) -> TrainingSetup | None:
     for instance in sorted(_instances(request, book), key=lambda each: -each.on_demand_usd_h):
         least = fewest_servers(estimates, instance, request.most_servers)
         if least is not None:
-            return Fleet(Rental(instance), least)
+            setup = TrainingSetup(Fleet(Rental(instance), least))
+            return setup if estimates.fit(setup).fits else None
     return None
 
 
 def _both_ways(setup: TrainingSetup, search: _Search) -> tuple[Offer, Offer | None]:
     """Offers of the same machines without Lambdas, and with as many as are worth most."""
-    without = search.simulate(TrainingSetup(setup.fleet, setup.mode if setup.fleet.servers > 1 else "pipe"))
-    counts = _lambda_counts(setup.fleet)
+    threads = replace(setup, lambda_count=0, mode=setup.mode if setup.fleet.servers > 1 else "pipe")
+    without = search.simulate(threads if search.fits(threads) else setup)
     if setup.lambda_count:
         return without, search.simulate(setup)
-    if not counts:
-        return without, None
-    tried = [search.simulate(TrainingSetup(setup.fleet, setup.mode, count)) for count in counts]
-    return without, max(tried, key=lambda each: each.value)
+    ways = [TrainingSetup(setup.fleet, setup.mode, count) for count in _lambda_counts(setup.fleet)]
+    tried = [search.simulate(each) for each in ways if search.fits(each)]
+    return without, max(tried, key=lambda each: each.value, default=None)
 
 
-def _fits_nowhere(request: Request, estimates: Estimates, instances: list[Instance]) -> BadInput:
-    largest = max(instances, key=lambda each: each.memory_gib)
-    needed = estimates.server_bytes(request.most_servers)
-    enough = fewest_servers(estimates, largest, _UNHEARD_OF)
+def _fits_nowhere(request: Request, estimates: Estimates, left_out: list[LeftOut]) -> BadInput:
+    largest = max(left_out, key=lambda each: each.memory_bytes)
+    needed = estimates.fits.least(largest.instance, request.most_servers)
+    enough = fewest_servers(estimates, largest.instance, _UNHEARD_OF)
     many = f"{enough:,} of them (--most-servers)" if enough else "a smaller graph or model"
     return BadInput(
-        f"{request.name} fits on no machine: on {request.most_servers:,} servers each would hold {_gib(needed)} of data, and "
-        f"{largest.name} has room for {_gib(room_for_data(largest))}: allow {many}, or add a larger machine to the "
-        "price book (--prices)"
+        f"{request.name} fits on no machine: on {request.most_servers:,} servers each would hold {_gib(needed)}, or "
+        f"{_gib(largest.least_bytes)} with {_gib(largest.scratch_bytes)} of tables on disk, and {largest.instance.name} has room for "
+        f"{_gib(largest.memory_bytes)}: allow {many}, or add a larger machine to the price book (--prices)"
     )
 
 

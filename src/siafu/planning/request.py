@@ -1,11 +1,24 @@
 """Request: what a plan is asked for."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from siafu.base.errors import BadInput
+from siafu.graph import Graph
+from siafu.server.memory.server_part import ServerPart
 from siafu.virtual.graph_shape import GraphShape
 from siafu.virtual.workload import ModelShape
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownGraph:
+    """A graph that is there, and the parts of its partitions that were counted, by the number of servers."""
+
+    graph: Graph
+    parts: Mapping[int, Sequence[ServerPart]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +33,9 @@ class Request:
     instances:      types to choose from; none: all that have no GPU
     most_servers:   how many machines may be rented
     lambdas:        whether tensor tasks may run on Lambdas
+    disks:          whether tables that do not fit memory may be on machines' disks
+    layout:         of gathers, as `siafu train` takes it; "auto": the faster one that fits
+    known:          the graph itself, where it is there: memory is told to the byte then; None: it is only a shape
     """
 
     name: str
@@ -33,6 +49,9 @@ class Request:
     instances: tuple[str, ...] = ()
     most_servers: int = 100
     lambdas: bool = True
+    disks: bool = True
+    layout: str = AUTO
+    known: KnownGraph | None = None
 
     def __post_init__(self) -> None:
         of_graph, own = ("vertices", "features", "classes"), ("epochs", "evaluate_every", "most_servers")

@@ -15,6 +15,8 @@ from siafu.graph.partition import measure, read_partition
 from siafu.graph.partition.quality import PartitionQuality
 from siafu.graph.stores.remote import is_address, partitions_directory
 from siafu.graph.stores.store import is_store
+from siafu.planning.request import KnownGraph
+from siafu.server.memory.server_part import parts_in
 from siafu.virtual.graph_shape import GraphShape
 from siafu.virtual.workload import ModelShape
 
@@ -23,23 +25,44 @@ _MEASURED_EDGES = 300_000_000  # partitions of larger graphs are not counted: a 
 
 def shape_of(graph: Graph | GraphShape | str | Path) -> tuple[str, GraphShape]:
     """A name and the sizes of a graph. One that is known, but not on this disk, is neither fetched nor generated."""
+    name, shape, _ = planned_graph(graph)
+    return name, shape
+
+
+def planned_graph(graph: Graph | GraphShape | str | Path) -> tuple[str, GraphShape, KnownGraph | None]:
+    """The same, with the graph itself if it is there and a plan can look at all of it in seconds."""
     if isinstance(graph, GraphShape):
-        return "GRAPH", graph
+        return "GRAPH", graph, None
     if isinstance(graph, Graph):
-        return graph.source or graph.name, GraphShape.of(graph, _partitions(graph))
+        return graph.source or graph.name, *_looked_at(graph)
     name = str(graph)
     if not (is_address(name) or is_store(Path(name))):
         ready = any(each.name == name and each.ready for each in listings())
         if name in SHAPES and not ready:
-            return name, _of_generated(name)
+            return name, _of_generated(name), None
         if name in CATALOGUE and not ready:
-            return name, _of_known(CATALOGUE[name])
-    found = load(name, verify=False)
-    return name, GraphShape.of(found, _partitions(found))
+            return name, _of_known(CATALOGUE[name]), None
+    return name, *_looked_at(load(name, verify=False))
+
+
+def _looked_at(graph: Graph) -> tuple[GraphShape, KnownGraph | None]:
+    measured = _partitions(graph)
+    shape = GraphShape.of(graph, measured)
+    learnable = graph.x is not None and graph.y is not None and graph.train is not None and len(graph.train)
+    if not learnable or graph.num_edges > _MEASURED_EDGES:
+        return shape, None
+    parts = {servers: parts_in(graph, found) for servers, found in measured.items()}
+    return shape, KnownGraph(graph, parts)
 
 
 def model_shape(
-    model: str | nn.Module, *, hidden: int = 64, layers: int = 2, heads: int = 8, dropout: float = 0.5
+    model: str | nn.Module,
+    *,
+    hidden: int = 64,
+    layers: int = 2,
+    heads: int = 8,
+    dropout: float = 0.5,
+    precision: str = "fp32",
 ) -> ModelShape:
     """Sizes of a model: of the named one, as given; or of one of Siafu's own models."""
     from siafu.nn import MODELS
@@ -50,12 +73,13 @@ def model_shape(
         for what, count in (("hidden", hidden), ("layers", layers), ("heads", heads)):
             if count < 1:
                 raise BadInput(f"{what} is {count}: give a whole number from 1 up")
-        return ModelShape(model, hidden, layers, dropout, heads)
+        return ModelShape(model, hidden, layers, dropout, heads, precision)
     for name, kind in MODELS.items():
         if type(model) is kind:
             config = model.config()
             hidden, layers, dropout = (config[each] for each in ("hidden_channels", "num_layers", "dropout"))
-            return ModelShape(name, hidden, layers, dropout, config.get("heads", heads))
+            stored = config.get("precision", precision)
+            return ModelShape(name, hidden, layers, dropout, config.get("heads", heads), stored)
     raise BadInput(
         f"a plan is made for one of siafu's models ({', '.join(MODELS)}), not {type(model).__name__}: name the nearest"
     )

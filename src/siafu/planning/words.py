@@ -6,22 +6,36 @@ from collections.abc import Iterator
 from siafu.cost.money import dollars
 from siafu.planning.offer import Offer
 from siafu.planning.planner import Plan
+from siafu.planning.server_fits import SCRATCH
 from siafu.report.progress import duration
 from siafu.virtual.workload import ATTENTION
 
-HEADERS = ("machines", "Lambdas", "mode", "memory", "an epoch", "in all", "dollars", "value")
+HEADERS = (
+    "machines",
+    "Lambdas",
+    "mode",
+    "layout",
+    "memory",
+    "disk",
+    "an epoch",
+    "in all",
+    "dollars",
+    "value",
+)
 SHOWN = 10
 
 
 def row(offer: Offer) -> tuple[str, ...]:
     """An offer as a line of a table, under `HEADERS`."""
     fleet = offer.setup.fleet
-    share = offer.server_bytes / fleet.rental.instance.memory_bytes
+    share, disk = offer.server_bytes / fleet.rental.instance.memory_bytes, offer.setup.disk
     return (
         str(fleet),
         str(fleet.servers * offer.setup.lambda_count) if offer.setup.lambda_count else "-",
         offer.setup.mode,
+        offer.layout,
         f"{offer.server_bytes / 2**30:.1f} GiB, {100 * share:.0f} %",
+        "-" if disk is None or not offer.scratch_bytes else f"{offer.scratch_bytes / 1e9:.1f} GB {disk.name}",
         duration(offer.seconds_per_epoch),
         duration(offer.seconds),
         dollars(offer.usd),
@@ -89,8 +103,14 @@ def commands(plan: Plan) -> list[str]:
         words += ["--heads", str(model.heads)]
     if fleet.servers > 1:
         words += ["--servers", str(fleet.servers), "--cluster", "auto"]
+    if model.precision != "fp32":
+        words += ["--precision", model.precision]
     if plan.chosen.layout != "vertices":
         words += ["--layout", plan.chosen.layout]
+    if plan.chosen.spares:
+        words += ["--memory", f"{plan.chosen.memory_bytes // 10**6}MB"]
+    if plan.chosen.scratch_bytes:
+        words += ["--scratch", str(SCRATCH)]
     if setup.lambda_count:
         words += ["--lambdas", "aws", "--lambda-count", str(fleet.servers * setup.lambda_count)]
     train = shlex.join([*words, "--instance", str(fleet.rental)])
@@ -99,6 +119,34 @@ def commands(plan: Plan) -> list[str]:
     on = "aws-spot" if fleet.rental.spot else "aws"
     up = f"siafu cluster up --on {on} --machines {fleet.servers} --instance {fleet.rental.instance.name}"
     return [up, train]
+
+
+def about_memory(plan: Plan) -> str | None:
+    """How the chosen servers fit their memory; None: as they are."""
+    chosen = plan.chosen
+    if not chosen.spares:
+        return None
+    how, disk = "; ".join(chosen.measures), chosen.setup.disk
+    if disk is not None and chosen.scratch_bytes:
+        where = f"{chosen.scratch_bytes / 1e9:,.1f} GB of tables on the disk of each machine ({disk.name}), mounted at {SCRATCH}"
+        how = f"{how}; {where}" if how else where
+    return (
+        f"Each server takes {chosen.server_bytes / 1e9:,.1f} of {chosen.memory_bytes / 1e9:,.1f} GB by {how}: "
+        f"{duration(chosen.spared_seconds)} more an epoch, with its share of an evaluation."
+    )
+
+
+def left_out(plan: Plan) -> str | None:
+    """Machines on which nothing fits, with the least that would do; None: there are none."""
+    if not plan.left_out:
+        return None
+    said = [
+        f"{each.instance.name} ({each.memory_bytes / 1e9:,.1f} GB for a server, which needs at least {each.least_bytes / 1e9:,.1f} GB "
+        f"and {each.scratch_bytes / 1e9:,.1f} GB of disk)"
+        for each in plan.left_out
+    ]
+    servers = plan.left_out[0].servers
+    return f"left out, since nothing fits on {servers:,} of them: {', '.join(said)}"
 
 
 def on_this_machine(plan: Plan) -> str | None:
@@ -130,8 +178,10 @@ def basis(plan: Plan) -> Iterator[str]:
     yield f"{plan.book.name}; times simulated with {measured}"
     others = "the others cannot be 5 % better" if plan.complete else "those that promise most"
     yield (
-        f"{plan.simulations} of {plan.setups} ways were simulated, {others}; machines that the graph does not fit on are left out"
+        f"{plan.simulations} of {plan.setups} ways were simulated, {others}; memory by the list of arrays that 'siafu train' makes"
     )
+    if (missing := left_out(plan)) is not None:
+        yield missing
 
 
 def _count(number: float) -> str:

@@ -116,7 +116,7 @@ class ServerPlan:
             programs,
             weights,
             splits,
-            interval_counts or _interval_counts(graph, partition, options, focus),
+            interval_counts or interval_counts_of(graph, partition, options, focus),
             training,
             groups,
             Settings(
@@ -153,7 +153,7 @@ class ServerPlan:
             {"evaluate": program},
             {name: tensor.detach() for name, tensor in state_of(model).items()},
             {"test": torch.arange(graph.num_vertices) if rows is None else rows},
-            _interval_counts(graph, partition, options),
+            interval_counts_of(graph, partition, options),
             schedule_evaluation(program),
             {},
             Settings("sgd", 0.0),
@@ -376,12 +376,17 @@ def _refuse_rows_on_lambdas(program: Program) -> None:
         )
 
 
-def _interval_counts(
-    graph: Graph, partition: Partition, options: Options, focus: Focus | None = None
+def interval_counts_of(
+    graph: Graph,
+    partition: Partition,
+    options: Options,
+    focus: Focus | None = None,
+    threads: int | None = None,
 ) -> list[int]:
+    """How many intervals each server has; threads: of the machine; None: of this one."""
     if options.intervals is not None:
         return [options.intervals] * partition.parts
-    threads = max(1, thread_count() // partition.parts)
+    threads = max(1, (threads or thread_count()) // partition.parts)
     numbers = 0.0 if graph.x is None else graph.num_features * sampled_density(graph, gathered=True)
     share = (graph.num_vertices // partition.parts, graph.num_edges // partition.parts)
     count = auto_interval_count(*share, threads, numbers=numbers)

@@ -1,6 +1,5 @@
 """Workload: what a model's epoch has to do on a graph, stage by stage, from the programs that would run."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,14 +7,13 @@ from functools import lru_cache
 import numpy as np
 
 from siafu.graph.graph import Graph
-from siafu.nn import build
+from siafu.nn import GNN, build
 from siafu.pipeline.ids import LaneName, PhaseId, StageId
 from siafu.pipeline.schedule import Schedule
 from siafu.program.program import Program
 from siafu.program.record.record import state_of
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.work import Work
-from siafu.server.gathers.registry import behaviour_of
 from siafu.server.layout.layouts import VERTICES, laid_out
 from siafu.server.layout.traffic import Crossings, PhaseTraffic, RowTraffic
 from siafu.server.plan import Programs, compile_programs, rows_of
@@ -26,7 +24,6 @@ from siafu.virtual.graph_shape import GraphShape
 ATTENTION = ("gat", "gatv2", "transformer")
 """Models with heads."""
 _FLOAT = 4
-_ID = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +32,7 @@ class ModelShape:
 
     name:  "gcn", "gat", "gatv2", "transformer", "sage" or "gin"
     heads: with attention: of every layer but the last, together `hidden` wide
+    precision: how rows are stored while gathered: "fp32" or "bf16"
     """
 
     name: str = "gcn"
@@ -42,6 +40,20 @@ class ModelShape:
     layers: int = 2
     dropout: float = 0.5
     heads: int = 8
+    precision: str = "fp32"
+
+    def build(self, features: int, classes: int) -> GNN:
+        """The model, for so many features and classes."""
+        options = {"act": "elu", "heads": self.heads, "out_heads": 1} if self.name in ATTENTION else {}
+        config = {
+            "in_channels": features,
+            "hidden_channels": self.hidden,
+            "num_layers": self.layers,
+            "out_channels": classes,
+            "dropout": self.dropout,
+            "precision": self.precision,
+        }
+        return build(self.name, config | options)
 
 
 @dataclass(frozen=True)
@@ -50,9 +62,6 @@ class Workload:
 
     work:             by lane and stage
     parameter_bytes:  of each phase whose parameters are updated together; parameter_tensors: how many they are
-    constant_bytes:   rows that are computed once and kept, a vertex: the features, folded or not
-    activation_bytes: tables, kept rows and gradients, a vertex
-    ghost_bytes:      the tables' rows, a ghost
     """
 
     training: Schedule
@@ -60,26 +69,6 @@ class Workload:
     work: Mapping[tuple[LaneName, StageId], Work]
     parameter_bytes: Mapping[PhaseId, float]
     parameter_tensors: Mapping[PhaseId, int]
-    constant_bytes: float
-    activation_bytes: float
-    ghost_bytes: float
-
-    def server_bytes(self, shape: GraphShape, servers: int) -> float:
-        """Memory of one graph server: edges both ways, constant rows, labels, tables with ghosts, what is kept.
-
-        Where gathers go by columns it has all edges besides; their slices take about as much as ghosts would.
-        """
-        vertices, edges = shape.vertices / servers, shape.edges / servers
-        rows = vertices * (self.constant_bytes + self.activation_bytes + 2 * _ID)
-        everything = 2 * _FLOAT * shape.edges if any(each.everywhere for each in self.training.stages) else 0
-        ghosts = shape.ghosts_of_server(servers) * (self.ghost_bytes + 2 * _ID)
-        return rows + 2 * _FLOAT * edges + everything + ghosts
-
-    def copy_bytes(self, shape: GraphShape, servers: int) -> float:
-        """Memory of a warm copy of a graph server: as that, without rows that an epoch makes."""
-        ghosts = shape.ghosts_of_server(servers)
-        made = shape.vertices / servers * self.activation_bytes + ghosts * self.ghost_bytes
-        return self.server_bytes(shape, servers) - made
 
 
 def workload_of(
@@ -105,28 +94,23 @@ def traffic_of(model: ModelShape, shape: GraphShape, servers: int) -> tuple[Phas
     return RowTraffic(programs["train"], _FLOAT, True, whole, last).phases()
 
 
-@lru_cache(maxsize=32)
-def _compiled(model: ModelShape, features: int, classes: int) -> tuple[Programs, Mapping[str, int]]:
-    """A model's programs, and how many numbers each of its weights has; no graph's edges matter to them."""
-    options = {"act": "elu", "heads": model.heads, "out_heads": 1} if model.name in ATTENTION else {}
-    config = {
-        "in_channels": features,
-        "hidden_channels": model.hidden,
-        "num_layers": model.layers,
-        "out_channels": classes,
-        "dropout": model.dropout,
-    }
-    module = build(model.name, config | options)
-    vertices = np.arange(2)
-    graph = Graph.from_csr(
+def edgeless(features: int, classes: int) -> Graph:
+    """A graph that models can be compiled for: no edges of a graph matter to that."""
+    return Graph.from_csr(
         np.zeros(3, np.int64),
         np.zeros(0, np.int32),
         x=np.zeros((2, features), np.float32),
         y=np.zeros(2, np.int64),
-        train=vertices,
+        train=np.arange(2),
         num_classes=classes,
         name="shape",
     )
+
+
+@lru_cache(maxsize=32)
+def _compiled(model: ModelShape, features: int, classes: int) -> tuple[Programs, Mapping[str, int]]:
+    """A model's programs, and how many numbers each of its weights has; no graph's edges matter to them."""
+    module, graph = model.build(features, classes), edgeless(features, classes)
     programs = compile_programs(graph, module, rows_of(graph)["train"])
     return programs, {name: each.numel() for name, each in state_of(module).items()}
 
@@ -135,12 +119,7 @@ def workload_from(programs: Programs, numbers: Mapping[str, int], shape: GraphSh
     """What compiled programs have to do on a graph; numbers: in each weight."""
     training, groups = schedule_training(programs["train"])
     evaluation = schedule_evaluation(programs["evaluate"])
-    extents: dict[LaneName, Extent] = {
-        "train": _extent(programs["train"], numbers, shape, shape.train, shape.train_edges, training=True),
-        "evaluate": _extent(
-            programs["evaluate"], numbers, shape, shape.labelled, shape.labelled, training=False
-        ),
-    }
+    extents = extents_of(programs, numbers, shape)
     schedules: dict[LaneName, Schedule] = {"train": training, "evaluate": evaluation}
     work = {
         (lane, stage.id): stages_of(stage.kind).work(extent, stage)
@@ -153,10 +132,17 @@ def workload_from(programs: Programs, numbers: Mapping[str, int], shape: GraphSh
         work,
         _parameter_bytes(groups, numbers),
         {phase: len(names) for phase, names in groups.items()},
-        extents["train"].bytes(programs["train"].constants),
-        sum(_activation_bytes(each) for each in extents.values()),
-        sum(_ghost_bytes(each) for each in extents.values()),
     )
+
+
+def extents_of(programs: Programs, numbers: Mapping[str, int], shape: GraphShape) -> dict[LaneName, Extent]:
+    """What each lane goes over on a graph of that shape; numbers: in each weight."""
+    return {
+        "train": _extent(programs["train"], numbers, shape, shape.train, shape.train_edges, training=True),
+        "evaluate": _extent(
+            programs["evaluate"], numbers, shape, shape.labelled, shape.labelled, training=False
+        ),
+    }
 
 
 def _parameter_bytes(groups: Groups, numbers: Mapping[str, int]) -> dict[PhaseId, float]:
@@ -177,23 +163,3 @@ def _extent(
     return Extent(
         program, numbers, vertices, edges, vertices * needed, edges * needed_edges, training, _FLOAT
     )
-
-
-def _activation_bytes(extent: Extent) -> float:
-    """A vertex: the gathers' tables and sums, what the phases keep, and the gradients of what was gathered."""
-    if not extent.training:
-        return 1.5 * _ghost_bytes(extent)
-    kept = sum(
-        _FLOAT * math.prod(spec.sizes(1)) for phase in extent.program.phases for spec in phase.programs.kept
-    )
-    return 2 * _ghost_bytes(extent) + kept
-
-
-def _ghost_bytes(extent: Extent) -> float:
-    """A vertex's rows in all gathers' tables, forth and, in training, back."""
-    one_way = sum(
-        behaviour_of(step.site.gather).table_row(step.site.gather, step.site.width)
-        for group in extent.program.gathers
-        for step in group
-    )
-    return one_way * (2 if extent.training else 1)

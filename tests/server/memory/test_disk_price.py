@@ -1,5 +1,6 @@
 """The price of tables on disk: reads as the reader plans them, and more memory never costs more."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,10 +8,10 @@ import pytest
 import torch
 
 import siafu
-from siafu.server.memory import disk_price
 from siafu.server.memory import listing as listings
+from siafu.server.memory import server_hardware
 from siafu.server.memory.disk_choice import LEAST_READ, on_disk
-from siafu.server.memory.disk_price import disk_seconds, edges_read, tables_read
+from siafu.server.memory.disk_price import disk_seconds, edges_read, moving_seconds, tables_read
 from siafu.server.memory.disk_share import SLOTS, DiskCut
 from siafu.server.memory.listing import RunListing
 from siafu.server.plan import ServerPlan
@@ -59,7 +60,7 @@ def test_edges_are_copied_only_where_the_cache_has_no_room_for_them(monkeypatch:
     listing = listed()
     budget = 1 << 40
     for room, copied in ((None, False), (1 << 40, False), (0, True)):
-        monkeypatch.setattr(disk_price, "free_bytes", lambda room=room: room)
+        monkeypatch.setattr(server_hardware, "free_bytes", lambda room=room: room)
         cut = chosen_for(listing, budget).savings.disk
         assert cut is not None
         assert cut.buckets == (copied and cut.tables)
@@ -108,3 +109,20 @@ def test_more_memory_never_costs_more() -> None:
     assert all(peak <= least + (most - least) * k // 8 for k, (peak, _) in enumerate(found))
     assert all(before >= after for (_, before), (_, after) in pairwise(found))
     assert found[0][1] > found[-1][1]
+
+
+def test_edges_that_do_not_stay_in_memory_beside_tables_are_read_for_every_walk(tmp_path: Path) -> None:
+    graph = tangled_graph(3000)
+    graph.save(tmp_path / "store")
+    stored = siafu.load(tmp_path / "store")
+    model = siafu.nn.GraphSAGE(graph.num_features, 16, 2, graph.num_classes, 0.5)
+    listing = RunListing.of(Trainer(stored, model, options(), choose_partition(stored, 1, "hash")).plan)
+    peak, pages = listing.listed.peak, listing.edge_pages(listing.plan)
+    assert pages >= stored.indices.nbytes
+    enough, short = (
+        replace(listing, hardware=replace(listing.hardware, memory=peak + each))
+        for each in (pages, pages - 1)
+    )
+    assert moving_seconds(enough, listing.plan) == 0.0
+    edges = moving_seconds(short, listing.plan) * listing.hardware.read_bytes_s
+    assert edges >= 2 * stored.indices.nbytes  # forth and back, at least once each

@@ -41,7 +41,7 @@ def programs_of(name: str, dtype: torch.dtype) -> Any:
 @pytest.fixture(autouse=True)
 def no_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The buffers of threads count nothing: on a graph this small they are as large as tables, and nothing would be spared."""
-    monkeypatch.setattr("siafu.server.memory.lane_rows.thread_count", lambda: 0)
+    monkeypatch.setattr("siafu.server.memory.server_hardware.thread_count", lambda: 0)
 
 
 def trainer_of(name: str, dtype: torch.dtype = torch.float32, **given: Any) -> Trainer:
@@ -193,7 +193,6 @@ def test_servers_that_spare_all_they_can_have_tables_on_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(listings, "own_bytes", lambda: 0)
-    monkeypatch.setattr(listings, "thread_count", lambda: 0)
     monkeypatch.setattr(listings, "WRITTEN_BEHIND", 1 << 14)
     monkeypatch.setattr(listings, "IDLE_BYTES", 1 << 14)
     monkeypatch.setattr(disk_choice, "LEAST_READ", 1)

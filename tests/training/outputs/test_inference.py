@@ -31,7 +31,7 @@ def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several chunks of an interval, little that waits to be written, and a process that holds nothing yet."""
     monkeypatch.setattr(chunks, "ROWS_AT_ONCE", 512)
     monkeypatch.setattr(listing, "own_bytes", lambda: 0)
-    monkeypatch.setattr("siafu.server.memory.lane_rows.thread_count", lambda: 0)
+    monkeypatch.setattr("siafu.server.memory.server_hardware.thread_count", lambda: 0)
     for module in (disk_share, listing):
         monkeypatch.setattr(module, "WRITTEN_BEHIND", 1 << 14)
     monkeypatch.setattr(listing, "IDLE_BYTES", 1 << 14)

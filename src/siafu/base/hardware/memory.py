@@ -74,7 +74,12 @@ def budget_bytes(memory: str | None, taken: int = 0) -> int | None:
     free = free_bytes()
     if free is None:
         return None
-    return taken + (free if os.environ.get(LIMIT) else free - free // _RESERVE)
+    return taken + (free if os.environ.get(LIMIT) else less_reserve(free))
+
+
+def less_reserve(free: int) -> int:
+    """What a process may take of memory that is free: a part is left to the system and to others."""
+    return free - free // _RESERVE
 
 
 def refuse_more_than_budget(

@@ -39,9 +39,6 @@ def dorylus(model: str, shape: GraphShape, hidden: int, servers: int, loads: boo
         work,
         {phase: float(_FLOAT * count) for phase, count in parameters.items()},
         dict.fromkeys(parameters, 1),
-        float(_FLOAT * shape.features),
-        float(_FLOAT * 4 * (hidden + shape.classes)),
-        float(_FLOAT * 2 * (hidden + shape.classes)),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from siafu.cost.lambda_prices import VCPU_MB
 from siafu.planning.estimate import Estimates
-from siafu.planning.machines import MOST_LAMBDAS, aws_lambda, room_for_data
+from siafu.planning.machines import MOST_LAMBDAS, aws_lambda, memory_budget
 from siafu.planning.offer import Offer
 from siafu.virtual.server_sample import ServerSample
 from siafu.virtual.stage_costs import StageCosts
@@ -56,8 +56,7 @@ def paces_of(offer: Offer, estimates: Estimates) -> Paces:
     servers = offer.setup.fleet.servers
     epoch = (offer.seconds - offer.start_seconds) / offer.epochs
     ratio = epoch / offer.seconds_per_epoch
-    room = room_for_data(offer.setup.fleet.rental.instance)
-    copy = _copy_bytes(offer, estimates)
+    room, copy = memory_budget(offer.setup.fleet.rental.instance), offer.copy_bytes
     found = _Fewer(offer, estimates)
     whole, forward = found.on(servers), _forward_share(offer, estimates)
     fewer, standby = [], list[Standby | None]()
@@ -134,10 +133,6 @@ class _Fewer:
             lambdas=aws_lambda(estimates.measured, lambdas) if lambdas else None,
             lambda_count=lambdas,
         )
-
-
-def _copy_bytes(offer: Offer, estimates: Estimates) -> float:
-    return estimates.workload_for(offer.setup).copy_bytes(estimates.request.shape, offer.setup.fleet.servers)
 
 
 def _forward_share(offer: Offer, estimates: Estimates) -> float:

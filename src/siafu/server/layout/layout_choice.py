@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from siafu.base.threads import thread_count
 from siafu.kernels import MAX_TILE, block_size
+from siafu.server.costs.overlap import overlapped
 from siafu.server.gathers.column_space import widest_slice
 from siafu.server.layout.layouts import VERTICES, layout_name
 from siafu.server.layout.traffic import PhaseTraffic, RowTraffic
@@ -18,7 +19,6 @@ _LINE = 64  # bytes of a cache line
 # Seconds of a core for an edge, and for each cache line of the row that it reads: from a core's own cache where edges are dense
 # enough for blocks, else from memory. `siafu calibrate` on the reference machine, rounded.
 _IN_BLOCKS, _ROW_BY_ROW = (2.0e-9, 0.7e-9), (4.0e-9, 5.2e-9)
-_NOT_HIDDEN = 0.5  # of the shorter of network and edges, which overlap
 _BITS = 8
 
 
@@ -70,8 +70,8 @@ class ServerPace:
         sliced = self._walked(self.vertices, self.edges, self.vertices, slices)
         return LayoutPrice(
             found,
-            _overlapped(self.balance * found.vertices / network, walked),
-            _overlapped(found.columns / network, sliced),
+            overlapped(self.balance * found.vertices / network, walked),
+            overlapped(found.columns / network, sliced),
         )
 
     def _walked(self, rows: float, edges: float, sources: float, widths: Sequence[int]) -> float:
@@ -121,10 +121,6 @@ def decided(plan: ServerPlan, budget: int | None) -> ServerPlan:
 def server_peak(plan: ServerPlan) -> int:
     """Memory of the largest server in a process of its own, besides the program's."""
     return max(server_memory_list(plan, part, 0).peak for part in parts_of(plan.graph, plan.partition))
-
-
-def _overlapped(one: float, other: float) -> float:
-    return max(one, other) + _NOT_HIDDEN * min(one, other)
 
 
 def chosen_layout(prices: Sequence[LayoutPrice]) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import fx
 
-from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.kernels import MAX_TILE, block_size, table_row_bytes
 from siafu.pipeline.ids import LaneName
@@ -18,6 +17,7 @@ from siafu.program.record.cut import is_gather, is_row, row_shape
 from siafu.server.memory.disk_share import SLOTS, DiskCut
 from siafu.server.memory.edge_copies import blocks_bytes
 from siafu.server.memory.memory_list import Allocation, Lifetime
+from siafu.server.memory.server_hardware import ServerHardware
 from siafu.server.rows.constant_type import constant_type
 from siafu.server.rows.sparse_constants import sparse_constants
 from siafu.tables.pages import whole_pages
@@ -42,6 +42,7 @@ class ConstantSizes:
     sparse:   tensor tasks run here: rows of mostly zeros are held without them
     vertices: whose rows are in this process; servers: how many hold them
     disk:     how they are cut, where they are on disk
+    hardware: the machine that holds them
     """
 
     def __init__(
@@ -54,11 +55,12 @@ class ConstantSizes:
         sparse: bool,
         vertices: int,
         servers: int,
+        hardware: ServerHardware,
         disk: DiskCut | None = None,
     ) -> None:
         self._graph, self._dtype, self._vertices, self._servers = graph, dtype, vertices, servers
         self._disk = disk if disk is not None and disk.constants else None
-        self._normalize = normalize
+        self._normalize, self._hardware = normalize, hardware
         self._found: dict[str, tuple[fx.Node, int, bool]] = {}
         for program in programs.values():
             size = constant_type(program, dtype).itemsize
@@ -107,7 +109,7 @@ class ConstantSizes:
         ends = [node for node, _, _ in self._found.values()]
         nodes = set(chain.from_iterable(_made_of(end) for end in ends))
         written = [node for node in ends if node.op != "placeholder"]
-        spans = self._servers * len(written) * thread_count() * SPANS_A_THREAD * SPAN_BYTES
+        spans = self._servers * len(written) * self._hardware.threads * SPANS_A_THREAD * SPAN_BYTES
         yield Allocation("constant rows being read", spans, Lifetime.EPOCHS, "from tables on disk, ahead")
         widths = [
             _columns(each)
@@ -178,7 +180,8 @@ class ConstantSizes:
         row_bytes = table_row_bytes(min(MAX_TILE, width), itemsize)
         slab = self._vertices * row_bytes
         yield Allocation("a gather's packed rows", slab, Lifetime.FOLDING, "128 columns at a time")
-        size = block_size(graph.num_vertices, graph.num_edges, row_bytes)
+        cache = self._hardware.near_cache
+        size = block_size(graph.num_vertices, graph.num_edges, row_bytes, cache=cache)
         if size is not None:
             found = blocks_bytes(self._vertices, graph.num_vertices, graph.num_edges, size)
             yield Allocation(

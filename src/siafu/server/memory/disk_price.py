@@ -1,14 +1,16 @@
-"""The price of tables on disk: a rough prediction of the seconds that an epoch and its evaluation spend on them."""
+"""The price of tables on disk: a rough prediction of the seconds that an epoch, with its share of an evaluation, spends on them."""
 
-from siafu.base.hardware.memory import free_bytes
+from siafu.kernels import block_size
+from siafu.pipeline.schedule import Stage
 from siafu.server.fusion import gathers_again
+from siafu.server.gathers.local_gather import stored_size
 from siafu.server.memory.disk_share import SLOTS, DiskCut
+from siafu.server.memory.edge_copies import is_mapped, slab_bytes
 from siafu.server.memory.lane_rows import LaneRows
-from siafu.server.memory.listing import RunListing, constants_of
+from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import more_seconds
 from siafu.server.plan import ServerPlan
 
-_DISK = 1.2e9  # bytes that a disk moves in a second
 _REQUEST = 5e-4  # seconds of a read besides its bytes: a thread asks, another waits
 _SUMS = (
     2e10  # bytes of sums that all threads load and store in a second, while they add what a partition brings
@@ -17,23 +19,31 @@ _STEP = 5e-4  # seconds of a partition's part of a group, besides: threads begin
 _CACHE = 3  # times a group's edges that the system's cache must have room for to keep them beside what else is read
 _COUNT = 4  # bytes of the number of a row's edges in a bucket
 _MADE = 0.1  # of two passes over the edges: the part of an epoch in making the copy
-_READ_THROUGH = 3  # times that constants are: forth, back, and by the evaluation
+_READ_THROUGH = 2  # times that constants are: forth and back; once more by an evaluation
 
 
 def disk_seconds(listing: RunListing, plan: ServerPlan) -> float:
     """Seconds for a plan, with those of what is computed again; listing: of the same run, whatever it spares."""
-    cut = plan.savings.disk
-    if cut is None:
+    if plan.savings.disk is None:
         return 0.0
-    constants = constants_of(plan, listing.parts, on_lambdas=listing.on_lambdas).disk_bytes
-    room = free_bytes()
-    room = None if room is None else max(0, room + listing.taken - listing.saving(plan.savings).peak)
+    return moving_seconds(listing, plan) + more_seconds(listing, plan.savings)
+
+
+def moving_seconds(listing: RunListing, plan: ServerPlan) -> float:
+    """Seconds of the disk alone; without tables on disk, for edges that do not stay in memory beside the server."""
+    cut = plan.savings.disk
+    hardware, evaluations = listing.hardware, 1 / plan.options.evaluate_every
+    constants = listing.constants(plan).disk_bytes
+    room = hardware.page_room(listing.saving(plan.savings).peak, listing.taken)
+    stay = room is None or listing.edge_pages(plan) <= room
     tables = sum(
-        _table_seconds(lane, cut) + _edge_seconds(lane, cut, room)
+        (1.0 if name == "train" or not plan.trains else evaluations)
+        * ((0.0 if cut is None else _table_seconds(lane, cut)) + _edge_seconds(lane, cut, room, stay=stay))
         for part in listing.parts
-        for lane in listing.lanes(plan, part).values()
+        for name, lane in listing.lanes(plan, part).items()
     )
-    return tables + _READ_THROUGH * constants / _DISK + more_seconds(listing, plan.savings)
+    through = (_READ_THROUGH + evaluations) * constants / hardware.read_bytes_s
+    return tables + through
 
 
 def tables_read(cut: DiskCut) -> float:
@@ -56,42 +66,68 @@ def largest_table(listing: RunListing, plan: ServerPlan) -> int:
 
 
 def _table_seconds(lane: LaneRows, cut: DiskCut) -> float:
-    found = 0.0
+    found, disk = 0.0, lane.hardware
     again = gathers_again(lane.extent.program, lane.extent.savings) if lane.extent.training else frozenset()
     for stage, array in lane.on_disk():
         size = array.bytes(lane.part.rows)
         written = (array.forward is not None) + (array.backward is not None)
         if array.on_disk == "rows":
-            found += 2 * size / _DISK
+            found += size / disk.read_bytes_s + size / disk.write_bytes_s
             continue
         gathers = written + (array.forward is not None and stage.phase - 1 in again)
         reads = tables_read(cut) * cut.partitions
-        a_gather = reads * (size / cut.partitions / _DISK + _REQUEST)
+        a_gather = reads * (size / cut.partitions / disk.read_bytes_s + _REQUEST)
         a_gather += cut.partitions * (cut.groups * _STEP + 2 * size / _SUMS)
-        found += written * size / _DISK + gathers * a_gather
+        found += written * size / disk.write_bytes_s + gathers * a_gather
     return found
 
 
-def _edge_seconds(lane: LaneRows, cut: DiskCut, room: int | None) -> float:
+def _edge_seconds(lane: LaneRows, cut: DiskCut | None, room: int | None, *, stay: bool) -> float:
     """Seconds for edges that are read from the store, or from their copy in the order of buckets.
 
     room: memory for pages of mapped files; None: enough
+    stay: whether it has room for all edges that an epoch walks
     """
     if room is None:
         return 0.0
-    found, graph = 0.0, lane.plan.graph
-    edge = graph.indices.itemsize + (0 if graph.edge_weight is None else graph.edge_weight.itemsize)
+    found, on_disk = 0.0, set[int]()
     again = gathers_again(lane.extent.program, lane.extent.savings) if lane.extent.training else frozenset()
     for stage, array in lane.on_disk():
         if array.on_disk != "source":
             continue
-        share = lane.needed.edge_share if stage.phase == lane.extent.last else 1.0
-        size = share * edge * lane.part.edges
+        assert cut is not None
+        on_disk.add(stage.phase)
+        size = _edge_bytes(lane, stage)
         gathers = (array.forward is not None) * (1 + (stage.phase - 1 in again)) + (
             array.backward is not None
         )
-        found += gathers * edges_read(cut, size, lane.part.vertices, room) / _DISK
-    return found
+        found += gathers * edges_read(cut, size, lane.part.vertices, room)
+    mapped = is_mapped(lane.plan.graph.indices) if lane.part.alone else cut is not None
+    read = mapped and not stay
+    for stage in (each for each in lane.stages if read and each.kind.reads and each.phase not in on_disk):
+        walks = 1 + (stage.direction == "backward" and stage.phase - 1 in again)
+        found += 0.0 if _goes_by_blocks(lane, stage) else walks * _edge_bytes(lane, stage)
+    return found / lane.hardware.read_bytes_s
+
+
+def _edge_bytes(lane: LaneRows, stage: Stage) -> float:
+    """Of the edges that a gather walks."""
+    graph = lane.plan.graph
+    edge = graph.indices.itemsize + (0 if graph.edge_weight is None else graph.edge_weight.itemsize)
+    return (lane.needed.edge_share if stage.phase == lane.extent.last else 1.0) * edge * lane.part.edges
+
+
+def _goes_by_blocks(lane: LaneRows, stage: Stage) -> bool:
+    """Whether a gather walks a copy of the edges that is in memory."""
+    part, cache = lane.part, lane.hardware.near_cache
+    sizes = (
+        size
+        for step in lane.extent.steps(stage)
+        for size in slab_bytes(step.site.width, stored_size(step.site.gather, lane.extent.itemsize))
+    )
+    return all(
+        block_size(part.vertices, part.edges, size, sources=part.rows.forward, cache=cache) for size in sizes
+    )
 
 
 def edges_read(cut: DiskCut, size: float, rows: int, room: int) -> float:

@@ -110,6 +110,7 @@ class EdgeCopies:
     advisor: the servers'; None: the rules say how edges are walked
     columns: those of gathers by columns, for which the part is the whole graph; else of all others
     partitions: of sources, where edges are copied in the order of buckets; 0: they are not
+    cache:   bytes of a core's own; None: this machine's
     """
 
     graph: Graph
@@ -120,6 +121,7 @@ class EdgeCopies:
     advisor: Advisor | None = None
     columns: bool = False
     partitions: int = 0
+    cache: int | None = None
 
     def of(
         self, programs: Mapping[LaneName, Program], needs: Mapping[LaneName, NeededRows]
@@ -171,7 +173,7 @@ class EdgeCopies:
             width, stored = program.shapes[step.sent[0]][0], stored_size(gather, self.itemsize)
             width = widest_slice(width, step.slices) if step.slices else width
             for row_bytes in slab_bytes(width, stored):
-                size = block_size(walk.rows, walk.whole, row_bytes, sources=walk.columns)
+                size = block_size(walk.rows, walk.whole, row_bytes, sources=walk.columns, cache=self.cache)
                 purpose = "gathers walk dense graphs so"
                 if size is None:
                     plain = True

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from siafu.base.errors import BadInput
 from siafu.base.hardware.memory import parse_size, refuse_more_than_budget, rounded_up
+from siafu.server.costs.overlap import overlapped
 from siafu.server.gathers.registry import held_by_step
 from siafu.server.memory.disk_choice import on_disk
-from siafu.server.memory.disk_price import disk_seconds, largest_table
-from siafu.server.memory.listing import RunListing, disk_bytes
-from siafu.server.memory.measures import Choice, choose, choose_if_needed
+from siafu.server.memory.disk_price import disk_seconds, largest_table, moving_seconds
+from siafu.server.memory.listing import RunListing
+from siafu.server.memory.measures import Choice, choose, choose_if_needed, more_seconds
+from siafu.server.memory.memory_list import Lifetime
 from siafu.server.memory.savings import Savings
 from siafu.server.memory.server_part import ServerPart
 from siafu.server.plan import ServerPlan
@@ -94,7 +96,7 @@ def fit(listing: RunListing, budget: int | None, scratch: ScratchDirectory | Non
     if reason:
         raise BadInput(f"{reason}: choose that, or give more memory")
     plan = _laid_out(listing.plan, [listing], scratch.path, budget, scratch.free)
-    size = disk_bytes(plan, listing.parts)
+    size = listing.disk_bytes(plan)
     scratch.refuse_more_than_free(size)
     return Fit(plan, choose(listing.again(plan), budget), budget, size)
 
@@ -123,24 +125,94 @@ def fit_apart(
     """
     budget = parse_size(memory)
     listings = [RunListing.of(plan, [part], on_lambdas=on_lambdas) for part in parts]
+    found = fit_servers(listings, budget, scratch)
+    if not found.fits:
+        least = None if scratch is not None else least_of_servers(listings)
+        disk = "" if least is None else _disk_would_do(*least)
+        _refuse_apart(listings, found.plan.savings, memory, disk)
+    begin = f"to fit into {rounded_up(budget)} each:"
+    if found.plan.savings.disk is not None:
+        told = _told(found.plan, found.scratch)
+        return found.plan, [f"{begin} {told} at most, on each server's disk"]
+    more = f"{'; '.join(found.measures)} (about {found.seconds:,.1f} s more an epoch)"
+    return found.plan, [f"{begin} {more}"] if found.measures else []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServersFit:
+    """Servers in processes of their own as they fit a budget, or as near to it as they come; all spare the same.
+
+    plan:     with everything that they spare
+    peak:     bytes of the server that needs most; copy: of a warm copy of it, which has no rows of epochs
+    budget:   bytes that each may take
+    measures: names of what is spared; nothing where all fit as they are, or have tables on disk
+    seconds:  that an epoch computes longer by it
+    disk_seconds: of the disk in an epoch, with its share of an evaluation: tables, and edges that do not stay in memory
+    scratch:  bytes of the largest server's tables on disk; free: bytes that a disk has; None: that is not known
+    """
+
+    plan: ServerPlan
+    peak: int
+    copy: int
+    budget: int
+    measures: tuple[str, ...] = ()
+    seconds: float = 0.0
+    disk_seconds: float = 0.0
+    scratch: int = 0
+    free: int | None = None
+
+    def epoch(self, seconds: float) -> float:
+        """Seconds of an epoch that would take so many if nothing were spared: the disk is busy beside it."""
+        return overlapped(seconds + self.seconds, self.disk_seconds)
+
+    @property
+    def fits(self) -> bool:
+        return self.peak <= self.budget and (self.free is None or self.scratch <= self.free)
+
+
+def fit_servers(
+    listings: Sequence[RunListing], budget: int, scratch: Path | None = None, free: int | None = None
+) -> ServersFit:
+    """The cheapest way in which all servers fit: as they are, with measures, with tables on disk.
+
+    listings: one for each server, all of one plan
+    scratch:  a directory for tables on disk, which every server's machine has; None: all are in memory
+    free:     bytes that a server's disk has left; None: that is not known here
+    """
+    plan = listings[0].plan
     choices = [choose_if_needed(each, budget) for each in listings]
     names = dict.fromkeys(each.name for choice in choices for each in choice.measures)
     savings = plan.savings
     for choice in choices:
         savings = savings | choice.savings
-    if max(each.saving(savings).peak for each in listings) <= budget:
-        seconds = max(choice.seconds for choice in choices)
-        told = f"to fit into {rounded_up(budget)} each: {'; '.join(names)} (about {seconds:,.1f} s more an epoch)"
-        return plan.saving(savings), [told] if names else []
-    reason = _not_on_disk(plan, on_lambdas=on_lambdas)
-    if scratch is None or reason:
-        _refuse_apart(listings, savings, memory, "" if reason else _disk_would_do(plan, listings))
-    laid_out = _laid_out(plan, listings, scratch or Path(), budget)
-    _refuse_apart(listings, laid_out.savings, memory, "")
-    most = max(disk_bytes(laid_out, [part]) for part in parts)
-    return laid_out, [
-        f"to fit into {rounded_up(budget)} each: {_told(laid_out, most)} at most, on each server's disk"
-    ]
+    seconds = max(choice.seconds for choice in choices)
+    found = _servers_fit(listings, plan.saving(savings), budget, tuple(names), seconds)
+    if found.fits or scratch is None or _not_on_disk(plan, on_lambdas=listings[0].on_lambdas):
+        return found
+    laid_out = _laid_out(plan, listings, scratch, budget, free)
+    seconds = max(more_seconds(each, laid_out.savings) for each in listings)
+    return replace(
+        _servers_fit(listings, laid_out, budget, (), seconds),
+        scratch=max(each.disk_bytes(laid_out) for each in listings),
+        free=free,
+    )
+
+
+def _servers_fit(
+    listings: Sequence[RunListing], plan: ServerPlan, budget: int, names: tuple[str, ...], seconds: float
+) -> ServersFit:
+    lists = [each.saving(plan.savings) for each in listings]
+    copy = max(each.bytes_of(Lifetime.RUN, Lifetime.SERVERS) for each in lists)
+    moving = max(moving_seconds(each, plan) for each in listings)
+    return ServersFit(plan, max(each.peak for each in lists), copy, budget, names, seconds, moving)
+
+
+def least_of_servers(listings: Sequence[RunListing]) -> tuple[int, int] | None:
+    """The least memory of each server, and the disk that it takes; None: no table can be on disk."""
+    plan = listings[0].plan
+    if _not_on_disk(plan, on_lambdas=listings[0].on_lambdas):
+        return None
+    return _least_on_disk(plan, listings)
 
 
 def _refuse_apart(listings: Sequence[RunListing], savings: Savings, memory: str, disk: str) -> None:
@@ -154,11 +226,8 @@ def _refuse_apart(listings: Sequence[RunListing], savings: Savings, memory: str,
             )
 
 
-def _disk_would_do(plan: ServerPlan, listings: Sequence[RunListing]) -> str:
-    needed, size = (rounded_up(each) for each in _least_on_disk(plan, listings))
-    return (
-        f"choose a directory for {size} of tables on disk of each (scratch), with which {needed} would do, "
-    )
+def _disk_would_do(memory: int, disk: int) -> str:
+    return f"choose a directory for {rounded_up(disk)} of tables on disk of each (scratch), with which {rounded_up(memory)} would do, "
 
 
 def _not_on_disk(plan: ServerPlan, *, on_lambdas: bool) -> str:
@@ -175,7 +244,7 @@ def _least_on_disk(plan: ServerPlan, listings: Sequence[RunListing]) -> tuple[in
     laid_out = _laid_out(plan, listings, Path(), 0)
     return (
         max(each.again(laid_out).listed.peak for each in listings),
-        max(disk_bytes(laid_out, each.parts) for each in listings),
+        max(each.disk_bytes(laid_out) for each in listings),
     )
 
 
@@ -198,7 +267,7 @@ def _laid_out(
         lambda each: max((one.saving(each.savings) for one in listings), key=lambda found: found.peak),
         lambda each: max(disk_seconds(one, each) for one in listings),
         lambda each: max(largest_table(one, each) for one in listings),
-        lambda each: free is None or max(disk_bytes(each, one.parts) for one in listings) <= free,
+        lambda each: free is None or max(one.disk_bytes(each) for one in listings) <= free,
     )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from siafu.base.threads import thread_count
 from siafu.nn.gathers.pair_softmax import PairSoftmax
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Stage, fused_gathers
@@ -20,6 +19,7 @@ from siafu.server.gathers.registry import behaviour_of, held_by_step
 from siafu.server.memory.disk_share import buffer_bytes
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
+from siafu.server.memory.server_hardware import ServerHardware
 from siafu.server.memory.server_part import ServerPart
 from siafu.server.plan import ServerPlan
 from siafu.server.rows.blocks import block_rows
@@ -35,6 +35,7 @@ class LaneRows:
 
     stages:     its own, in order
     on_lambdas: tensor tasks run elsewhere, and keep their rows there
+    hardware:   the machine that holds it
     """
 
     plan: ServerPlan
@@ -44,6 +45,7 @@ class LaneRows:
     extent: Extent
     stages: Sequence[Stage]
     on_lambdas: bool
+    hardware: ServerHardware
 
     def listed(self, there: Mapping[str, int] = MappingProxyType({})) -> Iterator[Allocation]:
         """Everything but the constants and the edges; there: bytes of tables that it uses and another lane has, by name."""
@@ -217,7 +219,7 @@ class LaneRows:
                     ways = (array.forward is not None) + (array.backward is not None)
                     found += ways * array.row_bytes * self._chunk(depth, step)
         purpose = "used up where they are made"
-        yield Allocation("threads' gathered rows", thread_count() * found, Lifetime.EPOCHS, purpose)
+        yield Allocation("threads' gathered rows", self.hardware.threads * found, Lifetime.EPOCHS, purpose)
 
     def _chunk(self, depth: int, step: GatherStep) -> int:
         """Rows that a thread gathers at a time."""
@@ -245,7 +247,8 @@ class LaneRows:
 
     def _block(self, number: int) -> int:
         phase = self.extent.program.phases[number]
-        rows = block_rows(self.extent.widths((*phase.inputs, *phase.outputs)), self.extent.itemsize)
+        widths = self.extent.widths((*phase.inputs, *phase.outputs))
+        rows = block_rows(widths, self.extent.itemsize, self.hardware.near_cache)
         return min(rows, max(1, self.part.vertices))
 
     def _programs(self, number: int) -> Iterator[TensorProgram]:

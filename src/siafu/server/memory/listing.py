@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from siafu.base.hardware.memory import own_bytes
-from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.kernels import LANES
 from siafu.pipeline.ids import LaneName
@@ -18,6 +20,7 @@ from siafu.server.memory.lane_rows import LaneRows
 from siafu.server.memory.memory_list import Allocation, Lifetime, MemoryList
 from siafu.server.memory.needed_rows import NeededRows
 from siafu.server.memory.savings import Savings
+from siafu.server.memory.server_hardware import ServerHardware, this_machine
 from siafu.server.memory.server_part import ServerPart, focused_part, parts_of, whole_part
 from siafu.server.plan import ServerPlan
 from siafu.tables.page_pool import IDLE_BYTES
@@ -50,8 +53,8 @@ class RunListing:
     parts:   the servers of this process
     needs:   the rows that each lane's last phase computes
     extents: what each lane goes over
-    always:  what no saving changes but the disk
     taken:   bytes that the process holds already
+    hardware: the machine of the process
     besides: arrays of others in this process
     """
 
@@ -59,11 +62,12 @@ class RunListing:
     parts: Sequence[ServerPart]
     needs: Mapping[LaneName, NeededRows]
     extents: Mapping[LaneName, Extent]
-    always: Sequence[Allocation]
     taken: int
     on_lambdas: bool
+    hardware: ServerHardware
     besides: Sequence[Allocation] = ()
     _lists: dict[Savings, MemoryList] = field(default_factory=dict, repr=False)
+    _always: dict[Savings, Sequence[Allocation]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -82,8 +86,7 @@ class RunListing:
             lane: NeededRows.of(plan.graph, plan.needed(lane), plan.computed(lane)) for lane in plan.programs
         }
         extents = {lane: plan.extent(lane) for lane in plan.programs}
-        always = tuple(_always(plan, parts, needs, taken, on_lambdas))
-        return cls(plan, parts, needs, extents, always, taken, on_lambdas, besides)
+        return cls(plan, parts, needs, extents, taken, on_lambdas, this_machine(), besides)
 
     @property
     def listed(self) -> MemoryList:
@@ -91,19 +94,54 @@ class RunListing:
         return self.saving(self.plan.savings)
 
     def again(self, plan: ServerPlan) -> "RunListing":
-        """The same for a plan that spares memory in another way."""
-        return RunListing.of(plan, self.parts, self.taken, on_lambdas=self.on_lambdas, besides=self.besides)
+        """The same for a plan that spares memory in another way, or goes without an advisor."""
+        return replace(self, plan=plan, _lists={}, _always={})
 
     def saving(self, savings: Savings) -> MemoryList:
         """The list; made once for each way."""
         if savings not in self._lists:
-            always: Iterable[Allocation] = self.always
-            if savings.disk != self.plan.savings.disk:
-                plan = self.plan.saving(savings)
-                always = _always(plan, self.parts, self.needs, self.taken, self.on_lambdas)
-            found = MemoryList.of((*always, *self._rows(savings), *self.besides), self.taken)
-            self._lists[savings] = found
+            disk = Savings() if savings.disk is None else Savings(savings.fused, disk=savings.disk)
+            if disk not in self._always:
+                self._always[disk] = tuple(self._fixed(self.plan.saving(disk)))
+            arrays = (*self._always[disk], *self._rows(savings), *self.besides)
+            self._lists[savings] = MemoryList.of(arrays, self.taken)
         return self._lists[savings]
+
+    def constants(self, plan: ServerPlan) -> ConstantSizes:
+        """Rows that are made of the features once, as a plan spares memory."""
+        return ConstantSizes(
+            plan.graph,
+            plan.programs,
+            plan.dtype,
+            normalize=plan.options.normalize_features,
+            sparse=not self.on_lambdas,
+            vertices=sum(part.vertices for part in self.parts),
+            servers=len(self.parts),
+            hardware=self.hardware,
+            disk=plan.savings.disk,
+        )
+
+    def edge_pages(self, plan: ServerPlan) -> int:
+        """Bytes of mapped files with edges that gathers of an epoch walk."""
+        others = {"in-edges"} if not all(part.alone for part in self.parts) else set[str]()
+        return sum(
+            each.bytes
+            for each in self._edges(plan)
+            if each.mapped and each.lifetime != Lifetime.FOLDING and each.name not in others
+        )
+
+    def disk_bytes(self, plan: ServerPlan) -> int:
+        """Bytes of a plan's tables on disk, and of copies of edges."""
+        constants = self.constants(plan).disk_bytes
+        constants += sum(round(part.share * constants) for part in _focused_parts(plan))
+        edges = [each for each in self._edges(plan) if each.mapped and each.name != "in-edges"]
+        # What is there while constants are made is gone when the last copies are.
+        folding, later = (
+            sum(each.bytes for each in edges if (each.lifetime == Lifetime.FOLDING) == early)
+            for early in (True, False)
+        )
+        tables = sum(_disk_bytes(self.lanes(plan, part).values()) for part in self.parts)
+        return constants + max(folding, later) + tables
 
     def lanes(self, plan: ServerPlan, part: ServerPart) -> dict[LaneName, LaneRows]:
         """Arrays that each lane holds of a part, as a plan spares memory."""
@@ -117,9 +155,66 @@ class RunListing:
                 replace(self.extents[lane], savings=plan.savings),
                 schedules[lane].stages,
                 self.on_lambdas,
+                self.hardware,
             )
             for lane in plan.programs
         }
+
+    def _fixed(self, plan: ServerPlan) -> Iterator[Allocation]:
+        """Arrays that no saving changes but the disk."""
+        yield from _given(plan.graph, self.taken)
+        yield from self._edges(plan)
+        constants = self.constants(plan)
+        yield from constants.listed()
+        for part in _focused_parts(plan):
+            yield from constants.picked(plan.programs["train"], part.vertices)
+        yield from self._weights(plan) if plan.trains else _outputs(plan, self.needs["evaluate"])
+        for part in (*self.parts, *_focused_parts(plan)):
+            yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
+
+    def _edges(self, plan: ServerPlan) -> Iterator[Allocation]:
+        graph, itemsize, cut = plan.graph, plan.dtype.itemsize, plan.savings.disk
+        steps = (step for each in plan.programs.values() for group in each.gathers for step in group)
+        numbered = any(step.site.features for step in steps)
+        mapped, on_disk, cache = cut is not None, plan.gathers_on_disk, self.hardware.near_cache
+        yield from graph_edges(graph, [*self.parts, *_focused_parts(plan)], on_disk=mapped, numbered=numbered)
+        partitions = cut.partitions if cut is not None and cut.buckets and cut.tables else 0
+        for part in self.parts:
+            copies = EdgeCopies(
+                graph, part, itemsize, on_disk, mapped, plan.advisor, partitions=partitions, cache=cache
+            )
+            for lane, program in plan.programs.items() if plan.focus is not None else ():
+                own = replace(copies, part=_part_of(plan, lane, part))
+                yield from own.of({lane: program}, self.needs)
+            if plan.focus is None:
+                yield from copies.of(plan.programs, self.needs)
+        if cut is not None and cut.buckets and cut.constants:
+            edges, weight = (
+                sum(part.edges for part in self.parts),
+                0 if graph.edge_weight is None else itemsize,
+            )
+            found = bucket_bytes(graph, graph.num_vertices, edges, cut.constant_partitions, weight)
+            yield Allocation(
+                "edges in buckets, to fold", found, Lifetime.FOLDING, "each is read once", mapped=True
+            )
+        if plan.partition.parts > 1:
+            whole = whole_part(graph)
+            copies = EdgeCopies(
+                graph, whole, itemsize, on_disk, advisor=plan.advisor, columns=True, cache=cache
+            )
+            yield from copies.of(plan.programs, self.needs)
+
+    def _weights(self, plan: ServerPlan) -> Iterator[Allocation]:
+        one = sum(each.nbytes for each in plan.weights.values())
+        yield Allocation(
+            "weights", one * (_VERSIONS + 1), Lifetime.EPOCHS, "versions that tasks use, and the best"
+        )
+        tasks = min(self.hardware.threads, sum(plan.interval_counts)) + 1
+        yield Allocation(
+            "gradients of weights", one * tasks, Lifetime.TASK, "of running tasks, and their sum"
+        )
+        states = _STATES.get(plan.settings.optimizer, 2)
+        yield Allocation("optimizer", one * states, Lifetime.EPOCHS, f"state of {plan.settings.optimizer}")
 
     def _rows(self, savings: Savings) -> Iterator[Allocation]:
         plan = self.plan if savings == self.plan.savings else self.plan.saving(savings)
@@ -141,7 +236,10 @@ class RunListing:
             yield Allocation("rows on their way", found, Lifetime.TASK, "of intervals, to other servers")
             blocks = max(blocks, *(each.block_bytes() for each in lanes.values()))
         yield Allocation(
-            "tasks' blocks", thread_count() * blocks, Lifetime.TASK, "rows that threads compute at the moment"
+            "tasks' blocks",
+            self.hardware.threads * blocks,
+            Lifetime.TASK,
+            "rows that threads compute at the moment",
         )
 
     def _begun(self, plan: ServerPlan, part: ServerPart) -> Iterator[Allocation]:
@@ -159,25 +257,6 @@ class RunListing:
         )
 
 
-def _always(
-    plan: ServerPlan,
-    parts: Sequence[ServerPart],
-    needs: Mapping[LaneName, NeededRows],
-    taken: int,
-    on_lambdas: bool,
-) -> Iterator[Allocation]:
-    graph = plan.graph
-    yield from _given(graph, taken)
-    yield from _edges(plan, parts, needs)
-    constants = constants_of(plan, parts, on_lambdas=on_lambdas)
-    yield from constants.listed()
-    for part in _focused_parts(plan):
-        yield from constants.picked(plan.programs["train"], part.vertices)
-    yield from _weights(plan) if plan.trains else _outputs(plan, needs["evaluate"])
-    for part in (*parts, *_focused_parts(plan)):
-        yield Allocation("vertices", _VERTEX * part.vertices, Lifetime.SERVERS, "their ids and factors")
-
-
 def _part_of(plan: ServerPlan, lane: LaneName, part: ServerPart) -> ServerPart:
     """The part of a server whose rows a lane computes."""
     return focused_part(plan.graph, plan.focus) if plan.focus is not None and lane == "train" else part
@@ -186,65 +265,6 @@ def _part_of(plan: ServerPlan, lane: LaneName, part: ServerPart) -> ServerPart:
 def _focused_parts(plan: ServerPlan) -> Sequence[ServerPart]:
     """The training's own part, where it has one."""
     return [] if plan.focus is None else [focused_part(plan.graph, plan.focus)]
-
-
-def _edges(
-    plan: ServerPlan, parts: Sequence[ServerPart], needs: Mapping[LaneName, NeededRows]
-) -> Iterator[Allocation]:
-    graph, itemsize, mapped = plan.graph, plan.dtype.itemsize, plan.savings.disk is not None
-    steps = (step for each in plan.programs.values() for group in each.gathers for step in group)
-    numbered = any(step.site.features for step in steps)
-    yield from graph_edges(graph, [*parts, *_focused_parts(plan)], on_disk=mapped, numbered=numbered)
-    cut = plan.savings.disk
-    partitions = cut.partitions if cut is not None and cut.buckets and cut.tables else 0
-    for part in parts:
-        copies = EdgeCopies(
-            graph, part, itemsize, plan.gathers_on_disk, mapped, plan.advisor, partitions=partitions
-        )
-        for lane, program in plan.programs.items() if plan.focus is not None else ():
-            own = replace(copies, part=_part_of(plan, lane, part))
-            yield from own.of({lane: program}, needs)
-        if plan.focus is None:
-            yield from copies.of(plan.programs, needs)
-    if cut is not None and cut.buckets and cut.constants:
-        edges, weight = sum(part.edges for part in parts), 0 if graph.edge_weight is None else itemsize
-        found = bucket_bytes(graph, graph.num_vertices, edges, cut.constant_partitions, weight)
-        yield Allocation(
-            "edges in buckets, to fold", found, Lifetime.FOLDING, "each is read once", mapped=True
-        )
-    if plan.partition.parts > 1:
-        whole, on_disk = whole_part(graph), plan.gathers_on_disk
-        copies = EdgeCopies(graph, whole, itemsize, on_disk, advisor=plan.advisor, columns=True)
-        yield from copies.of(plan.programs, needs)
-
-
-def constants_of(plan: ServerPlan, parts: Sequence[ServerPart], *, on_lambdas: bool) -> ConstantSizes:
-    """Rows that are made of the features once."""
-    return ConstantSizes(
-        plan.graph,
-        plan.programs,
-        plan.dtype,
-        normalize=plan.options.normalize_features,
-        sparse=not on_lambdas,
-        vertices=sum(part.vertices for part in parts),
-        servers=len(parts),
-        disk=plan.savings.disk,
-    )
-
-
-def disk_bytes(plan: ServerPlan, parts: Sequence[ServerPart]) -> int:
-    """Bytes of all tables on disk, and of copies of edges; parts: the servers of one process."""
-    listing = RunListing.of(plan, parts)
-    constants = constants_of(plan, parts, on_lambdas=False).disk_bytes
-    constants += sum(round(part.share * constants) for part in _focused_parts(plan))
-    edges = [each for each in _edges(plan, parts, listing.needs) if each.mapped and each.name != "in-edges"]
-    # What is there while constants are made is gone when the last copies are.
-    folding, later = (
-        sum(each.bytes for each in edges if (each.lifetime == Lifetime.FOLDING) == early)
-        for early in (True, False)
-    )
-    constants += max(folding, later)
-    return constants + sum(_disk_bytes(listing.lanes(plan, part).values()) for part in parts)
 
 
 def _travelling(part: ServerPart, lanes: Iterable[LaneRows]) -> int:
@@ -261,16 +281,22 @@ def _disk_bytes(lanes: Iterable[LaneRows]) -> int:
     return sum(aligned)
 
 
+def held_bytes(graph: Graph) -> int:
+    """Bytes of a graph's own arrays that are in memory, not mapped from files."""
+    edges = [each for each in graph.in_edges if each is not None]
+    return sum(each.nbytes for each in (*_rows_of(graph), *edges) if not is_mapped(each))
+
+
+def _rows_of(graph: Graph) -> list[NDArray[Any]]:
+    arrays = [graph.x, graph.y, graph.ids, graph.train, graph.val, graph.test]
+    return [each for each in arrays if each is not None]
+
+
 def _given(graph: Graph, taken: int) -> Iterator[Allocation]:
     """The program itself, and what the graph holds besides its edges."""
-    arrays = [graph.x, graph.y, graph.ids, graph.train, graph.val, graph.test]
-    rows = [each for each in arrays if each is not None]
-    edges = [each for each in graph.in_edges if each is not None]
-    inside = sum(each.nbytes for each in (*rows, *edges) if not is_mapped(each))
-    yield Allocation(
-        "program", max(taken - inside, 0) + _KERNELS, Lifetime.RUN, "Python, PyTorch, compiled kernels"
-    )
-    for each in rows:
+    program = max(taken - held_bytes(graph), 0) + _KERNELS
+    yield Allocation("program", program, Lifetime.RUN, "Python, PyTorch, compiled kernels")
+    for each in _rows_of(graph):
         is_x = each is graph.x
         name, purpose = (
             ("features", "as they are given") if is_x else ("labels, splits, ids", "as they are given")
@@ -287,14 +313,3 @@ def _outputs(plan: ServerPlan, needed: NeededRows) -> Iterator[Allocation]:
     found = round(needed.touched(row) * needed.vertices * row)
     yield Allocation("outputs", found, Lifetime.EPOCHS, "what the model gives")
     yield Allocation("rows' numbers", 2 * _ID * needed.vertices, Lifetime.RUN, "where outputs go")
-
-
-def _weights(plan: ServerPlan) -> Iterator[Allocation]:
-    one = sum(each.nbytes for each in plan.weights.values())
-    yield Allocation(
-        "weights", one * (_VERSIONS + 1), Lifetime.EPOCHS, "versions that tasks use, and the best"
-    )
-    tasks = min(thread_count(), sum(plan.interval_counts)) + 1
-    yield Allocation("gradients of weights", one * tasks, Lifetime.TASK, "of running tasks, and their sum")
-    states = _STATES.get(plan.settings.optimizer, 2)
-    yield Allocation("optimizer", one * states, Lifetime.EPOCHS, f"state of {plan.settings.optimizer}")

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from siafu.base.threads import thread_count
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Stage
 from siafu.pipeline.stage_kind import GATHER
@@ -166,6 +165,16 @@ def _measures(plan: ServerPlan, *, on_lambdas: bool) -> Iterator[tuple[str, Savi
                 yield f"T{number} computed again on the way back", Savings(remade=frozenset({number}))
 
 
+def least_peak(listing: RunListing) -> int:
+    """Bytes at most with every measure that there is, as long as all tables are in memory."""
+    plan = listing.plan
+    every = (savings for _, savings in _measures(plan, on_lambdas=listing.on_lambdas))
+    together = Savings()
+    for each in every:
+        together = together | each
+    return listing.saving(together).peak
+
+
 def _together(measures: Sequence[Measure]) -> Savings:
     found = Savings()
     for each in measures:
@@ -183,7 +192,7 @@ class _Prices:
 
     def __init__(self, listing: RunListing) -> None:
         self._listing, self._plan = listing, listing.plan
-        self._threads = thread_count()
+        self._threads = max(1, listing.hardware.threads)
 
     def of(self, savings: Savings) -> float:
         if not self._plan.trains:  # it goes forth alone: nothing runs again

@@ -17,12 +17,12 @@ _AT_ONCE = 1 << 20  # rows that are looked at
 class NeededRows:
     """Rows whose loss or tally is wanted.
 
-    mask:  [V] whether a row of all that are computed is one
+    mask:  [V] whether a row of all that are computed is one; None: a graph that is only planned has them anywhere
     count: of rows
     share: of its vertices; edge_share: of its edges, those that lead to them
     """
 
-    mask: NDArray[np.bool_]
+    mask: NDArray[np.bool_] | None
     count: int
     vertices: int
     share: float
@@ -47,6 +47,11 @@ class NeededRows:
             all_edges = int(np.diff(graph.indptr)[computed].sum())
         return cls(mask, count, vertices, count / max(1, vertices), edges / max(1, all_edges))
 
+    @classmethod
+    def planned(cls, vertices: int, share: float, edge_share: float) -> "NeededRows":
+        """Those of a graph that is only planned."""
+        return cls(None, round(share * vertices), vertices, share, edge_share)
+
     @property
     def are_all(self) -> bool:
         """Whether every row is needed."""
@@ -56,6 +61,8 @@ class NeededRows:
         """The share of a table that is written, a page at a time, where only these rows are."""
         if self.are_all or row_bytes >= _PAGE:
             return self.share
+        if self.mask is None:  # a page is untouched if none of its rows is needed
+            return float(1 - (1 - self.share) ** max(1.0, _PAGE / row_bytes))
         if row_bytes not in self._touched:
             pages, found, last_page = -(-self.vertices * row_bytes // _PAGE), 0, -1
             for first, last in _ranges(self.vertices):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from siafu.graph import Graph
 from siafu.graph.partition import Partition
-from siafu.graph.partition.quality import measure
+from siafu.graph.partition.quality import PartitionQuality, measure
 from siafu.server.costs.held_array import RowCounts
 from siafu.server.focus import Focus
 
@@ -62,7 +62,11 @@ def parts_of(graph: Graph, partition: Partition) -> Sequence[ServerPart]:
     """The parts of all servers; several are counted in two passes over the edges."""
     if partition.parts == 1:
         return [whole_part(graph)]
-    found = measure(graph, partition)
+    return parts_in(graph, measure(graph, partition))
+
+
+def parts_in(graph: Graph, found: PartitionQuality) -> Sequence[ServerPart]:
+    """The parts of several servers whose partition was measured."""
     return [
         ServerPart(
             int(found.vertices[k]),
@@ -74,5 +78,5 @@ def parts_of(graph: Graph, partition: Partition) -> Sequence[ServerPart]:
             alone=False,
             aligned=graph.is_symmetric,
         )
-        for k in range(partition.parts)
+        for k in range(len(found.vertices))
     ]

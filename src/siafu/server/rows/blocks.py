@@ -50,9 +50,14 @@ class Block:
         return None if self.picked is None else self.picked - self.first
 
 
-def block_rows(widths: Iterable[int], itemsize: int) -> int:
-    """Rows of a block; widths: numbers in a row of each table that its phase reads or makes."""
-    return max(_LEAST_ROWS, near_cache_bytes() // (max([1, *widths]) * itemsize))
+def block_rows(widths: Iterable[int], itemsize: int, cache: int | None = None) -> int:
+    """Rows of a block.
+
+    widths: numbers in a row of each table that its phase reads or makes
+    cache:  bytes of a core's own; None: this machine's
+    """
+    near = near_cache_bytes() if cache is None else cache
+    return max(_LEAST_ROWS, near // (max([1, *widths]) * itemsize))
 
 
 def blocks_of(first: int, last: int, size: int, labels: Labels) -> list[Block]:
