@@ -252,6 +252,11 @@ class Options:
         return cls(epochs=epochs, weight_decay=0.0, evaluate_every=epochs, mode=mode, intervals=intervals)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.optimizer, str):
+            raise BadInput(
+                f"optimizer is an object, {type(self.optimizer).__name__}: give the name adam, adamw or sgd, and lr and weight_decay beside it; "
+                "with an optimizer of your own, write the loop with siafu.compile (docs/loop.md)"
+            )
         check(self)
         if self.lambda_count is not None and self.lambdas == "off":
             raise BadInput(

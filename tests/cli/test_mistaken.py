@@ -36,6 +36,18 @@ def test_a_file_that_is_no_table_is_not_imported_as_one(siafu: Siafu, content: b
     assert not Path("made.store").exists()
 
 
+def test_what_needs_no_import_is_told_so(siafu: Siafu, store: Path) -> None:
+    assert f"{store} is a store already" in siafu.refused("import", store, output="again.store")
+    assert "demo is the name of a dataset, and needs no import: siafu train demo" in siafu.refused(
+        "import", "demo"
+    )
+
+
+@pytest.mark.parametrize("flag", ["--device", "--gpus"])
+def test_there_is_no_gpu_to_choose(siafu: Siafu, flag: str) -> None:
+    assert f"there is no {flag}: siafu trains on the CPU" in siafu.refused("train", "demo", flag, "cuda")
+
+
 def test_names_with_brackets_are_names(siafu: Siafu) -> None:
     Path("given.csv").write_text("<a>,[b]\n<a>,{c}\n")
     assert siafu("import", "given.csv", output="made.store").code == 0

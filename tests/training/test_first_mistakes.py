@@ -29,6 +29,10 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], 
         ({"lr": "0.01"}, "lr is 0.01: give a number"),
         ({"epochs": "3"}, "epochs is 3: give a whole number"),
         ({"clip": [1.0]}, "clip is"),
+        (
+            {"optimizer": torch.optim.Adam([torch.ones(1)])},
+            "optimizer is an object, Adam: give the name adam, adamw or sgd",
+        ),
     ],
     ids=str,
 )

@@ -112,7 +112,13 @@ _WORDS = {
 }
 
 
+_NO_GPU = ("--device", "--gpu", "--gpus", "--cuda")
+
+
 def _worded(message: str) -> str:
+    flag = message.removeprefix("No such option: ").split()[0] if message else ""
+    if flag in _NO_GPU:
+        return f"there is no {flag}: siafu trains on the CPU, with all of its cores; leave it out"
     for theirs, ours in _WORDS.items():
         message = message.replace(theirs, ours)
     return message

@@ -99,6 +99,7 @@ def import_(
     from siafu.graph.importing.readers.columns import EdgeColumns, VertexColumns
     from siafu.graph.random_split import RandomSplit
 
+    _refuse_what_needs_no_import(source)
     target = _beside(source) if output is None else output
     of_a_graph = {
         "--weight-column": weight_column,
@@ -178,6 +179,19 @@ def import_(
         "edge",
         time.monotonic() - began,
     )
+
+
+def _refuse_what_needs_no_import(source: Path) -> None:
+    """Refuse a store, and a dataset's name: both can be trained on as they are."""
+    from siafu.base.dataset_names import CATALOGUE_NAMES
+    from siafu.graph.stores.store import is_store
+
+    if is_store(source):
+        raise BadInput(
+            f"{source} is a store already: use it as it is (siafu info {source} tells what is in it)"
+        )
+    if str(source) in CATALOGUE_NAMES and not source.exists():
+        raise BadInput(f"{source} is the name of a dataset, and needs no import: siafu train {source}")
 
 
 def _understood(done: "Imported") -> Iterator[str]:

@@ -76,6 +76,13 @@ class Plan:
     complete: bool
     left_out: tuple[LeftOut, ...] = ()
 
+    def __repr__(self) -> str:
+        chosen = self.chosen
+        return (
+            f"Plan({chosen.setup}: {chosen.seconds:,.0f} s, ${chosen.usd:,.2f}; the best of {len(self.offers)} offers, "
+            f"{self.setups} setups)"
+        )
+
     @property
     def front(self) -> list[Offer]:
         """Offers to which no other is both faster and cheaper, the fastest first."""
