@@ -82,6 +82,8 @@ def test_the_choice_without_limits_is_worth_most() -> None:
     plan = small_plan()
     assert plan.chosen.value == max(each.value for each in plan.offers)
     assert plan.chosen == plan.offers[0]
+    assert repr(plan).startswith(f"Plan({plan.chosen.setup}: ")
+    assert len(repr(plan)) < 200
 
 
 def test_with_a_deadline_the_cheapest_that_meets_it_is_chosen() -> None:
