@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -60,14 +61,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Run a test without the tracer, if it is one of those. pytest-cov's marker for that has no effect in xdist's workers."""
-    tracer = sys.gettrace()
+    tracer, of_threads = sys.gettrace(), threading.gettrace()
     if not item.stash[_UNTRACED] or tracer is None:
         return (yield)
     sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
     try:
         return (yield)
     finally:
         sys.settrace(tracer)
+        threading.settrace(of_threads)  # type: ignore[arg-type]
 
 
 # A busy machine is slow at making inputs too: that is no fault of a test.
