@@ -52,8 +52,7 @@ def _of_transes_paper(dim: int) -> float:
 def _of_rotates_paper(dim: int) -> float:
     """The bound of the paper on RotatE, (γ + 2) / pairs, for its γ of 9; at most 0.5, where there are few pairs.
 
-    Distances are sums over pairs: with a bound that does not depend on their number, entities begin so far apart that
-    small changes tell them from each other, and nothing general is learnt.
+    Distances are sums over pairs: by this bound, entities begin as far apart whatever their width.
     """
     return min(0.5, 11.0 / (dim / 2))
 
