@@ -44,9 +44,17 @@ class TripleScore:
         return int(dim * self.relation_share)
 
 
-def _of_the_paper(dim: int) -> float:
+def _of_transes_paper(dim: int) -> float:
     """The bound that the paper on TransE draws first vectors in."""
     return 6.0 / math.sqrt(dim)
+
+
+def _of_rotates_paper(dim: int) -> float:
+    """The bound of the paper on RotatE, (γ + 2) / pairs, for its γ of 9; at most 0.5, where there are few pairs.
+
+    Distances are sums over pairs: by this bound, entities begin as far apart whatever their width.
+    """
+    return min(0.5, 11.0 / (dim / 2))
 
 
 DOT = TripleScore("dot", "h · t", queries.same, queries.same_back, DotProduct(), has_relations=False)
@@ -65,7 +73,7 @@ TRANSE = TripleScore(
     queries.translation,
     queries.translation_back,
     EuclideanLikeness(),
-    start=_of_the_paper,
+    start=_of_transes_paper,
     relation_start="same",
 )
 TRANSE_L1 = TripleScore(
@@ -74,7 +82,7 @@ TRANSE_L1 = TripleScore(
     queries.translation,
     queries.translation_back,
     ManhattanLikeness(),
-    start=_of_the_paper,
+    start=_of_transes_paper,
     relation_start="same",
 )
 ROTATE = TripleScore(
@@ -85,7 +93,7 @@ ROTATE = TripleScore(
     ModulusLikeness(),
     is_complex=True,
     relation_share=0.5,
-    start=lambda dim: 0.5,
+    start=_of_rotates_paper,
     relation_start="angle",
 )
 
