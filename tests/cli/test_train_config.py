@@ -128,7 +128,7 @@ def test_a_file_that_is_none_is_one_clear_line(siafu: Siafu, store: Path) -> Non
 
 def test_no_dataset_in_the_file_or_on_the_command_line_is_one_clear_line(siafu: Siafu) -> None:
     Path("run.toml").write_text("epochs = 1")
-    assert "NAME|PATH" in siafu.refused("train", config="run.toml")
+    assert "name a dataset, such as demo" in siafu.refused("train", config="run.toml")
 
 
 def test_a_damaged_config_of_a_run_is_refused(siafu: Siafu, store: Path) -> None:
