@@ -124,7 +124,7 @@ class Estimates:
         return Bound(seconds, usd)
 
     def offer(self, setup: TrainingSetup) -> Offer:
-        """What it takes and costs, by the pipeline's own machines in virtual time; its servers must fit."""
+        """Time and cost of a setup, by the pipeline's own machines in virtual time; its servers must fit."""
         fleet, epochs, fit = setup.fleet, self.epochs(setup), self.fit(setup)
         found = self.simulated(setup)
         start, machine = self.start_seconds(fleet), self.machine(fleet.rental.instance)

@@ -136,7 +136,7 @@ def workload_from(programs: Programs, numbers: Mapping[str, int], shape: GraphSh
 
 
 def extents_of(programs: Programs, numbers: Mapping[str, int], shape: GraphShape) -> dict[LaneName, Extent]:
-    """What each lane goes over on a graph of that shape; numbers: in each weight."""
+    """Rows and weights of each lane on a graph of that shape; numbers: in each weight."""
     return {
         "train": _extent(programs["train"], numbers, shape, shape.train, shape.train_edges, training=True),
         "evaluate": _extent(

@@ -78,7 +78,7 @@ def budget_bytes(memory: str | None, taken: int = 0) -> int | None:
 
 
 def less_reserve(free: int) -> int:
-    """What a process may take of memory that is free: a part is left to the system and to others."""
+    """Bytes that a process may take of free memory: a part is left to the system and to others."""
     return free - free // _RESERVE
 
 
