@@ -8,9 +8,8 @@ from typing import Any
 
 def main() -> None:
     """Load the command line, then run it."""
-    was_ignored = (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    )  # by a shell that started us in the background
+    # A shell that starts the command in the background has it ignore Ctrl-C.
+    was_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     if not was_ignored:
         signal.signal(signal.SIGINT, _end)
     from siafu.cli import main as run

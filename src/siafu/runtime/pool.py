@@ -16,10 +16,10 @@ Urgency = tuple[Any, ...]
 
 _WORTH_A_THREAD = 150e-6
 """CPU seconds of a job that is worth a second thread: two threads with shorter ones spend their time handing each other the GIL."""
-_LONGEST_COUNTED = (
-    2 * _WORTH_A_THREAD
-)  # of a job: one that was held up among short ones makes them no long ones
-_WAITED = 10e-3  # seconds of a job that has waited for more than the GIL: for a disk, say
+_LONGEST_COUNTED = 2 * _WORTH_A_THREAD
+"""A longer job counts as this long: one that was held up among short ones leaves them short."""
+_WAITED = 10e-3
+"""Seconds of a job that has waited for more than the GIL: for a disk, say."""
 _FADING = 0.8
 
 
