@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count, islice
 from typing import Generic, Protocol, TypeVar
@@ -15,7 +15,6 @@ from torch import Tensor
 from siafu.base.activity import About, Activity
 from siafu.runtime.one_thread import use_one_thread
 from siafu.sampling.batch_graphs import BatchGraphs
-from siafu.sampling.batches import epoch_batches
 from siafu.sampling.first_gather import FirstGather
 from siafu.sampling.sample import Sample
 from siafu.sampling.sampled_model import SampledBatch
@@ -123,8 +122,10 @@ class BatchLoader(Generic[B]):
         return found
 
 
-def planned_batches(vertices: NDArray[np.int64], size: int, seed: int, epochs: range) -> Iterator[Planned]:
-    """Every batch of some epochs."""
+def planned_batches(
+    batches: Callable[[int], Sequence[NDArray[np.int64]]], epochs: range
+) -> Iterator[Planned]:
+    """Every batch of some epochs; batches: of an epoch."""
     for epoch in epochs:
-        for number, batch in enumerate(epoch_batches(vertices, size, seed, epoch)):
+        for number, batch in enumerate(batches(epoch)):
             yield epoch, number, batch

@@ -4,33 +4,24 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from siafu.base.activity import Activity
 from siafu.base.errors import BadInput
 from siafu.base.threads import thread_count
 from siafu.graph.partition import Partition
-from siafu.objective.objective import target_of
 from siafu.pipeline.run_machine.records import Best
 from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.runtime.happenings import Snapshot
-from siafu.sampling.batch_graphs import BatchGraphs
-from siafu.sampling.batch_loader import BatchLoader, Load, OneServer, planned_batches
+from siafu.sampling.batch_loader import BatchLoader, Load, planned_batches
 from siafu.sampling.batch_memory import batch_memory, batches_ahead, largest_sample
-from siafu.sampling.batches import epoch_batches
-from siafu.sampling.fanouts import DEFAULT_BATCH, fanouts_for
 from siafu.sampling.first_gather import FirstGather
-from siafu.sampling.first_input import FirstInput, first_input
-from siafu.sampling.sampled_model import SampledModel
+from siafu.sampling.sampled_plan import SampledPlan
 from siafu.sampling.sampled_runtime import EpochRates, SampledRuntime
-from siafu.sampling.sampler import Sampler
 from siafu.sampling.servers.moved import RemoteVertices
 from siafu.sampling.servers.sample_layout import SampleLayout, products_of, sample_layout, spread
 from siafu.sampling.servers.served_batch import ServedModel
 from siafu.sampling.servers.server_loads import ByColumns, ByVertices, sliced_features
-from siafu.sampling.sparse_features import SparseFeatures, SparseTable
 from siafu.sampling.whole_evaluation import WholeEvaluation
 from siafu.server.memory.listing import RunListing
 from siafu.server.plan import ServerPlan
@@ -50,10 +41,8 @@ class SampledTraining:
     def __init__(self, plan: ServerPlan, model: nn.Module, partition: Partition) -> None:
         """partition: which server owns a vertex; the plan itself, whose evaluations run here, has one server."""
         self._plan, self._partition = plan, partition
-        self._learnt = frozenset(name for names in plan.groups.values() for name in names)
-        self._model = SampledModel(model, plan.programs["train"], plan.objective, self._learnt)
-        self.fanouts = fanouts_for(plan.options.fanout, self._model.depth)
-        self.batch = min(plan.options.batch or DEFAULT_BATCH, len(plan.splits["train"]))
+        self._parts = SampledPlan(plan, model, partition.parts)
+        self._model, self.fanouts, self.batch = self._parts.model, self._parts.fanouts, self._parts.batch
         if self._model.follows_batches and (partition.parts > 1 or plan.options.staleness):
             raise BadInput(
                 "a batch norm follows whole batches, one after the other: leave out servers and staleness, or choose layer_norm"
@@ -66,7 +55,7 @@ class SampledTraining:
         """Every array of the training: of the evaluations' pass, and of batches."""
         servers = self._partition.parts
         plan = self._plan.laid_out(self.layout)
-        besides = tuple(batch_memory(plan, self.fanouts, self.batch, self.first_input, servers))
+        besides = tuple(batch_memory(plan, self.fanouts, self.batch, self._parts.first_input, servers))
         return RunListing.of(plan.evaluating(), besides=besides)
 
     def told(self) -> str:
@@ -101,14 +90,12 @@ class SampledTraining:
             activity.keep_spans()
         seed = plan.options.seed
         several = self._partition.parts > 1
-        load: Load[Any] = self._several() if several else self._one()
-        loader = BatchLoader(self._sampler(), load, activity, threads=threads, ahead=batches_ahead())
+        load: Load[Any] = self._several() if several else self._parts.one_server()
+        loader = BatchLoader(self._parts.sampler(), load, activity, threads=threads, ahead=batches_ahead())
         return SampledRuntime(
             ServedModel(self._model) if several else self._model,
             loader,
-            planned_batches(
-                plan.splits["train"].numpy(), self.batch, seed, range(start.epochs, options.epochs)
-            ),
+            planned_batches(self._parts.batches, range(start.epochs, options.epochs)),
             WholeEvaluation(evaluating, activity, threads=threads),
             plan.settings,
             options,
@@ -122,65 +109,39 @@ class SampledTraining:
             staleness=plan.options.staleness,
         )
 
-    def _one(self) -> OneServer:
-        """Loads batches, or shares of them, whose features are at hand."""
-        first = self.first_input
-        return OneServer(
-            self._graphs(),
-            self._sparse_rows() if first == "sparse" else self._plan.rows,
-            target_of(self._plan.objective, self._plan.graph),
-            self._first_gather() if first == "gathered" else None,
-        )
-
     def _several(self) -> ByVertices | ByColumns:
         """Loads batches in shares."""
         plan, servers = self._plan, self._partition.parts
         if self.layout == "vertices":
-            return ByVertices(servers, self._one(), RemoteVertices(self._partition.owner), self._row)
+            return ByVertices(
+                servers,
+                self._parts.one_server(),
+                RemoteVertices(self._partition.owner),
+                self._parts.row_bytes,
+            )
         tables, layer = sliced_features(plan.features, servers), self._model.first_layer
         firsts = None
-        if self.first_input == "gathered":
+        if self._parts.first_input == "gathered":
             assert layer is not None
             firsts = [FirstGather(plan.graph, layer, plan.dtype, x=each.stored) for each in tables]
-        y = target_of(plan.objective, plan.graph)
-        return ByColumns(tables, self._graphs(), y, firsts, layer)
-
-    def _sampler(self) -> Sampler:
-        leaves = self.first_input == "gathered"
-        return Sampler(self._plan.graph, self.fanouts, self._plan.options.seed, leaves=leaves)
-
-    def _graphs(self) -> BatchGraphs:
-        return BatchGraphs(
-            self._plan.graph,
-            [site.gather for site in self._model.sites],
-            self._plan.dtype,
-            sliced=self._model.sliced,
-            edge_rows=self._model.reads_edges,
-            turned=self.first_input == "sparse" or not self._model.gathers_features,
-        )
-
-    @property
-    def _row(self) -> int:
-        """Bytes of a row of features, as it is stored."""
-        stored = self._plan.features.stored
-        return int(stored.shape[1]) * stored.itemsize
+        return ByColumns(tables, self._parts.graphs(), self._parts.y, firsts, layer)
 
     def _priced(self) -> SampleLayout:
         """Both layouts of the features, by some batches of the first epoch."""
-        plan, sampler = self._plan, self._sampler()
-        batches = epoch_batches(plan.splits["train"].numpy(), self.batch, plan.options.seed, 0)
+        plan, sampler = self._plan, self._parts.sampler()
+        batches = self._parts.batches(0)
         samples = [
             (sampler.sample(each, 0, number), len(each))
             for number, each in enumerate(spread(batches, _PRICED))
         ]
         products = products_of(
             self._model,
-            self._graphs(),
+            self._parts.graphs(),
             sampler.sample(batches[0][:1]),
             plan.features.width,
             plan.weights,
-            target_of(plan.objective, plan.graph)[batches[0][:1]],
-            self._model.first_layer if self.first_input == "gathered" else None,
+            self._parts.y[batches[0][:1]],
+            self._model.first_layer if self._parts.first_input == "gathered" else None,
             plan.dtype,
         )
         return sample_layout(
@@ -188,10 +149,10 @@ class SampledTraining:
             len(batches),
             self._partition.parts,
             RemoteVertices(self._partition.owner),
-            self._row,
+            self._parts.row_bytes,
             products,
             plan.weights,
-            self._learnt,
+            self._parts.learnt,
         )
 
     def _laid_out(self, prices: SampleLayout) -> str:
@@ -201,28 +162,3 @@ class SampledTraining:
                 f"layout is {asked}, and the model does something else with features than to multiply them: leave it out, or choose vertices"
             )
         return prices.chosen if asked == "auto" else asked
-
-    @property
-    def first_input(self) -> FirstInput:
-        """How the first layer gets its features."""
-        model = self._model
-        if model.first_layer is None:
-            return "rows"
-        if self._partition.parts > 1:
-            return "gathered"
-        return first_input(
-            self._plan.graph,
-            self.fanouts,
-            self.batch,
-            model.first_width,
-            multiplies=model.multiplies_features,
-        )
-
-    def _first_gather(self) -> FirstGather:
-        plan, layer = self._plan, self._model.first_layer
-        assert layer is not None
-        return FirstGather(plan.graph, layer, plan.dtype, normalize=plan.options.normalize_features)
-
-    def _sparse_rows(self) -> Callable[[NDArray[np.int64]], SparseFeatures]:
-        table = SparseTable(self._plan.features, self._plan.graph.num_vertices)
-        return lambda vertices: SparseFeatures(table, vertices)

@@ -11,7 +11,7 @@ from siafu.pipeline.ids import Address
 
 
 class ThreadServer:
-    """A server; see `EmbedServer`."""
+    """A server; see `DrivenServer`."""
 
     where = "a thread"
 
@@ -38,7 +38,7 @@ class ThreadServer:
 
 @dataclass
 class ThreadCrew:
-    """See `EmbedCrew`. before: called with every server before it joins; apart: servers talk over TCP, as machines do"""
+    """See `DrivenCrew`. before: called with every server before it joins; apart: servers talk over TCP, as machines do"""
 
     plan: EmbedPlan
     before: Callable[[ThreadServer], None] = lambda server: None

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import SiafuError
+from siafu.cluster.driven_cluster import server_address
 from siafu.cluster.post.letters import admit_events
 from siafu.cluster.post.member import Member
 from siafu.cluster.stations.station import Station
@@ -46,16 +47,11 @@ from siafu.embedding.steps.float_bits import as_kind
 from siafu.embedding.steps.scores import SCORES
 from siafu.graph.triples import triples_at
 from siafu.pipeline.events import Event
-from siafu.pipeline.ids import RUN, Address, ServerId
+from siafu.pipeline.ids import RUN, Address
 from siafu.runtime.letter import Letter
 from siafu.tables import ScratchDirectory
 
 admit_events(letters)
-
-
-def server_address(server: int) -> Address:
-    """The address of a server, by its number."""
-    return Address("graph", ServerId(server))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from siafu.pipeline.ids import Address
 
 
 class RayEmbedCrew(RayActors):
-    """Actors of one run; see `EmbedCrew`.
+    """Actors of one run; see `DrivenCrew`.
 
     address: of the cluster; "auto": the one that runs on this machine
     """

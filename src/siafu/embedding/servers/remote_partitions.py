@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from siafu.cluster.driven_cluster import DrivenCluster
 from siafu.embedding.disk.partition_buffer import PartitionLayout
 from siafu.embedding.servers import server_letters as letters
-from siafu.embedding.servers.embed_cluster import EmbedCluster
 from siafu.embedding.servers.lock_events import Lease
 from siafu.embedding.servers.lock_server import LockServer
 from siafu.embedding.servers.partition_keeper import keepers_of, pieces
@@ -27,7 +27,7 @@ class RemotePartitions:
     """
 
     def __init__(
-        self, layout: PartitionLayout, lock: LockServer, cluster: EmbedCluster, servers: int, pump: Pump
+        self, layout: PartitionLayout, lock: LockServer, cluster: DrivenCluster, servers: int, pump: Pump
     ) -> None:
         self.layout = layout
         self.bytes_read = self.bytes_written = 0

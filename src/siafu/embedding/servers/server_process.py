@@ -20,7 +20,8 @@ def main() -> None:
     said = sys.stdout
     sys.stdout = sys.stderr  # whatever prints: stdout is for the driver
     try:
-        from siafu.embedding.servers.embed_station import EmbedStation, server_address
+        from siafu.cluster.driven_cluster import server_address
+        from siafu.embedding.servers.embed_station import EmbedStation
         from siafu.embedding.servers.server_plan import EmbedPlan
 
         plan = EmbedPlan.read(asked["plan"])

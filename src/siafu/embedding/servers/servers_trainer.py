@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from siafu.base.errors import SiafuError
+from siafu.cluster.driven_cluster import DrivenCluster, DrivenCrew
 from siafu.embedding.disk.bucket_orders import BufferState
 from siafu.embedding.disk.partition_buffer import layout_of
 from siafu.embedding.disk.partitioned_trainer import DiskCounts, PartitionedTrainer
@@ -11,7 +12,6 @@ from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embedding_trainer import Pause, never
 from siafu.embedding.embeddings import first_relations
 from siafu.embedding.servers import server_letters as letters
-from siafu.embedding.servers.embed_cluster import EmbedCluster, EmbedCrew
 from siafu.embedding.servers.lock_events import (
     AbandonLease,
     AcceptLease,
@@ -47,7 +47,7 @@ class ServersTrainer(PartitionedTrainer):
     states_again: states that were trained again, since a server was lost
     """
 
-    def __init__(self, triples: Triples, options: EmbedOptions, crew: EmbedCrew) -> None:
+    def __init__(self, triples: Triples, options: EmbedOptions, crew: DrivenCrew) -> None:
         super().__init__(triples, options)
         layout = layout_of(triples.num_entities, options)
         relations = first_relations(
@@ -60,7 +60,7 @@ class ServersTrainer(PartitionedTrainer):
         self._states: list[BufferState] = []
         self._told: dict[Lease, letters.TrainingDone] = {}
         self._ended, self._look = True, 0.0
-        self._cluster = EmbedCluster(crew, options.servers)
+        self._cluster = DrivenCluster(crew, options.servers)
         self.partitions = self._remote = RemotePartitions(
             layout, self._lock, self._cluster, options.servers, self._pump
         )

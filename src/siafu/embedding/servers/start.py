@@ -1,9 +1,9 @@
 """Starts several servers of embeddings: as processes of this machine, or on a Ray cluster."""
 
 from siafu.base.errors import BadInput
+from siafu.cluster.driven_cluster import DrivenCrew
 from siafu.embedding.embed_keywords import EmbedKeywords
 from siafu.embedding.embed_options import EmbedOptions
-from siafu.embedding.servers.embed_cluster import EmbedCrew
 from siafu.embedding.servers.process_crew import ProcessCrew
 from siafu.embedding.servers.server_plan import EmbedPlan
 from siafu.embedding.servers.servers_trainer import ServersTrainer
@@ -22,7 +22,7 @@ def servers_trainer(triples: Triples, options: EmbedOptions, asked: EmbedKeyword
     return ServersTrainer(triples, options, _crew(plan, asked.cluster))
 
 
-def _crew(plan: EmbedPlan, cluster: str | None) -> EmbedCrew:
+def _crew(plan: EmbedPlan, cluster: str | None) -> DrivenCrew:
     if cluster is None:
         return ProcessCrew(plan)
     from siafu.embedding.servers.ray_embed_crew import RayEmbedCrew

@@ -1,4 +1,4 @@
-"""EmbedCluster: the driver's view of its servers: letters, signs of life, losses and replacements."""
+"""DrivenCluster: servers that all do what the driver says, as it sees them: letters, signs of life, losses, replacements."""
 
 import queue
 import threading
@@ -13,8 +13,7 @@ from siafu.cluster.post.member import Member
 from siafu.cluster.post.post import WirePost
 from siafu.cluster.post.requests import Alive, LogLine, Replaced, ServerFailed, ServerUnreachable
 from siafu.cluster.replacements.losses import MOST_LOSSES
-from siafu.embedding.servers.embed_station import server_address
-from siafu.pipeline.ids import RUN, Address
+from siafu.pipeline.ids import RUN, Address, ServerId
 from siafu.runtime.letter import Letter
 
 _PULSE_SECONDS = 1.0
@@ -22,7 +21,12 @@ _SILENT_SECONDS = 20.0  # a server that is not heard of for so long is lost
 _FIRST_LIFE = 1
 
 
-class EmbedServer(Protocol):
+def server_address(server: int) -> Address:
+    """The address of a server, by its number."""
+    return Address("graph", ServerId(server))
+
+
+class DrivenServer(Protocol):
     """A server's process, as `cluster.crew.Server` without a graph."""
 
     @property
@@ -38,29 +42,29 @@ class EmbedServer(Protocol):
     def kill(self) -> None: ...
 
 
-class EmbedCrew(Protocol):
+class DrivenCrew(Protocol):
     """Starts processes and notices when they end, as `cluster.crew.Crew`."""
 
     @property
     def machine(self) -> str: ...
 
-    def employ(self, servers: Iterable[tuple[Address, int]]) -> Mapping[Address, EmbedServer]: ...
+    def employ(self, servers: Iterable[tuple[Address, int]]) -> Mapping[Address, DrivenServer]: ...
 
-    def replace(self, server: Address, life: int, *, elsewhere: bool) -> EmbedServer: ...
+    def replace(self, server: Address, life: int, *, elsewhere: bool) -> DrivenServer: ...
 
     def losses(self) -> list[Loss]: ...
 
     def close(self) -> None: ...
 
 
-class EmbedCluster:
+class DrivenCluster:
     """The servers of a run. One thread calls; another tells servers that the driver is there.
 
     lives: of each server, by its number
     lost:  servers lost in all
     """
 
-    def __init__(self, crew: EmbedCrew, servers: int) -> None:
+    def __init__(self, crew: DrivenCrew, servers: int) -> None:
         self._crew = crew
         self.lives = dict.fromkeys(range(servers), _FIRST_LIFE)
         self.lost = 0
@@ -68,7 +72,7 @@ class EmbedCluster:
         self._inbox: queue.SimpleQueue[tuple[Address, Letter] | BaseException] = queue.SimpleQueue()
         self._over = threading.Event()
         self._post = WirePost(RUN, 0, crew.machine, self._hear, self._inbox.put)
-        self._servers: dict[Address, EmbedServer] = {}
+        self._servers: dict[Address, DrivenServer] = {}
         try:
             first = [(server_address(server), life) for server, life in self.lives.items()]
             self._servers = dict(crew.employ(first))
@@ -103,9 +107,9 @@ class EmbedCluster:
                 return None
         return sender.index, letter
 
-    def losses(self) -> list[int]:
-        """Servers that were lost since the last call. An error of their own is raised: others would meet it, too."""
-        found = {}
+    def losses(self) -> dict[int, str]:
+        """Servers that were lost since the last call, and why. An error of their own is raised: others would meet it, too."""
+        found: dict[int, str] = {}
         for loss in self._crew.losses():
             if loss.final:
                 raise (BadInput if loss.given else SiafuError)(loss.why)
@@ -123,7 +127,7 @@ class EmbedCluster:
                     f"server {server} was lost {MOST_LOSSES} times in a row, the last time because {why}: "
                     "go on with --resume when it is mended"
                 )
-        return list(found)
+        return found
 
     def replace(self, server: int) -> int:
         """Start a process in place of a lost one; its life."""
