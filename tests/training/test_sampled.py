@@ -104,7 +104,6 @@ def test_callbacks_groups_and_own_objectives_are_those_of_other_modes() -> None:
             "layout is columns:1, and in mode sampled it is that of the features",
         ),
         ({"lambdas": "local"}, "lambdas is local, and mode sampled"),
-        ({"cluster": "auto"}, "mode sampled trains in one process, and cluster asks for others"),
         (
             {"fanout": "3"},
             "fanout is 3, and the model gathers 2 times, layer after layer: give a number for each",

@@ -5,10 +5,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 from siafu.base.errors import BadInput, SiafuError
 from siafu.cluster.crew import Loss, ServerLost
+from siafu.cluster.logs import Logs
 from siafu.cluster.post.member import Member
 from siafu.cluster.post.post import WirePost
 from siafu.cluster.post.requests import Alive, LogLine, Replaced, ServerFailed, ServerUnreachable
@@ -64,8 +66,9 @@ class DrivenCluster:
     lost:  servers lost in all
     """
 
-    def __init__(self, crew: DrivenCrew, servers: int) -> None:
-        self._crew = crew
+    def __init__(self, crew: DrivenCrew, servers: int, log: Path | None = None) -> None:
+        """log: a directory for the servers' logs; None: they are dropped"""
+        self._crew, self._logs = crew, Logs(log)
         self.lives = dict.fromkeys(range(servers), _FIRST_LIFE)
         self.lost = 0
         self._in_a_row: Counter[int] = Counter()
@@ -103,7 +106,10 @@ class DrivenCluster:
         match letter.event:
             case ServerFailed() as failed:
                 raise (BadInput if failed.given else SiafuError)(failed.why.removeprefix("Diverged: "))
-            case LogLine() | ServerUnreachable():
+            case LogLine(server, text):
+                self._logs.write(server, text)
+                return None
+            case ServerUnreachable():
                 return None
         return sender.index, letter
 
@@ -120,6 +126,7 @@ class DrivenCluster:
                 found.setdefault(int(address.index), f"it was not heard of for {_SILENT_SECONDS:.0f} s")
         for server, why in found.items():
             self.lost += 1
+            self._logs.write(server_address(server), f"lost: {why}")
             self._in_a_row[server] += 1
             self._post.part(server_address(server))
             if self._in_a_row[server] > MOST_LOSSES:

@@ -102,6 +102,35 @@ def batch_memory(
     yield Allocation("weights", 5 * weights, Lifetime.EPOCHS, "the best, gradients, state of the optimizer")
 
 
+def batches_on_servers(servers: int) -> int:
+    """Batches that servers of a cluster prepare, or have prepared, before they are computed: every server draws one, and two more."""
+    return servers + 2
+
+
+def share_memory(
+    plan: ServerPlan, fanouts: Sequence[int], batch: int, first: FirstInput, servers: int, threads: int
+) -> int:
+    """Bytes that a server of a cluster takes at most for its shares, those that it draws for others, and the weights.
+
+    threads: of the server that draw
+    """
+    graph, itemsize = plan.graph, plan.dtype.itemsize
+    share = -(-batch // servers)
+    read, edges = largest_sample(graph, fanouts, share)
+    rows = largest_sample(graph, fanouts[:-1], share)[0] if first == "gathered" else read
+    tables = 2 if first == "gathered" else 1
+    table = read * plan.features.width * plan.features.stored.itemsize
+    one = table + rows * (tables * graph.num_features * itemsize + _VERTEX) + edges * _EDGE
+    whole_vertices, whole_edges = largest_sample(graph, fanouts, batch)
+    drawn = 2 * (
+        whole_vertices * _VERTEX + whole_edges * _EDGE
+    )  # the sample, and its shares until they are sent
+    computed = _GRADIENTS * rows * itemsize * _numbers(plan.programs["train"])
+    numbers = 2 * 4 * graph.num_vertices * threads
+    weights = 3 * sum(each.nbytes for each in plan.weights.values())
+    return batches_on_servers(servers) * one + threads * drawn + computed + numbers + weights
+
+
 def _numbers(program: Program) -> int:
     """Numbers that a model computes for a vertex, of all that it names."""
     return sum(math.prod(shape) for shape in program.shapes.values())

@@ -44,8 +44,14 @@ class FirstGather:
         self._degrees = np.diff(graph.indptr)
         self._x = given
 
-    def of(self, sample: Sample) -> GatheredRows:
-        """Rows of all vertices of a sample whose last hop has edges."""
+    def of(
+        self, sample: Sample, table: NDArray[Any] | None = None, rows: NDArray[Any] | None = None
+    ) -> GatheredRows:
+        """Rows of all vertices of a sample whose last hop has edges.
+
+        table: features of the vertices that the sample reads, its own first; None: all vertices'
+        rows:  [E] the place in the table of each drawn edge's source
+        """
         assert sample.drawn is not None
         edges, vertices = sample.drawn, sample.vertices
         counts = np.diff(edges.indptr)
@@ -56,7 +62,10 @@ class FirstGather:
         weights = self._weights(sample, how.pre, kind, loops=how.self_weight is None)
         own = None if how.self_weight is None else how.self_weight * _picked(how.pre, vertices)
         out = np.empty((len(vertices), self._x.shape[1]), kind)
-        given = self._x, edges.indptr, edges.indices, weights, vertices, own, how.post
+        x, sources, targets = self._x, edges.indices, vertices
+        if table is not None and rows is not None:
+            x, sources, targets = table, rows, np.arange(len(vertices), dtype=np.int64)
+        given = x, edges.indptr, sources, weights, targets, own, how.post
         if self._normalize or kind is np.float64 or out.shape[1] < TILE_STEP:
             _gather(*given, self._normalize, out)
         else:

@@ -23,6 +23,7 @@ from siafu.program.constants import gathers_deep
 from siafu.program.program import Program
 from siafu.program.record.record import GatherSite, mode
 from siafu.sampling.servers.column_rows import ColumnRows
+from siafu.sampling.servers.moved import Moved
 from siafu.sampling.sparse_features import SparseFeatures
 
 _BATCHES = 2**32  # of an epoch at most: dropout's masks go by both numbers
@@ -50,6 +51,10 @@ class SampledBatch:
     y: Tensor
     edges: int
 
+    @property
+    def num_vertices(self) -> int:
+        return len(self.vertices)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
@@ -70,6 +75,8 @@ class SampledModel:
     sites: its gathers
     depth: how many of them follow each other at most: so many hops its samples have
     """
+
+    moved = Moved()  # nothing travels
 
     def __init__(
         self, model: nn.Module, program: Program, objective: Objective, learnt: frozenset[str]
@@ -143,9 +150,9 @@ class SampledModel:
         alone = len(self._model.convs) == 1 and config["out_channels"] is not None
         return int(config["out_channels" if alone else "hidden_channels"])
 
-    def loss_terms(self, batch: SampledBatch) -> float:
-        """Number that makes a mean of the batch's loss."""
-        return self._objective.terms(as_target(batch.y, self._dtype))
+    def terms_of(self, y: Tensor) -> float:
+        """Number that makes a mean of the loss of some rows of the target."""
+        return self._objective.terms(as_target(y, self._dtype))
 
     def run(
         self, batch: SampledBatch, weights: Mapping[str, Tensor], seed: int, *, over: float | None = None

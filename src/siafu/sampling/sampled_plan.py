@@ -53,6 +53,12 @@ class SampledPlan:
         stored = self.plan.features.stored
         return int(stored.shape[1]) * stored.itemsize
 
+    @property
+    def reads_places(self) -> bool:
+        """Whether edges have weights, features or types, which are read at their places."""
+        graph = self.plan.graph
+        return graph.edge_weight is not None or graph.edge_attr is not None or graph.edge_type is not None
+
     @cached_property
     def first_input(self) -> FirstInput:
         """How the first layer gets its features."""

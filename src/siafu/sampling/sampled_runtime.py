@@ -1,4 +1,4 @@
-"""SampledRuntime: a run on mini-batches in this process; `events` gives what happens, as other runtimes do."""
+"""SampledRuntime: a run on mini-batches, whose updates and evaluations are this process's; `events` gives what happens, as other runtimes do."""
 
 import math
 import time
@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
@@ -18,25 +18,39 @@ from siafu.pipeline.ids import Epoch, Version
 from siafu.pipeline.instructions import Stop, StopReason
 from siafu.pipeline.run_machine.records import Best
 from siafu.pipeline.run_machine.run_options import RunOptions
-from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Snapshot
+from siafu.runtime.happenings import EpochActivity, EpochRecord, Happening, Outcome, Rewound, Snapshot
 from siafu.runtime.one_thread import one_thread
 from siafu.runtime.story import Story
-from siafu.sampling.batch_loader import SERVER, BatchLoader, Planned, ReadyBatch
+from siafu.sampling.batch_loader import SERVER, Planned, ReadyBatch
 from siafu.sampling.sampled_model import BatchResult
 from siafu.sampling.servers.moved import Moved
-from siafu.sampling.servers.served_batch import ServedModel
 from siafu.sampling.whole_evaluation import WholeEvaluation
 from siafu.weights.clipping import clipped, norms_of
 from siafu.weights.optimizer import Settings, step
+
+if TYPE_CHECKING:
+    from siafu.sampling.servers.served_cluster import ServedCluster
 
 EpochRates = Callable[[int], tuple[float, ...]]
 """Rates of an epoch's updates, of all groups of parameters."""
 
 
 class RunsBatches(Protocol):
-    """A model on batches, in one share or in several."""
+    """A model on batches, in one share or in several, here or on servers.
+
+    moved: bytes that travelled for the batches so far
+    """
+
+    moved: Moved
 
     def run(self, batch: Any, weights: Mapping[str, Tensor], seed: int) -> BatchResult: ...
+
+
+class LoadsBatches(Protocol):
+    """Prepares batches, as `BatchLoader`."""
+
+    def batches(self, planned: Iterator[Planned]) -> Iterator[Any]: ...
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -56,7 +70,7 @@ class _Counts:
         self.loss_sum += result.loss_sum
         self.loss_terms += result.loss_terms
         self.batches += 1
-        self.vertices += len(batch.vertices)
+        self.vertices += batch.num_vertices
         self.edges += batch.edges
 
     @property
@@ -79,10 +93,11 @@ class SampledRuntime:
     rates:      of every epoch; None: those of the settings
     checkpoint_due: called after every epoch: whether to make a checkpoint
     staleness:  updates that a batch's weights are behind, where as many batches of the epoch precede it
+    cluster:    the servers that prepare and compute batches; None: this process does
     """
 
     model: RunsBatches
-    loader: BatchLoader[Any]
+    loader: LoadsBatches
     planned: Iterator[Planned]
     evaluation: WholeEvaluation
     settings: Settings
@@ -95,6 +110,7 @@ class SampledRuntime:
     rates: EpochRates | None = None
     checkpoint_due: Callable[[], bool] = lambda: False
     staleness: int = 0
+    cluster: "ServedCluster | None" = None
     story: Story = field(default_factory=Story)
     _best_weights: Mapping[str, Tensor] | None = None
     _stop_wanted: bool = False
@@ -131,6 +147,8 @@ class SampledRuntime:
                 return
             evaluated = self._evaluate(epoch, weights)
             now = working_clock()
+            if self.cluster is not None and (lost := self.cluster.replaced()):
+                yield Rewound(epoch, "; ".join(lost) + "; no epoch is lost")
             yield self._record(epoch, found, evaluated, trained - marked, now - trained)
             marked, epoch = working_clock(), Epoch(epoch + 1)
             snapshot = self._snapshot(epoch, weights, state)
@@ -230,8 +248,9 @@ class SampledRuntime:
     def counters(self) -> dict[str, Any]:
         """Counters of this session."""
         done = self._done
-        moved = self.model.moved if isinstance(self.model, ServedModel) else Moved()
+        moved = self.model.moved
         return {
+            **({} if self.cluster is None else self.cluster.counters()),
             "max_staleness_seen": max(map(int, done.behind), default=0),
             "staleness_histogram": dict(done.behind),
             "row_age_histogram": {},

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -14,10 +15,10 @@ from siafu.pipeline.run_machine.records import Best
 from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.runtime.happenings import Snapshot
 from siafu.sampling.batch_loader import BatchLoader, Load, planned_batches
-from siafu.sampling.batch_memory import batch_memory, batches_ahead, largest_sample
+from siafu.sampling.batch_memory import batch_memory, batches_ahead, batches_on_servers, largest_sample
 from siafu.sampling.first_gather import FirstGather
 from siafu.sampling.sampled_plan import SampledPlan
-from siafu.sampling.sampled_runtime import EpochRates, SampledRuntime
+from siafu.sampling.sampled_runtime import EpochRates, LoadsBatches, RunsBatches, SampledRuntime
 from siafu.sampling.servers.moved import RemoteVertices
 from siafu.sampling.servers.sample_layout import SampleLayout, products_of, sample_layout, spread
 from siafu.sampling.servers.served_batch import ServedModel
@@ -25,6 +26,10 @@ from siafu.sampling.servers.server_loads import ByColumns, ByVertices, sliced_fe
 from siafu.sampling.whole_evaluation import WholeEvaluation
 from siafu.server.memory.listing import RunListing
 from siafu.server.plan import ServerPlan
+
+if TYPE_CHECKING:
+    from siafu.cluster.driven_cluster import DrivenCrew
+    from siafu.sampling.servers.served_cluster import ServedCluster
 
 _PRICED = 4
 """Batches by which the layout of the features is priced."""
@@ -38,23 +43,33 @@ class SampledTraining:
     layout:  of the features of several servers: vertices or columns
     """
 
-    def __init__(self, plan: ServerPlan, model: nn.Module, partition: Partition) -> None:
-        """partition: which server owns a vertex; the plan itself, whose evaluations run here, has one server."""
-        self._plan, self._partition = plan, partition
+    def __init__(
+        self, plan: ServerPlan, model: nn.Module, partition: Partition, *, cluster: bool = False
+    ) -> None:
+        """Ready to be run.
+
+        partition: which server owns a vertex; the plan itself, whose evaluations run here, has one server
+        cluster:   servers are processes of their own
+        """
+        self._plan, self._partition, self._cluster = plan, partition, cluster
         self._parts = SampledPlan(plan, model, partition.parts)
         self._model, self.fanouts, self.batch = self._parts.model, self._parts.fanouts, self._parts.batch
         if self._model.follows_batches and (partition.parts > 1 or plan.options.staleness):
             raise BadInput(
                 "a batch norm follows whole batches, one after the other: leave out servers and staleness, or choose layer_norm"
             )
-        self._prices = None if partition.parts == 1 else self._priced()
+        if cluster:
+            self._refuse_what_no_cluster_does()
+        self._prices = None if cluster or partition.parts == 1 else self._priced()
         self.layout = "vertices" if self._prices is None else self._laid_out(self._prices)
 
     @cached_property
     def listing(self) -> RunListing:
-        """Every array of the training: of the evaluations' pass, and of batches."""
+        """Every array of the training in this process: of the evaluations' pass, and of batches, unless servers have them."""
         servers = self._partition.parts
         plan = self._plan.laid_out(self.layout)
+        if self._cluster:
+            return RunListing.of(plan.evaluating())
         besides = tuple(batch_memory(plan, self.fanouts, self.batch, self._parts.first_input, servers))
         return RunListing.of(plan.evaluating(), besides=besides)
 
@@ -80,20 +95,33 @@ class SampledTraining:
         rates: EpochRates | None,
         checkpoint_due: Callable[[], bool],
         traced: bool,
+        crew: "DrivenCrew | None" = None,
+        log: Path | None = None,
     ) -> SampledRuntime:
         """The run, ready to go.
 
         evaluating: the plan of the evaluations, as it fits memory
+        crew:       starts servers on a cluster; None: batches are computed here
+        log:        a directory for the servers' logs
         """
         plan, threads, activity = self._plan, thread_count(), Activity()
         if traced:
             activity.keep_spans()
         seed = plan.options.seed
         several = self._partition.parts > 1
-        load: Load[Any] = self._several() if several else self._parts.one_server()
-        loader = BatchLoader(self._parts.sampler(), load, activity, threads=threads, ahead=batches_ahead())
+        cluster = None if crew is None else self._served_cluster(crew, log)
+        loader: LoadsBatches
+        model: RunsBatches
+        if cluster is not None:
+            model, loader = cluster, cluster
+        else:
+            load: Load[Any] = self._several() if several else self._parts.one_server()
+            model = ServedModel(self._model) if several else self._model
+            loader = BatchLoader(
+                self._parts.sampler(), load, activity, threads=threads, ahead=batches_ahead()
+            )
         return SampledRuntime(
-            ServedModel(self._model) if several else self._model,
+            model,
             loader,
             planned_batches(self._parts.batches, range(start.epochs, options.epochs)),
             WholeEvaluation(evaluating, activity, threads=threads),
@@ -107,7 +135,24 @@ class SampledTraining:
             rates=rates,
             checkpoint_due=checkpoint_due,
             staleness=plan.options.staleness,
+            cluster=cluster,
         )
+
+    def _served_cluster(self, crew: "DrivenCrew", log: Path | None) -> "ServedCluster":
+        from siafu.sampling.servers.served_cluster import ServedCluster
+
+        servers = self._partition.parts
+        return ServedCluster(crew, servers, self._parts.learnt, ahead=batches_on_servers(servers), log=log)
+
+    def _refuse_what_no_cluster_does(self) -> None:
+        if self._partition.parts == 1:
+            raise BadInput(
+                "mode sampled shares every batch among servers, and servers is 1: leave cluster out, or give servers"
+            )
+        if self._plan.options.layout == "columns":
+            raise BadInput(
+                "layout is columns, and on a cluster servers of mode sampled have features by vertices: leave it out, or leave cluster out"
+            )
 
     def _several(self) -> ByVertices | ByColumns:
         """Loads batches in shares."""
@@ -118,13 +163,16 @@ class SampledTraining:
                 self._parts.one_server(),
                 RemoteVertices(self._partition.owner),
                 self._parts.row_bytes,
+                places=self._parts.reads_places,
             )
         tables, layer = sliced_features(plan.features, servers), self._model.first_layer
         firsts = None
         if self._parts.first_input == "gathered":
             assert layer is not None
             firsts = [FirstGather(plan.graph, layer, plan.dtype, x=each.stored) for each in tables]
-        return ByColumns(tables, self._parts.graphs(), self._parts.y, firsts, layer)
+        return ByColumns(
+            tables, self._parts.graphs(), self._parts.y, firsts, layer, places=self._parts.reads_places
+        )
 
     def _priced(self) -> SampleLayout:
         """Both layouts of the features, by some batches of the first epoch."""
@@ -153,6 +201,7 @@ class SampledTraining:
             products,
             plan.weights,
             self._parts.learnt,
+            places=self._parts.reads_places,
         )
 
     def _laid_out(self, prices: SampleLayout) -> str:

@@ -180,6 +180,10 @@ def _checked_redundancy(asked: Keywords) -> int:
         raise BadInput(
             f"redundancy is {asked.redundancy}, and warm copies are for servers on a cluster: name one with cluster, or leave it out"
         )
+    if asked.mode == "sampled":
+        raise BadInput(
+            f"redundancy is {asked.redundancy}, and servers of mode sampled have no warm copies: leave it out, or choose another mode"
+        )
     if asked.redundancy >= asked.servers:
         raise BadInput(
             f"redundancy is {asked.redundancy}, and of {asked.servers} servers there are at most {asked.servers - 1} warm copies "
@@ -192,8 +196,6 @@ def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str
     """What can never work is refused before any process starts."""
     if cluster is None:
         return None
-    if options.mode == "sampled":
-        raise BadInput("mode sampled trains in one process, and cluster asks for others: leave one out")
     count = options.lambda_count
     if isinstance(count, int) and count < options.servers:
         raise BadInput(

@@ -106,7 +106,9 @@ class Trainer:
             ServerPlan.of(graph, model, options, partition, programs=programs), advisor=advisor
         )
         self._sampled = (
-            SampledTraining(self.plan, model, self.partition) if options.mode == "sampled" else None
+            SampledTraining(self.plan, model, self.partition, cluster=cluster is not None)
+            if options.mode == "sampled"
+            else None
         )
         if self._sampled is not None:
             self.plan = self.plan.laid_out(self._sampled.layout)
@@ -280,6 +282,8 @@ class Trainer:
         from siafu.cluster.runtime import ClusterRuntime
 
         assert self._cluster is not None
+        if self._sampled is not None:
+            return self._prepare_sampled(self._sampled, due, self._cluster, log)
         chosen = self._fit_servers()
         crew = RayCrew(self._cluster, self.plan, self.model, self._lambdas, memory=self._memory)
         runtime = ClusterRuntime(
@@ -334,7 +338,7 @@ class Trainer:
 
     def refuse_more_than_budget(self) -> None:
         """Refuse a training whose arrays cannot all be held in this process; none of them is allocated yet."""
-        if self.on_cluster:
+        if self.on_cluster and self._sampled is None:
             return
         fewer = "fewer servers in this process, " if self.options.servers > 1 else ""
         self.fit.refuse_misfit(
@@ -366,7 +370,18 @@ class Trainer:
         lines = [_placed(self.memory_list, plan.partition, plan.interval_counts), *self.fit.told()]
         return lines if self._lambdas is None else [*lines, str(self._lambdas)]
 
-    def _prepare_sampled(self, sampled: SampledTraining, due: CheckpointDue) -> list[str]:
+    def _prepare_sampled(
+        self,
+        sampled: SampledTraining,
+        due: CheckpointDue,
+        cluster: str | None = None,
+        log: Path | None = None,
+    ) -> list[str]:
+        crew = None
+        if cluster is not None:
+            from siafu.sampling.servers.ray_sample_crew import RaySampleCrew
+
+            crew = RaySampleCrew(cluster, self.plan, self.model, self.partition, self._memory)
         self._runtime = sampled.runtime(
             self.fit.plan,
             self._start,
@@ -375,6 +390,8 @@ class Trainer:
             rates=None if self._pace is None else self._pace.rates,
             checkpoint_due=due,
             traced=self._traced,
+            crew=crew,
+            log=log,
         )
         placed = f"{self.memory_list.peak / 1e6:,.0f} MB of memory; {counted(thread_count(), 'thread')}"
         return [sampled.told(), placed, *self.fit.told()]

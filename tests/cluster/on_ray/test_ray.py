@@ -13,11 +13,13 @@ import pytest
 
 import siafu
 from siafu.base.errors import SiafuError
+from siafu.cluster.driven_cluster import server_address
 from siafu.cluster.on_ray import ray_actors
 from siafu.graph import Graph
 from siafu.graph.triples.triple_import import import_triples
 from siafu.report.files.metrics import EpochMetrics
 from siafu.runtime.happenings import Rewound
+from siafu.training.pace import EpochEnd
 from siafu.training.placement import choose_partition
 from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.trainer import Trainer
@@ -26,6 +28,7 @@ from tests.cluster.cases import case, settings_of, truth
 from tests.cluster.ray_nodes import RayNodes, ray_nodes
 from tests.embedding.knowledge import SMALL, write_families
 from tests.oracle import History
+from tests.sessions import same_weights
 from tests.test_exactness import assert_exact
 from tests.test_statistics import assert_exact as assert_exact_norms
 from tests.training_runs import Trained, options
@@ -117,6 +120,34 @@ def test_a_run_on_three_nodes_is_the_oracles_whoever_is_killed(cluster: RayNodes
     assert ran.counters["gradients_applied"] == EPOCHS * INTERVALS * PHASES
     assert "graph server 0 was lost (" in rewound[0].lost
     assert 0 < ran.counters["recovery_seconds"] < LONG
+
+
+def test_samples_on_nodes_have_the_bits_of_one_process_though_a_server_is_killed(
+    cluster: RayNodes, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from siafu.sampling.servers import ray_sample_crew
+
+    crews: list[Any] = []
+
+    class Watched(ray_sample_crew.RaySampleCrew):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            crews.append(self)
+
+    def kill_one(end: EpochEnd) -> None:
+        if end.metrics.epoch == 2:
+            where = crews[0]._servers[server_address(1)].where
+            os.kill(int(re.findall(r"process (\d+)", where)[0]), signal.SIGKILL)
+
+    monkeypatch.setattr(ray_sample_crew, "RaySampleCrew", Watched)
+    given = {"mode": "sampled", "fanout": "4,4", "batch": 8, "servers": 2, "partition": "hash", "epochs": 4}
+    here, away = (copy.deepcopy(case("gcn").model) for _ in range(2))
+    one = siafu.train(graph, here, **given)
+    found = siafu.train(graph, away, cluster=cluster.address, callbacks=[kill_one], **given)
+    assert [each.train_loss for each in found.history] == [each.train_loss for each in one.history]
+    assert same_weights(here, away)
+    assert found.counters["bytes_scattered"] == one.counters["bytes_scattered"]
+    assert found.counters["servers_lost"] == 1
 
 
 def test_statistics_of_all_vertices_are_taken_over_all_nodes(cluster: RayNodes, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ import siafu
 from siafu.base.errors import BadInput, SiafuError
 from siafu.embedding.evaluation import Evaluator
 from siafu.embedding.servers import start
+from siafu.embedding.servers.embed_station import EmbedStation
 from siafu.embedding.servers.process_crew import ProcessCrew
 from siafu.embedding.servers.server_plan import EmbedPlan, epoch_states, with_partitions
 from siafu.embedding.servers.servers_trainer import ServersTrainer
 from siafu.embedding.steps.negatives import generator
 from siafu.graph.triples import read_triples
 from siafu.graph.triples.triple_import import import_triples
+from tests.cluster.thread_crew import ThreadCrew, ThreadServer
 from tests.embedding.knowledge import SMALL, families, small_options, write_families
-from tests.embedding.servers.thread_crew import ThreadCrew, ThreadServer
 
 EPOCHS = 8
 
@@ -39,7 +41,7 @@ def _trainer(
         with_partitions(small_options(servers=servers, epochs=EPOCHS, precision=precision)),
     )
     plan = EmbedPlan(str(store), triples.fingerprint, options.as_json(), str(store.parent), servers, 1)
-    made = ThreadCrew(plan, **crew)
+    made = ThreadCrew(partial(EmbedStation, plan=plan), **crew)
     return ServersTrainer(triples, options, made), made
 
 

@@ -104,7 +104,7 @@ def test_bytes_are_those_counted_by_hand() -> None:
                 products += 2 * (servers - 1) * len(near) * hidden * 8
                 if server != number % servers:
                     structure["vertices"] += len(near) * 12 + sum(map(len, lists)) * 4
-    weights = 8 * 2 * (servers - 1) * 8  # of a number: eight batches, there and back, in float64
+    weights = 8 * 2 * servers * 8  # of a number: eight batches, from the driver and back, in float64
     sizes = {"vertices": 96 * 8 + 8 + 8 * 3 + 3, "columns": 8 + 8 * 3 + 3}
     for layout, run in runs.items():
         assert run.counters["bytes_of_structure"] == structure[layout]

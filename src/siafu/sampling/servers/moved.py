@@ -12,6 +12,7 @@ from siafu.base.threads import PerThread
 from siafu.sampling.sample import Sample
 
 _ID = 8  # bytes of a vertex's id
+_PLACE = 8  # bytes of an edge's place in the graph
 _LENGTH = 4  # bytes of a row's number of edges
 
 
@@ -22,7 +23,7 @@ class Moved:
     structure: samples, from the server that draws them to those that compute
     features:  rows of remote vertices, and the ids that they are asked for with
     products:  sums that are pulled and their gradients, where features are laid out by columns
-    weights:   gradients that are added up over all servers
+    weights:   weights to the servers, and their gradients to the driver, which adds them up
     """
 
     structure: int = 0
@@ -38,10 +39,14 @@ class Moved:
         return self.structure + self.features + self.products + self.weights
 
 
-def structure_bytes(sample: Sample) -> int:
-    """A sample as it is sent: its vertices' ids, the lengths of their rows, and the edges' sources."""
+def structure_bytes(sample: Sample, *, places: bool = False) -> int:
+    """A sample as it is sent: its vertices' ids, the lengths of their rows, and the edges' sources.
+
+    places: whether edges have weights, features or types, which are read at their places: these are sent, too
+    """
     edges = sample.drawn or sample.edges
-    return len(sample.vertices) * (_ID + _LENGTH) + len(edges.indices) * edges.indices.itemsize
+    edge = edges.indices.itemsize + (_PLACE if places else 0)
+    return len(sample.vertices) * (_ID + _LENGTH) + len(edges.indices) * edge
 
 
 def feature_bytes(remote: int, row: int) -> int:
@@ -49,9 +54,9 @@ def feature_bytes(remote: int, row: int) -> int:
     return remote * (row + _ID)
 
 
-def reduced_bytes(numbers: int, itemsize: int, servers: int) -> int:
-    """Gradients added up by all servers together: each number goes around a ring twice, but for one step."""
-    return 2 * (servers - 1) * numbers * itemsize
+def weight_bytes(numbers: int, itemsize: int, shares: int) -> int:
+    """Weights from the driver to every server that has a share of the batch, and gradients back."""
+    return 2 * shares * numbers * itemsize
 
 
 class RemoteVertices:

@@ -14,7 +14,7 @@ from siafu.sampling.batch_graphs import BatchGraphs
 from siafu.sampling.sample import Sample
 from siafu.sampling.sampled_model import SampledBatch, SampledModel
 from siafu.sampling.servers.column_rows import ColumnBatch
-from siafu.sampling.servers.moved import Moved, RemoteVertices, reduced_bytes, structure_bytes
+from siafu.sampling.servers.moved import Moved, RemoteVertices, structure_bytes, weight_bytes
 from siafu.sampling.servers.server_loads import moved_by_vertices, shares_of
 from siafu.sampling.servers.shares import share_of
 from siafu.server.gathers.column_space import slices_of
@@ -96,32 +96,35 @@ def sample_layout(
     products: Products | None,
     weights: Mapping[str, Tensor],
     learnt: frozenset[str],
+    *,
+    places: bool = False,
 ) -> SampleLayout:
     """Both prices of an epoch.
 
     samples: of some batches, with the number of the vertices of each batch
     batches: of the epoch
     row:     bytes of a row of features
+    places:  as `structure_bytes`
     """
     vertices, columns = Moved(), Moved()
     for number, (sample, size) in enumerate(samples):
         shares = shares_of(sample, size, servers)
-        vertices += moved_by_vertices(shares, number % servers, remote, row)
-        vertices += Moved(weights=_reduced(weights, learnt, servers))
+        vertices += moved_by_vertices(shares, number % servers, remote, row, places=places)
+        vertices += Moved(weights=_weight_bytes(weights, learnt, len(shares)))
         if products is not None:
             itemsize = next(iter(weights.values())).element_size()
             rows = sum(len(share.rows) for _, share in shares)
             columns += Moved(
-                structure=(servers - 1) * structure_bytes(sample),
+                structure=(servers - 1) * structure_bytes(sample, places=places),
                 products=round(2 * (servers - 1) * rows * products.columns) * itemsize,
-                weights=_reduced(weights, learnt - products.weights, servers),
+                weights=_weight_bytes(weights, learnt - products.weights, len(shares)),
             )
     scale = batches / len(samples)
     return SampleLayout(_scaled(vertices, scale), None if products is None else _scaled(columns, scale))
 
 
-def _reduced(weights: Mapping[str, Tensor], names: frozenset[str], servers: int) -> int:
-    return sum(reduced_bytes(weights[name].numel(), weights[name].element_size(), servers) for name in names)
+def _weight_bytes(weights: Mapping[str, Tensor], names: frozenset[str], shares: int) -> int:
+    return sum(weight_bytes(weights[name].numel(), weights[name].element_size(), shares) for name in names)
 
 
 def _scaled(moved: Moved, by: float) -> Moved:

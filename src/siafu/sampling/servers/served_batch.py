@@ -1,6 +1,6 @@
 """ServedBatch: a batch in shares, one a server, and the model on it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from siafu.sampling.sampled_model import BatchResult, SampledBatch, SampledModel
 from siafu.sampling.servers.column_rows import ColumnBatch
-from siafu.sampling.servers.moved import Moved, reduced_bytes
+from siafu.sampling.servers.moved import Moved, weight_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +33,10 @@ class ServedBatch:
     moved: Moved
     servers: int
 
+    @property
+    def num_vertices(self) -> int:
+        return len(self.vertices)
+
 
 class ServedModel:
     """Runs a model on batches in shares. Loss and gradients are those of the whole batch, but for rounding.
@@ -45,22 +49,24 @@ class ServedModel:
 
     def run(self, batch: ServedBatch, weights: Mapping[str, Tensor], seed: int) -> BatchResult:
         """Loss and gradients of a batch: those of all shares added up, in the order of the servers."""
-        terms = [self._model.loss_terms(share) for share in batch.shares]
+        terms = [self._model.terms_of(share.y) for share in batch.shares]
         results = [self._model.run(share, weights, seed, over=sum(terms)) for share in batch.shares]
-        gradients: dict[str, Tensor] = {}
-        for result in results:
-            _add(gradients, result.gradients)
+        gradients = added_up(each.gradients for each in results)
         reduced, size = sum(each.numel() for each in gradients.values()), 4
         if gradients:
             size = next(iter(gradients.values())).element_size()
-        moved = batch.moved + Moved(weights=reduced_bytes(reduced, size, batch.servers))
+        moved = batch.moved + Moved(weights=weight_bytes(reduced, size, len(batch.shares)))
         if batch.columns is not None:
             moved += Moved(products=2 * batch.columns.pulled_numbers * size)
-            _add(gradients, batch.columns.weight_gradients())
+            gradients = added_up((gradients, batch.columns.weight_gradients()))
         self.moved += moved
         return BatchResult(sum(each.loss_sum for each in results), sum(terms), gradients, {})
 
 
-def _add(total: dict[str, Tensor], more: Mapping[str, Tensor]) -> None:
-    for name, gradient in more.items():
-        total[name] = total[name] + gradient if name in total else gradient
+def added_up(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Gradients of all parts, in their order."""
+    total: dict[str, Tensor] = {}
+    for part in parts:
+        for name, gradient in part.items():
+            total[name] = total[name] + gradient if name in total else gradient
+    return total

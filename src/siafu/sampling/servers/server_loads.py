@@ -28,14 +28,20 @@ class ByVertices:
     one:     loads a share as if it were a batch of its own
     remote:  counts what is fetched
     row:     bytes of a row of features
+    places:  as `structure_bytes`
     """
 
-    def __init__(self, servers: int, one: OneServer, remote: RemoteVertices, row: int) -> None:
+    def __init__(
+        self, servers: int, one: OneServer, remote: RemoteVertices, row: int, *, places: bool = False
+    ) -> None:
         self._servers, self._one, self._remote, self._row = servers, one, remote, row
+        self._places = places
 
     def __call__(self, sample: Sample, epoch: int, number: int, vertices: NDArray[np.int64]) -> ServedBatch:
         shares = shares_of(sample, len(vertices), self._servers)
-        moved = moved_by_vertices(shares, number % self._servers, self._remote, self._row)
+        moved = moved_by_vertices(
+            shares, number % self._servers, self._remote, self._row, places=self._places
+        )
         loaded = [self._one(each.sample, epoch, number, vertices[each.seeds]) for _, each in shares]
         return ServedBatch(
             epoch, number, sample.vertices, sample.num_edges, tuple(loaded), None, moved, self._servers
@@ -49,6 +55,7 @@ class ByColumns:
     graphs: makes the graphs of shares
     y:      [V, …] the target
     firsts: run the first layer's gather on each server's columns; None: the model multiplies features themselves
+    places: as `structure_bytes`
     """
 
     def __init__(
@@ -58,7 +65,10 @@ class ByColumns:
         y: Tensor,
         firsts: Sequence[FirstGather] | None,
         layer: object,
+        *,
+        places: bool = False,
     ) -> None:
+        self._places = places
         self._tables, self._graphs, self._y, self._firsts, self._layer = tables, graphs, y, firsts, layer
         columns = sum(each.width for each in tables)
         self._cuts = slices_of(columns, len(tables))
@@ -68,7 +78,7 @@ class ByColumns:
         columns = ColumnBatch(self._slices(sample), self._cuts)
         shares = shares_of(sample, len(vertices), servers)
         loaded = [self._share(each, columns, epoch, number, vertices[each.seeds]) for _, each in shares]
-        moved = Moved(structure=(servers - 1) * structure_bytes(sample))
+        moved = Moved(structure=(servers - 1) * structure_bytes(sample, places=self._places))
         return ServedBatch(
             epoch, number, sample.vertices, sample.num_edges, tuple(loaded), columns, moved, servers
         )
@@ -99,11 +109,18 @@ def shares_of(sample: Sample, size: int, servers: int) -> list[tuple[int, BatchS
 
 
 def moved_by_vertices(
-    shares: Sequence[tuple[int, BatchShare]], drawer: int, remote: RemoteVertices, row: int
+    shares: Sequence[tuple[int, BatchShare]],
+    drawer: int,
+    remote: RemoteVertices,
+    row: int,
+    *,
+    places: bool = False,
 ) -> Moved:
     """Shares go from the server that drew the sample to the others, and features to all that read them."""
     return Moved(
-        structure=sum(structure_bytes(each.sample) for server, each in shares if server != drawer),
+        structure=sum(
+            structure_bytes(each.sample, places=places) for server, each in shares if server != drawer
+        ),
         features=sum(feature_bytes(remote.count(each.sample, server), row) for server, each in shares),
     )
 

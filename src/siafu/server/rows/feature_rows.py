@@ -39,7 +39,7 @@ class FeatureRows:
 
     def block(self, first: int, last: int) -> Tensor:
         """The rows first:last."""
-        return self._computed(self._stored[first:last])
+        return self.computed(self._stored[first:last])
 
     def read_soon(self, first: int, last: int) -> None:
         """Have the rows first:last read from the store's file before they are used."""
@@ -48,7 +48,7 @@ class FeatureRows:
     def of(self, vertices: NDArray[np.int64]) -> Tensor:
         """Those of some vertices, copied."""
         # `take` lets other threads run meanwhile, which indexing does not.
-        return self._computed(np.ascontiguousarray(np.take(self._stored, vertices, axis=0)))
+        return self.computed(np.ascontiguousarray(np.take(self._stored, vertices, axis=0)))
 
     @property
     def width(self) -> int:
@@ -80,7 +80,8 @@ class FeatureRows:
             )
         return self.graph.x
 
-    def _computed(self, stored: NDArray[np.generic]) -> Tensor:
+    def computed(self, stored: NDArray[np.generic]) -> Tensor:
+        """Some rows as they are stored, in the type to compute in."""
         picked = torch.from_numpy(stored)
         found = picked.view(torch.bfloat16).float() if picked.dtype == torch.uint16 else picked
         return (normalized(found) if self.normalize else found).to(self.dtype)

@@ -1,13 +1,15 @@
-"""ThreadCrew: servers of embeddings as threads of this process, which talk as processes do."""
+"""ThreadCrew: servers that a driver drives as threads of this process, which talk as processes do."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from siafu.cluster.crew import Loss
 from siafu.cluster.post.member import Member
-from siafu.embedding.servers.embed_station import EmbedStation
-from siafu.embedding.servers.server_plan import EmbedPlan
 from siafu.pipeline.ids import Address
+
+MakeStation = Callable[[Address, int, str], Any]
+"""Makes a server's station, of its address, its life and its machine."""
 
 
 class ThreadServer:
@@ -15,9 +17,9 @@ class ThreadServer:
 
     where = "a thread"
 
-    def __init__(self, address: Address, life: int, machine: str, plan: EmbedPlan) -> None:
+    def __init__(self, address: Address, life: int, machine: str, make: MakeStation) -> None:
         self.address, self.life, self.dead = address, life, False
-        self.station = EmbedStation(address, life, machine, plan)
+        self.station = make(address, life, machine)
 
     @property
     def member(self) -> Member:
@@ -38,9 +40,9 @@ class ThreadServer:
 
 @dataclass
 class ThreadCrew:
-    """See `DrivenCrew`. before: called with every server before it joins; apart: servers talk over TCP, as machines do"""
+    """See `DrivenCrew`. make: a station; before: called with every server before it joins; apart: servers talk over TCP, as machines do"""
 
-    plan: EmbedPlan
+    make: MakeStation
     before: Callable[[ThreadServer], None] = lambda server: None
     apart: bool = False
     machine: str = "127.0.0.1"
@@ -66,6 +68,6 @@ class ThreadCrew:
 
     def _start(self, address: Address, life: int) -> ThreadServer:
         machine = f"127.0.{life}.{2 + address.index}" if self.apart else self.machine
-        fresh = self.servers[address] = ThreadServer(address, life, machine, self.plan)
+        fresh = self.servers[address] = ThreadServer(address, life, machine, self.make)
         self.before(fresh)
         return fresh
