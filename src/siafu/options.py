@@ -292,7 +292,7 @@ class Options:
             found = getattr(self, name)
             if found != most:
                 raise BadInput(
-                    f"{name} is {getattr(found, 'name', found)}, and mode sampled trains in one process without Lambdas: "
+                    f"{name} is {getattr(found, 'name', found)}, and mode sampled updates weights in one process and has no Lambdas: "
                     "leave it out, or choose another mode"
                 )
         if self.staleness > MOST_BEHIND:

@@ -97,7 +97,7 @@ def test_callbacks_groups_and_own_objectives_are_those_of_other_modes() -> None:
     [
         (
             {"weight_servers": 2},
-            "weight_servers is 2, and mode sampled trains in one process without Lambdas",
+            "weight_servers is 2, and mode sampled updates weights in one process and has no Lambdas",
         ),
         (
             {"servers": 2, "layout": "columns:1"},
