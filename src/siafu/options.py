@@ -47,6 +47,20 @@ MOST_BEHIND = 3
 """Updates that a mini-batch may be behind: P3's bound."""
 
 
+def groups_of(batch_order: str) -> int | None:
+    """Groups of features that an order of batches asks for; 0: it asks for none; None: as many as fit."""
+    if batch_order in ("auto", "random"):
+        return 0
+    kind, _, count = batch_order.partition(":")
+    if kind != "buffer" or (
+        (count or batch_order != kind) and (not count.isdigit() or not 4 <= int(count) <= 4096)
+    ):
+        raise BadInput(
+            f"batch_order is {batch_order!r}: choose auto, random, buffer, or buffer:N with a number of groups from 4 to 4096"
+        )
+    return int(count) if count else None
+
+
 def fanouts_of(asked: "str | Sequence[int]") -> tuple[int, ...]:
     """Numbers of edges, from the last layer to the first; what is no such thing is refused."""
     given = asked.split(",") if isinstance(asked, str) else asked
@@ -177,6 +191,13 @@ class Options:
         metavar="N,N,…",
     )
     batch: int | None = _layout(None, "Training vertices of a mini-batch (sampled).", unset="1024", least=1)
+    batch_order: str = _layout(
+        "auto",
+        "Order of mini-batches: random; buffer: those whose features lie together follow each other; auto: what reads less from disk (sampled).",
+        more='"buffer:16" cuts the features into 16 groups, of which three are in memory; "buffer" into as many as fit `memory`. "auto" is random '
+        "where the features fit. See docs/sampling.md.",
+        metavar="auto|random|buffer[:N]",
+    )
     staleness: int = _layout(
         0,
         "Epochs that an interval may be ahead of the slowest (async), or updates that a batch is behind, at most 3 (sampled).",
@@ -281,6 +302,12 @@ class Options:
     def _check_sampled(self) -> None:
         if self.fanout is not None:
             fanouts_of(self.fanout)
+        buffered = groups_of(self.batch_order) != 0
+        if buffered and (self.mode != "sampled" or self.servers > 1):
+            raise BadInput(
+                f"batch_order is {self.batch_order}, and a buffer of features is for mode sampled on one server: "
+                "leave it out, or choose that"
+            )
         if self.mode != "sampled":
             for name in ("fanout", "batch"):
                 if getattr(self, name) is not None:

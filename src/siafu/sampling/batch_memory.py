@@ -42,11 +42,18 @@ def largest_sample(graph: Graph, fanouts: Sequence[int], batch: int) -> tuple[in
 
 
 def batch_memory(
-    plan: ServerPlan, fanouts: Sequence[int], batch: int, first: FirstInput, servers: int = 1
+    plan: ServerPlan,
+    fanouts: Sequence[int],
+    batch: int,
+    first: FirstInput,
+    servers: int = 1,
+    *,
+    buffered: int = 0,
 ) -> Iterator[Allocation]:
     """Arrays of sampled training, besides those of its evaluations.
 
-    servers: that batches are computed on, all in this process
+    servers:  that batches are computed on, all in this process
+    buffered: bytes of features that a buffer holds; 0: there is none
     """
     graph, itemsize = plan.graph, plan.dtype.itemsize
     vertices, edges = largest_sample(graph, fanouts, batch)
@@ -62,6 +69,18 @@ def batch_memory(
     yield Allocation(
         "batches", held * one, Lifetime.EPOCHS, f"samples and their features, {held} at a time, at most"
     )
+    if buffered:
+        yield Allocation(
+            "buffer of features", buffered, Lifetime.EPOCHS, "groups of them, in the order of batches"
+        )
+        read, _ = largest_sample(graph, fanouts, batch)
+        row = plan.features.width * plan.features.stored.itemsize
+        yield Allocation(
+            "features of batches",
+            thread_count() * (read * row + 4 * graph.num_vertices),
+            Lifetime.EPOCHS,
+            "that are gathered from, while batches are loaded, at most",
+        )
     if first == "sparse":
         numbers = graph.num_vertices * graph.num_features * sampled_density(graph, gathered=False)
         yield Allocation(

@@ -40,6 +40,7 @@ class SampledBatch:
     x:        features of its vertices
     y:        [size, …] rows of the target
     edges:    how many were drawn
+    read_bytes: of features that were read from disk for it, where these are counted
     """
 
     epoch: int
@@ -50,6 +51,7 @@ class SampledBatch:
     x: Tensor | SparseFeatures | ColumnRows
     y: Tensor
     edges: int
+    read_bytes: int = 0
 
     @property
     def num_vertices(self) -> int:

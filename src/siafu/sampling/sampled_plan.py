@@ -1,5 +1,6 @@
 """SampledPlan: how the mini-batches of a training are made: their vertices, draws and features, wherever they are computed."""
 
+import copy
 from collections.abc import Callable
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from siafu.objective.objective import target_of
 from siafu.sampling.batch_graphs import BatchGraphs
 from siafu.sampling.batch_loader import OneServer
 from siafu.sampling.batches import epoch_batches
+from siafu.sampling.disk.feature_order import EpochOrder, FeatureOrder
 from siafu.sampling.fanouts import DEFAULT_BATCH, fanouts_for
 from siafu.sampling.first_gather import FirstGather
 from siafu.sampling.first_input import FirstInput, first_input
@@ -27,8 +29,11 @@ class SampledPlan:
     servers: that share every batch
     fanouts: of each layer, from the last to the first
     batch:   vertices of a batch
+    order:   of batches whose features come through a buffer; None: random, and features are at hand
     learnt:  names of the weights that are learnt
     """
+
+    order: FeatureOrder | None = None
 
     def __init__(self, plan: ServerPlan, model: nn.Module, servers: int) -> None:
         self.plan, self.servers = plan, servers
@@ -39,8 +44,23 @@ class SampledPlan:
 
     def batches(self, epoch: int) -> list[NDArray[np.int64]]:
         """Vertices of every batch of an epoch."""
+        if self.order is not None:
+            return self.ordered(epoch).batches
         vertices = self.plan.splits["train"].numpy()
         return epoch_batches(vertices, self.batch, self.plan.options.seed, epoch)
+
+    def ordered(self, epoch: int) -> EpochOrder:
+        """The batches of an epoch in the order that there is, and what is in memory for each."""
+        assert self.order is not None
+        vertices = self.plan.splits["train"].numpy()
+        return self.order.epoch(vertices, self.batch, self.plan.options.seed, epoch)
+
+    def in_order(self, order: FeatureOrder) -> "SampledPlan":
+        """The same with an order of the batches."""
+        found = copy.copy(self)
+        found.order = order
+        found.__dict__.pop("first_input", None)
+        return found
 
     @cached_property
     def y(self) -> Tensor:
@@ -64,7 +84,7 @@ class SampledPlan:
         """How the first layer gets its features."""
         if self.model.first_layer is None:
             return "rows"
-        if self.servers > 1:
+        if self.servers > 1 or self.order is not None:  # features without their zeros would be in memory
             return "gathered"
         return first_input(
             self.plan.graph,

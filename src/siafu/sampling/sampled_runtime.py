@@ -62,6 +62,7 @@ class _Counts:
     batches: int = 0
     vertices: int = 0
     edges: int = 0
+    read_bytes: int = 0
 
     behind: Counter[str] = field(default_factory=Counter)
 
@@ -72,6 +73,7 @@ class _Counts:
         self.batches += 1
         self.vertices += batch.num_vertices
         self.edges += batch.edges
+        self.read_bytes += batch.read_bytes
 
     @property
     def loss(self) -> float:
@@ -93,6 +95,7 @@ class SampledRuntime:
     rates:      of every epoch; None: those of the settings
     checkpoint_due: called after every epoch: whether to make a checkpoint
     staleness:  updates that a batch's weights are behind, where as many batches of the epoch precede it
+    random_bytes: of features that a batch would read from disk in random order, about; None: none are counted
     cluster:    the servers that prepare and compute batches; None: this process does
     """
 
@@ -110,6 +113,7 @@ class SampledRuntime:
     rates: EpochRates | None = None
     checkpoint_due: Callable[[], bool] = lambda: False
     staleness: int = 0
+    random_bytes: float | None = None
     cluster: "ServedCluster | None" = None
     story: Story = field(default_factory=Story)
     _best_weights: Mapping[str, Tensor] | None = None
@@ -260,4 +264,11 @@ class SampledRuntime:
             **{f"bytes_of_{name}": count for name, count in asdict(moved).items()},
             "sampled_vertices": done.vertices,
             "sampled_edges": done.edges,
+            **self._features_read(),
         }
+
+    def _features_read(self) -> dict[str, int]:
+        if self.random_bytes is None:
+            return {}
+        would = round(self.random_bytes * self._done.batches)
+        return {"feature_bytes_read": self._done.read_bytes, "feature_bytes_random_order": would}

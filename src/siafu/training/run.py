@@ -48,6 +48,9 @@ COUNTERS = (
     "lambda",
 )
 
+# The same where features of batches come through a buffer.
+_BUFFERED = ("feature_bytes_read", "feature_bytes_random_order")
+
 # The same where servers were lost.
 _LOSSES = (
     "servers_lost",
@@ -166,7 +169,7 @@ class Run:
             model,
             history,
             config,
-            {name: summary[name] for name in (*COUNTERS, *_LOSSES) if name in summary},
+            {name: summary[name] for name in (*COUNTERS, *_BUFFERED, *_LOSSES) if name in summary},
             summary["seconds_total"],
             summary["peak_rss_bytes"],
             objective,

@@ -9,13 +9,19 @@ from torch import nn
 
 from siafu.base.activity import Activity
 from siafu.base.errors import BadInput
+from siafu.base.hardware.memory import budget_bytes
+from siafu.base.storage.mapped import mapped_file
 from siafu.base.threads import thread_count
 from siafu.graph.partition import Partition
+from siafu.options import groups_of
 from siafu.pipeline.run_machine.records import Best
 from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.runtime.happenings import Snapshot
 from siafu.sampling.batch_loader import BatchLoader, Load, planned_batches
 from siafu.sampling.batch_memory import batch_memory, batches_ahead, batches_on_servers, largest_sample
+from siafu.sampling.disk.buffered_load import BufferedLoader
+from siafu.sampling.disk.feature_order import FeatureOrder
+from siafu.sampling.disk.order_choice import MOST_GROUPS, OrderBytes, groups_for, order_bytes
 from siafu.sampling.first_gather import FirstGather
 from siafu.sampling.sampled_plan import SampledPlan
 from siafu.sampling.sampled_runtime import EpochRates, LoadsBatches, RunsBatches, SampledRuntime
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
 
 _PRICED = 4
 """Batches by which the layout of the features is priced."""
+_LEAST_SHARE = 0.25
+"""Of the memory, that a buffer of features takes where other arrays can be on disk."""
 
 
 class SampledTraining:
@@ -44,12 +52,19 @@ class SampledTraining:
     """
 
     def __init__(
-        self, plan: ServerPlan, model: nn.Module, partition: Partition, *, cluster: bool = False
+        self,
+        plan: ServerPlan,
+        model: nn.Module,
+        partition: Partition,
+        *,
+        cluster: bool = False,
+        memory: str | None = None,
     ) -> None:
         """Ready to be run.
 
         partition: which server owns a vertex; the plan itself, whose evaluations run here, has one server
         cluster:   servers are processes of their own
+        memory:    a size that this process may take; None: what is free
         """
         self._plan, self._partition, self._cluster = plan, partition, cluster
         self._parts = SampledPlan(plan, model, partition.parts)
@@ -62,6 +77,51 @@ class SampledTraining:
             self._refuse_what_no_cluster_does()
         self._prices = None if cluster or partition.parts == 1 else self._priced()
         self.layout = "vertices" if self._prices is None else self._laid_out(self._prices)
+        self._read: OrderBytes | None = None
+        self._order(memory)
+
+    @property
+    def batch_order(self) -> str:
+        """The order of the batches that was chosen, as an option asks for it."""
+        order = self._parts.order
+        return "random" if order is None else f"buffer:{order.groups}"
+
+    def _order(self, memory: str | None) -> None:
+        """Choose the order of the batches."""
+        plan, asked = self._plan, self._plan.options.batch_order
+        if asked == "random" or self._cluster or self._partition.parts > 1:
+            return
+        features = plan.graph.num_vertices * self._parts.row_bytes
+        groups = groups_of(asked)
+        if not groups:
+            on_disk = mapped_file(plan.features.stored) is not None and self._parts.first_input != "sparse"
+            if asked == "auto" and not on_disk:
+                return
+            spared = self._spared(memory)
+            if asked == "auto" and (spared is None or spared >= features):
+                return
+            groups = groups_for(features, features if spared is None else spared)
+        if groups is None:
+            if asked == "auto":
+                return
+            raise BadInput(
+                f"batch_order is {asked}, and memory is too little for a {MOST_GROUPS}th of the features: give more, or leave it out"
+            )
+        order = FeatureOrder(plan.graph.num_vertices, groups)
+        parts = self._parts.in_order(order)
+        read = order_bytes(parts, order)
+        if asked == "auto" and read.ordered >= read.random:
+            return
+        self._parts, self._read = parts, read
+        self.__dict__.pop("listing", None)  # it lacks the buffer
+
+    def _spared(self, memory: str | None) -> int | None:
+        """Bytes that a buffer of features may take: what all other arrays leave, and at least a share; None: any amount."""
+        listing = self.listing
+        budget = budget_bytes(memory, listing.taken)
+        if budget is None:
+            return None
+        return max(budget - listing.listed.peak, round(_LEAST_SHARE * (budget - listing.taken)))
 
     @cached_property
     def listing(self) -> RunListing:
@@ -70,7 +130,10 @@ class SampledTraining:
         plan = self._plan.laid_out(self.layout)
         if self._cluster:
             return RunListing.of(plan.evaluating())
-        besides = tuple(batch_memory(plan, self.fanouts, self.batch, self._parts.first_input, servers))
+        buffered = 0 if self._parts.order is None else self._parts.order.most_rows * self._parts.row_bytes
+        besides = tuple(
+            batch_memory(plan, self.fanouts, self.batch, self._parts.first_input, servers, buffered=buffered)
+        )
         return RunListing.of(plan.evaluating(), besides=besides)
 
     def told(self) -> str:
@@ -80,6 +143,8 @@ class SampledTraining:
         drawn = ", ".join("all" if each < 0 else str(each) for each in self.fanouts)
         batches = "1 batch" if count == 1 else f"{count:,} batches"
         served = "" if self._prices is None else f"; {self._prices.told(self.layout)}"
+        if self._read is not None and self._parts.order is not None:
+            served = f"; {self._read.told(self._parts.order.groups)}"
         return (
             f"{batches} of {self.batch:,} vertices an epoch, at most {drawn} in-edges of a vertex drawn, "
             f"{most:,} vertices in a sample at most; evaluations are of the whole graph{served}"
@@ -114,6 +179,10 @@ class SampledTraining:
         model: RunsBatches
         if cluster is not None:
             model, loader = cluster, cluster
+        elif self._parts.order is not None:
+            epochs = range(start.epochs, options.epochs)
+            model = self._model
+            loader = BufferedLoader(self._parts, activity, epochs, threads=threads, ahead=batches_ahead())
         else:
             load: Load[Any] = self._several() if several else self._parts.one_server()
             model = ServedModel(self._model) if several else self._model
@@ -135,6 +204,7 @@ class SampledTraining:
             rates=rates,
             checkpoint_due=checkpoint_due,
             staleness=plan.options.staleness,
+            random_bytes=None if self._read is None else self._read.random / self._read.batches,
             cluster=cluster,
         )
 

@@ -328,6 +328,8 @@ def _as_before(asked: Keywords, directory: RunDirectory) -> Keywords:
         asked = replace(asked, intervals=found)
     if asked.layout == "auto":
         asked = replace(asked, layout=saved.get("layout", "vertices"))
+    if asked.batch_order == "auto":
+        asked = replace(asked, batch_order=saved.get("batch_order", "random"))
     return replace(asked, reorder=order) if asked.reorder in ("auto", "off") else asked
 
 
@@ -377,6 +379,7 @@ def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | Non
             "intervals": trainer.plan.interval_counts[0],
             "partition": trainer.partition.method,
             "layout": trainer.plan.options.layout,
+            "batch_order": trainer.batch_order,
         },
         "partition": describe_partition(trainer.partition),
     }

@@ -106,7 +106,7 @@ class Trainer:
             ServerPlan.of(graph, model, options, partition, programs=programs), advisor=advisor
         )
         self._sampled = (
-            SampledTraining(self.plan, model, self.partition, cluster=cluster is not None)
+            SampledTraining(self.plan, model, self.partition, cluster=cluster is not None, memory=memory)
             if options.mode == "sampled"
             else None
         )
@@ -162,6 +162,11 @@ class Trainer:
         patience = self.options.patience
         stopped = patience is not None and best is not None and self.epoch - best.epoch >= patience
         return self.epoch >= self.options.epochs or stopped or self.stopped
+
+    @property
+    def batch_order(self) -> str:
+        """The order of mini-batches, as `batch_order` asks for it."""
+        return "random" if self._sampled is None else self._sampled.batch_order
 
     @property
     def programs(self) -> dict[LaneName, Program]:

@@ -102,6 +102,8 @@ _COUNTERS: dict[str, _Fits] = {
     "bytes_of_features": _is_count,
     "bytes_of_products": _is_count,
     "bytes_of_weights": _is_count,
+    "feature_bytes_read": _is_count,
+    "feature_bytes_random_order": _is_count,
     "bytes_read": _is_count,
     "bytes_written": _is_count,
     "disk_busy_seconds": _is_number,

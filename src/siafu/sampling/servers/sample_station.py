@@ -27,6 +27,7 @@ from siafu.sampling.servers import share_letters as letters
 from siafu.sampling.servers.sent_share import ReceivedShare, ShareReader, as_bytes, sent_arrays
 from siafu.sampling.servers.server_loads import shares_of
 from siafu.sampling.servers.share_letters import BatchPlace
+from siafu.sampling.table_load import TableLoad
 from siafu.server.gathers.column_space import slices_of
 
 admit_events(letters)
@@ -88,9 +89,8 @@ class SampleStation(Station):
         self._parts, self._owner, self._server = parts, partition.owner, int(address.index)
         graph = parts.plan.graph
         self._stored = parts.plan.features.stored
-        self._sampler, self._graphs = parts.sampler(), parts.graphs()
+        self._sampler, self._load = parts.sampler(), TableLoad(parts)
         leaves = parts.first_input == "gathered"
-        self._first = parts.first_gather() if leaves else None
         self._reader = ShareReader(graph.num_vertices, graph.indices.dtype, leaves=leaves)
         self._batches = lru_cache(2)(parts.batches)  # an epoch ends while batches of the next are drawn
         self._round = 0
@@ -219,16 +219,7 @@ class SampleStation(Station):
         """All features are there: make the batch that the model is run on."""
         received = share.received
         assert received is not None
-        sample, size = received.sample, share.drawn.sizes[0]
-        first = None
-        if self._first is not None:
-            first = self._first.of(sample, share.table, received.rows)
-        x = self._parts.plan.features.computed(share.table[: len(sample.vertices)])
-        graph = self._graphs.of(sample, x, first)
-        y = self._parts.y[sample.vertices[:size]]
-        share.ready = SampledBatch(
-            batch.epoch, batch.number, sample.vertices, size, graph, x, y, sample.num_edges
-        )
+        share.ready = self._load.of(received.sample, share.table, received.rows, batch.epoch, batch.number)
         share.table = np.empty(0)
         with self._lock:
             self._compute_if_ready(batch)

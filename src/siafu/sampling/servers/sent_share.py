@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siafu.base.threads import PerThread
 from siafu.graph.csr import Csr
-from siafu.sampling.picks import forget_numbers, number_sources, number_vertices, order_rows
+from siafu.sampling.picks import order_rows
+from siafu.sampling.read_vertices import ReadVertices
 from siafu.sampling.sample import Sample
 
 _LENGTH = np.int32
@@ -58,8 +58,8 @@ class ShareReader:
     """
 
     def __init__(self, vertices: int, indices: np.dtype[Any], *, leaves: bool) -> None:
-        self._vertices, self._indices, self._leaves = vertices, indices, leaves
-        self._numbers = PerThread()
+        self._indices, self._leaves = indices, leaves
+        self._reads = ReadVertices(vertices)
 
     def read(self, arrays: Mapping[str, NDArray[Any]], sizes: tuple[int, ...]) -> ReceivedShare:
         """The share that `sent_arrays` was made of."""
@@ -72,25 +72,8 @@ class ShareReader:
         edges = Csr(indptr, sources, places)
         if not self._leaves:
             return ReceivedShare(Sample(vertices, sizes, edges), vertices, None)
-        reads, rows = self._numbered(vertices, sources)
+        reads, rows = self._reads.of(vertices, sources)
         inner = indptr[sizes[-2]] if len(sizes) > 1 else 0
         own = Csr(np.minimum(indptr, inner), rows[:inner].copy(), places[:inner].copy())
         order_rows(own.indptr, own.indices, own.weights)
         return ReceivedShare(Sample(vertices, sizes, own, edges), reads, rows)
-
-    def _numbered(
-        self, vertices: NDArray[np.int64], sources: NDArray[Any]
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """All vertices that are read, and the place of each source among them."""
-        known = self._numbers.values
-        if "numbers" not in known:
-            known["numbers"] = np.full(self._vertices, -1, np.int32)
-        numbers = known["numbers"]
-        number_vertices(vertices, numbers)
-        reads = np.empty(len(vertices) + len(sources) + 1, np.int64)
-        reads[: len(vertices)] = vertices
-        rows = sources.copy()
-        count = number_sources(rows, numbers, reads, len(vertices))
-        reads = reads[:count].copy()
-        forget_numbers(reads, numbers)
-        return reads, rows

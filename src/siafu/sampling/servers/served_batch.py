@@ -32,6 +32,7 @@ class ServedBatch:
     columns: ColumnBatch | None
     moved: Moved
     servers: int
+    read_bytes: int = 0
 
     @property
     def num_vertices(self) -> int:

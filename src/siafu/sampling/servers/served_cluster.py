@@ -34,6 +34,7 @@ class AwayBatch:
     size: int
     num_vertices: int = 0
     edges: int = 0
+    read_bytes: int = 0
 
 
 @dataclass(slots=True)

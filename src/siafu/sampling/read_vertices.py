@@ -1,0 +1,36 @@
+"""ReadVertices: vertices whose features a sample reads, each once, and where the sources of its edges are among them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siafu.base.threads import PerThread
+from siafu.sampling.picks import forget_numbers, number_sources, number_vertices
+
+
+class ReadVertices:
+    """Finds them. Any number of threads may call at a time; each holds an integer for every vertex of the graph.
+
+    vertices: of the graph
+    """
+
+    def __init__(self, vertices: int) -> None:
+        self._vertices, self._numbers = vertices, PerThread()
+
+    def of(
+        self, vertices: NDArray[np.int64], sources: NDArray[Any]
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The vertices of a sample and then its leaves; and the place of each source among them."""
+        known = self._numbers.values
+        if "numbers" not in known:
+            known["numbers"] = np.full(self._vertices, -1, np.int32)
+        numbers = known["numbers"]
+        number_vertices(vertices, numbers)
+        reads = np.empty(len(vertices) + len(sources) + 1, np.int64)
+        reads[: len(vertices)] = vertices
+        rows = sources.copy()
+        count = number_sources(rows, numbers, reads, len(vertices))
+        reads = reads[:count].copy()
+        forget_numbers(reads, numbers)
+        return reads, rows
