@@ -119,6 +119,7 @@ def _villages(count: int = 60, size: int = 40, features: int = 64) -> Graph:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_auto_takes_a_buffer_where_features_do_not_fit_and_it_reads_less_and_goes_on_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

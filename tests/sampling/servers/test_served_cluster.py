@@ -155,6 +155,7 @@ def test_a_killed_server_is_replaced_and_no_bit_differs(
     assert told.lost[0].endswith("; no epoch is lost")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_lost_again_and_again_ends_the_run_and_it_goes_on_later(
     graph: Graph, on_threads: list[ThreadCrew], tmp_path: Path
 ) -> None:
