@@ -122,7 +122,7 @@ def test_reset_parameters_starts_anew() -> None:
         ({"norm": "group_norm"}, "layer_norm or batch_norm"),
         ({"jk": "lstm"}, "last, cat, max"),
         ({"act": "sine"}, "act is 'sine'"),
-        ({"precision": "fp8"}, "fp32 or bf16"),
+        ({"precision": "fp8"}, "fp32, bf16 or mixed"),
         ({"hidden_channels": 0}, "must be at least 1"),
         ({"wings": 2}, "does not take such an option"),
     ],

@@ -204,8 +204,9 @@ def test_the_loss_of_labels(kind: Any) -> None:
 
 
 def test_every_operation_is_among_those_tested() -> None:
-    """By the sets above and, in products and dropout, by test_trace."""
+    """By the sets above; products and dropout by test_trace, products of bfloat16 by test_half_products."""
     tested = {*UNARY, *POSITIVE, "mm", "addmm", "dropout", "nll_loss", "nll_loss_backward"}
+    tested |= {"halve", "half_mm", "half_addmm"}
     backward = {name for name in OPERATIONS if name.endswith("_backward")}
     assert {name.removesuffix("_backward") for name in backward} <= tested | {"threshold"}
     assert set(OPERATIONS) - backward == tested - backward

@@ -64,6 +64,8 @@ def explain(asked: Explain) -> None:
 
     T is a tensor phase (rows alone), G a gather (over the edges), ∇ the way back. Nothing is trained.
     """
+    if asked.precision == "auto":
+        raise BadInput("--precision auto is found by a training's trial: explain fp32, bf16 or mixed")
     try:
         refuse_unknown_dataset(asked.dataset)
     except BadInput:

@@ -79,6 +79,7 @@ class Train(Session, Options, Recipe):
         shared = {name: getattr(self, name) for each in (Options, Session) for name in options_of(each)}
         del shared["seed"], shared["out"], shared["resume"]
         return shared | {
+            "precision": self.precision if self.precision == "auto" else None,
             "lambdas": self._platform(),
             "start": self.start,
             "dataset": str(Path(self.dataset).resolve()) if is_path else self.dataset,

@@ -17,6 +17,7 @@ from siafu.nn.layers.sage import GraphSAGE, SAGEConv
 from siafu.nn.layers.transformer import Transformer, TransformerConv
 from siafu.nn.layers.typed_linear import TypedLinear
 from siafu.nn.model import GNN
+from siafu.nn.precision import set_precision
 from siafu.nn.pyg.model import PygModel, from_pyg
 from siafu.nn.tensors import Precision, features
 
@@ -71,4 +72,5 @@ __all__ = [
     "build",
     "features",
     "from_pyg",
+    "set_precision",
 ]

@@ -67,7 +67,8 @@ class GNN(nn.Module):
     norm:            None, "layer_norm", which looks at each vertex alone, or "batch_norm", over all vertices
     jk:              None, "last", "cat" or "max": what a linear map at the end reads of all layers' rows
     residual:        add what went into a layer to what comes out of it, mapped linearly where the widths differ
-    precision:       "bf16" stores rows in half the memory while they are gathered; sums stay float32
+    precision:       "bf16" stores rows in half the memory while they are gathered; "mixed" takes products of bfloat16 as
+                     well; sums and weights stay float32
     options:         what the layer takes besides
 
     `model(graph)` gives [V, out_channels] for the graph's features, `model(graph, x)` for other rows.

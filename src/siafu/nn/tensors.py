@@ -1,6 +1,6 @@
 """Between PyTorch's tensors and the kernels' tables, without a copy where none is needed."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -10,7 +10,9 @@ from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.recording import recorder
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "mixed"]
+"""How a model computes: in float32; with rows in bfloat16 while they are gathered; and with products of bfloat16 besides."""
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 def features(graph: Graph) -> torch.Tensor:
@@ -57,4 +59,9 @@ def storage(kind: np.dtype[Any], precision: Precision) -> type[np.generic]:
     """What gathered rows are stored as: float64 stays exact, float32 may be halved."""
     if kind == np.float64:
         return np.float64
-    return np.uint16 if precision == "bf16" else np.float32
+    return np.uint16 if is_halved(precision) else np.float32
+
+
+def is_halved(precision: Precision) -> bool:
+    """Whether float32 rows are stored in bfloat16 while they are gathered."""
+    return precision != "fp32"

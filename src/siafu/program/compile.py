@@ -16,6 +16,7 @@ from siafu.objective.objective import Objective, target_of
 from siafu.objective.outputs_only import ANY_WIDTH
 from siafu.objective.registry import objective_for
 from siafu.program.density import pays_off, sampled_density, saved_by_sparse_products
+from siafu.program.half_products import half_phase
 from siafu.program.phase_programs import PhasePrograms
 from siafu.program.program import GatherStep, Program, ReduceStep, TensorPhase
 from siafu.program.record.commute import commute
@@ -164,6 +165,8 @@ class _Compiler:
             totals={self.totals[node]: tuple(map(int, node.meta["val"].shape)) for node in phase.totals},
             moved=moved,
         )
+        if self._is_mixed():
+            programs = half_phase(programs)
         return TensorPhase(
             tuple(self.names[node] for node in phase.inputs),
             tuple(self.names[node] for node in phase.outputs),
@@ -174,6 +177,11 @@ class _Compiler:
             tuple(self.totals[node] for node in phase.totals),
             tuple(moved),
         )
+
+    def _is_mixed(self) -> bool:
+        """Whether all layers ask for products of bfloat16."""
+        sites = self.parts.recording.sites
+        return bool(sites) and all(site.gather.precision == "mixed" for site in sites)
 
     def _is_moved(self, total: fx.Node) -> bool:
         """Whether the rows that a statistic is of change with what is learnt."""

@@ -60,6 +60,11 @@ OPERATIONS: dict[str, Operation] = {
     "mm": Operation("tt", cost=0),
     "addmm": Operation("ttt", cost=0),
     "bmm": Operation("tt", cost=0),
+    # rounded to bfloat16, and products of what was rounded, which are rounded, too, and then floats again; of float64
+    # nothing is rounded
+    "halve": Operation("t"),
+    "half_mm": Operation("tt", cost=0),
+    "half_addmm": Operation("ttt", cost=0),
     # over dimensions, kept as 1 or dropped
     "sum": Operation("tdb"),
     "mean": Operation("tdb"),
@@ -81,13 +86,15 @@ OPERATIONS: dict[str, Operation] = {
     "dropout": Operation("tttni", cost=12),
 }
 
-PRODUCTS = ("mm", "addmm", "bmm")
+PRODUCTS = ("mm", "addmm", "bmm", "half_mm", "half_addmm")
 
 
 def flops(name: str, arguments: list[tuple[int, ...]], results: list[tuple[int, ...]]) -> int:
     """Floating-point operations of one `name`, from the shapes of the values that go in and come out."""
     if name in PRODUCTS:
         *batch, _, inner = arguments[-2]
-        return 2 * prod(batch) * prod(results[0][-2:]) * inner + (prod(results[0]) if name == "addmm" else 0)
+        return 2 * prod(batch) * prod(results[0][-2:]) * inner + (
+            prod(results[0]) if name.endswith("addmm") else 0
+        )
     size = max((prod(shape) for shape in [*arguments, *results]), default=0)
     return OPERATIONS[name].cost * size

@@ -13,7 +13,7 @@ from siafu.server.phase_runner import PhaseRunner, RowsIn
 from siafu.server.rows.blocks import Block, Chunk
 from siafu.server.rows.interval_rows import IntervalRows, gradient_of
 from siafu.server.rows.lasting_rows import lasting_rows, places_of
-from siafu.server.rows.sparse_constants import ConstantTable
+from siafu.server.rows.sparse_constants import ConstantTable, is_half_factor
 from siafu.server.rows.spilled_rows import SpilledRows
 from siafu.server.rows.streamed_rows import StreamedRows
 from siafu.tables import NamedTables
@@ -39,6 +39,7 @@ class TaskRows:
     ) -> None:
         self.program, self.bounds, self.gathers, self.training = program, bounds, gathers, training
         self.statistics, self.constants = statistics, constants
+        self._factors = frozenset(name for name in constants if is_half_factor(program, name))
         self._vertices, self._disk = vertices, disk
         self._paired = [list(zip(*each, strict=True)) for each in zip(program.gathers, gathers, strict=True)]
         self._gatherers: list[dict[str, LocalGather]] = [
@@ -226,6 +227,8 @@ class TaskRows:
         constant = self.constants.get(name)
         if isinstance(constant, SparseRows):
             return constant.rows(block.first, block.last)
+        if constant is not None and name in self._factors:
+            return _picked(constant, block)
         return self._row(name, rows, block)
 
     def _row(self, name: str, rows: IntervalRows, block: Block | Chunk) -> Tensor:
@@ -234,14 +237,19 @@ class TaskRows:
             return rows.get(name, block.inside)
         if isinstance(constant, SparseRows):
             return constant.rows(block.first, block.last).dense()
-        first, last = block.first, block.last
-        picked = constant.block(first, last) if isinstance(constant, StreamedRows) else constant[first:last]
+        picked = _picked(constant, block)
         # Stored in half the memory, they are widened where they are used: a block at a time, in the cache.
         return picked.float() if picked.dtype == torch.bfloat16 else picked
 
 
 def _kept(phase: int, number: int) -> str:
     return f"kept/{phase}/{number}"
+
+
+def _picked(constant: Tensor | StreamedRows, block: Block | Chunk) -> Tensor:
+    """A block of constant rows, in the type that they are stored in."""
+    first, last = block.first, block.last
+    return constant.block(first, last) if isinstance(constant, StreamedRows) else constant[first:last]
 
 
 def _pick(rows: Tensor, which: Tensor | None) -> Tensor:

@@ -38,6 +38,11 @@ class Keywords(Session, Options):
         "Functions called after every epoch with an `EpochEnd`; they may stop the run and change learning rates.",
         more="See docs/loop.md.",
     )
+    precision: str | None = option(
+        None,
+        "fp32; bf16: gathered rows in half the memory; mixed: products in bfloat16, too; auto: mixed if a trial says so.",
+        unset="as the model's layers have it",
+    )
     start: "str | Path | Run | nn.Module | None" = option(
         None,
         "Begin with the weights of another run or model.",

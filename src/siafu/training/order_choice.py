@@ -15,6 +15,7 @@ from siafu.graph.reorder.layout import held_layout
 from siafu.graph.reorder.locality import locality
 from siafu.graph.reorder.overlap import overlap
 from siafu.kernels.advice.advisor import seconds_an_edge
+from siafu.nn.tensors import is_halved
 from siafu.objective.registry import objective_asked
 from siafu.options import Options
 from siafu.program.program import Program
@@ -126,7 +127,7 @@ def look_for_order(graph: Graph, lengths: list[int], epochs: int, memory: str | 
 def row_lengths(program: Program) -> list[int]:
     """Bytes of the rows that each gather of an epoch reads for an edge: forth and back."""
     steps = [step for group in program.gathers for step in group]
-    numbers = [(step.site.width, 2 if step.site.gather.precision == "bf16" else 4) for step in steps]
+    numbers = [(step.site.width, 2 if is_halved(step.site.gather.precision) else 4) for step in steps]
     return [-(-width * size // _LINE) * _LINE for width, size in numbers for _ in ("forth", "back")]
 
 

@@ -51,7 +51,10 @@ class Recipe:
     aggr: str | None = _model(None, "How neighbours are gathered: mean, max or sum (sage).", unset="mean")
     norm: str | None = _model(None, "Normalisation between layers: layer_norm or batch_norm.")
     residual: bool = _model(False, "Add each layer's input to its output.")
-    precision: str = _memory("fp32", "How rows are stored while gathered: fp32 or bf16.")
+    precision: str = _memory(
+        "fp32",
+        "fp32; bf16: gathered rows in half the memory; mixed: products in bfloat16, too; auto: mixed if a trial says so.",
+    )
 
     @staticmethod
     def arguments_of(name: str, config: dict[str, Any] | None) -> dict[str, Any]:
@@ -67,6 +70,7 @@ class Recipe:
     def check(self) -> None:
         """Refuse a model that cannot be built, before the data is loaded."""
         from siafu.nn import MODELS
+        from siafu.nn.tensors import PRECISIONS
 
         if self.model not in MODELS:
             raise BadInput(f"unknown model {self.model!r}: choose one of {', '.join(MODELS)}")
@@ -75,6 +79,8 @@ class Recipe:
                 raise BadInput(
                     f"--{name.replace('_', '-')} is for --model {_either(owners)}: leave it out with {self.model}"
                 )
+        if self.precision not in (*PRECISIONS, "auto"):
+            raise BadInput(f"precision is {self.precision!r}: choose {', '.join(PRECISIONS)} or auto")
         self._build(1, 1)
 
     def build(self, graph: "Graph", objective: "Objective | None" = None, *, seed: int) -> "nn.Module":
@@ -102,6 +108,8 @@ class Recipe:
 
         asked = {name: getattr(self, ours) for name, ours in _ARGUMENTS.items()}
         given = {name: value for name, value in asked.items() if value is not None}
+        if self.precision == "auto":  # a training finds it
+            given["precision"] = "fp32"
         sizes = {"in_channels": in_channels, "out_channels": out_channels}
         return build(self.model, {**sizes, **_DEFAULTS.get(self.model, {}), **given})
 

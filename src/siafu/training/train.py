@@ -22,6 +22,7 @@ from siafu.graph.foreign import graph_of
 from siafu.graph.stores.fingerprint import fingerprint
 from siafu.graph.stores.remote import is_address
 from siafu.graph.stores.store import is_store
+from siafu.nn.precision import asked_precision, set_precision
 from siafu.objective.registry import objective_asked
 from siafu.options import Named, Options, Session
 from siafu.report.files.checkpoint import is_whole, save_tensors
@@ -85,6 +86,7 @@ def _trained(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         asked = _as_before(asked, RunDirectory(path))
     else:
         RunDirectory(path).refuse_to_replace(overwrite=asked.overwrite)  # before anything is compiled
+    precise = _precise(graph, model, asked)
     options, laid_out, why = _ordered(graph, model, asked)
     walked = _walked(laid_out, RunDirectory(path) if path is not None and asked.resume else None)
     platform = _platform(asked.lambdas)
@@ -115,8 +117,9 @@ def _trained(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     if graph.class_names:
         config["graph"]["class_names"] = list(graph.class_names)
     listener = asked.progress if isinstance(asked.progress, Progress) else Progress()
-    if why is not None:
-        listener.prepared([], [why])
+    for reason in (precise, why):
+        if reason is not None:
+            listener.prepared([], [reason])
     if path is None:
         return _in_memory(trainer, config, listener, run_prices)
     log = TensorBoardLog(path / "tensorboard", listener) if asked.tensorboard else None
@@ -330,7 +333,27 @@ def _as_before(asked: Keywords, directory: RunDirectory) -> Keywords:
         asked = replace(asked, layout=saved.get("layout", "vertices"))
     if asked.batch_order == "auto":
         asked = replace(asked, batch_order=saved.get("batch_order", "random"))
+    if asked.precision == "auto":
+        asked = replace(asked, precision=directory.config()["model"].get("precision", "fp32"))
     return replace(asked, reorder=order) if asked.reorder in ("auto", "off") else asked
+
+
+def _precise(graph: Graph, model: nn.Module, asked: Keywords) -> str | None:
+    """Give the model the precision that was asked for; why that, if it had to be found."""
+    if asked.precision is None:
+        return None
+    from siafu.training.precision_choice import choose_precision
+
+    chosen = choose_precision(
+        graph,
+        model,
+        asked.precision,
+        asked.options(),
+        on_cluster=asked.cluster is not None,
+        memory=asked.memory,
+    )
+    set_precision(model, chosen.precision)
+    return chosen.reason
 
 
 def _ordered(graph: Graph, model: nn.Module, asked: Keywords) -> tuple[Options, Graph, str | None]:
@@ -393,7 +416,9 @@ def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | Non
 def _describe(model: nn.Module) -> dict[str, Any]:
     from siafu.nn import MODELS
 
+    found: dict[str, Any] = {"name": f"{type(model).__module__}.{type(model).__qualname__}", "config": None}
     for name, kind in MODELS.items():
         if type(model) is kind:
-            return {"name": name, "config": model.config()}
-    return {"name": f"{type(model).__module__}.{type(model).__qualname__}", "config": None}
+            found = {"name": name, "config": model.config()}
+    asked = asked_precision(model)
+    return found if asked is None else found | {"precision": asked}

@@ -20,7 +20,7 @@ from siafu.graph.csr import self_loops
 from siafu.nn.dropout import attention_seed
 from siafu.nn.gathers.functions import AttentionFunction, MaxFunction, SumFunction, call
 from siafu.nn.recording import recorder
-from siafu.nn.tensors import Precision, check_rows
+from siafu.nn.tensors import PRECISIONS, Precision, check_rows
 
 _ROWS_AT_ONCE = 1 << 18  # of factors that are computed
 
@@ -59,8 +59,10 @@ class Gather:
     precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
-        if self.precision not in ("fp32", "bf16"):
-            raise BadInput(f"precision is {self.precision!r}: choose fp32 or bf16")
+        if self.precision not in PRECISIONS:
+            raise BadInput(
+                f"precision is {self.precision!r}: choose {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}"
+            )
 
     def __call__(
         self,

@@ -102,6 +102,24 @@ def addmm(bias: Array, a: Array, b: Array) -> Array:
     return out
 
 
+def halve(x: Array) -> Array:
+    """Rounded to the nearest bfloat16, ties to even; NumPy has no such type, so it stays a float32."""
+    if x.dtype != np.float32:
+        return x
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    even = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = ((bits + (even + np.uint32(0x7FFF))) & np.uint32(0xFFFF0000)).view(np.float32)
+    return np.where(np.isnan(x), x, rounded)
+
+
+def half_mm(a: Array, b: Array) -> Array:
+    return halve(a @ b)
+
+
+def half_addmm(bias: Array, a: Array, b: Array) -> Array:
+    return bias + half_mm(a, b)
+
+
 def sum_(x: Array, dims: Dims, keep: bool) -> Array:
     """Over the first or the last dimension as a product with ones: NumPy's own sums take several times as long."""
     if dims not in ((0,), (x.ndim - 1,), (-1,)) or x.ndim < 2 or x.size == 0 or x.dtype.kind != "f":
@@ -270,6 +288,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mm": np.matmul,
     "addmm": addmm,
     "bmm": np.matmul,
+    "halve": halve,
+    "half_mm": half_mm,
+    "half_addmm": half_addmm,
     "sum": sum_,
     "mean": mean,
     "amax": lambda x, dims, keep: x.max(axis=dims, keepdims=keep),

@@ -27,7 +27,7 @@ class TorchExecutor:
         TorchExecutor(program)({"rows/0": x, …}) → the outputs, in the program's order
 
     Floats of all inputs have one type, float32 or float64, and so have the results. Inputs that the program only
-    multiplies (`multiplied_only`) may be `SparseRows`.
+    multiplies (`multiplied_only`) may be `SparseRows`, and bfloat16 where its products are of that.
     """
 
     def __init__(self, program: TensorProgram) -> None:
@@ -51,6 +51,8 @@ class TorchExecutor:
         rows = self._frame.count_rows(given, rows)
         lead = self._frame.float_in
         precision = torch.float32 if lead is None else given[lead].dtype
+        if precision == torch.bfloat16:  # rows that are products' alone: everything else is wider
+            precision = torch.float32
         if torch.is_grad_enabled():
             with torch.no_grad():
                 self._run_steps(values, rows, precision)
@@ -188,6 +190,25 @@ def _addmm(bias: Tensor, a: Any, b: Tensor) -> Tensor:
     return a.times(b).add_(bias) if isinstance(a, SparseRows) else torch.addmm(bias, a, b)
 
 
+def _halve(value: Any) -> Any:
+    return value.bfloat16() if isinstance(value, Tensor) and value.dtype == torch.float32 else value
+
+
+def _half_mm(a: Any, b: Any) -> Tensor:
+    if isinstance(a, SparseRows) or isinstance(b, SparseRows):
+        return _mm(_widened(a), _widened(b))
+    product = torch.mm(a, b)
+    return product.float() if product.dtype == torch.bfloat16 else product
+
+
+def _half_addmm(bias: Tensor, a: Any, b: Tensor) -> Tensor:
+    return _half_mm(a, b).add_(bias)
+
+
+def _widened(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.dtype == torch.bfloat16 else value
+
+
 def _layer_norm_backward(
     gradient: Tensor, rows: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, *wanted: bool
 ) -> Any:
@@ -275,6 +296,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     },
     "mm": _mm,
     "addmm": _addmm,
+    "halve": _halve,
+    "half_mm": _half_mm,
+    "half_addmm": _half_addmm,
     "silu": F.silu,
     "leaky_relu": F.leaky_relu,
     "elu": aten.elu,

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -16,7 +16,9 @@ from siafu.nn import Layer
 from siafu.nn.calling import call_with, refuse_types_apart
 from siafu.nn.dropout import CountedDropout, on_edges
 from siafu.nn.gathers.gather import Gather
+from siafu.nn.precision import asked_precision
 from siafu.nn.recording import recording
+from siafu.nn.tensors import Precision
 from siafu.nn.vertex_weights import embeddings_of_vertices, rows_perhaps
 from siafu.program.record.functions import FunctionsRecorded
 from siafu.program.record.row_axis import row_axis
@@ -116,7 +118,7 @@ def _record(model: nn.Module, graph: Graph, of_vertices: frozenset[str], *, trai
     refuse_types_apart(model)
     weights = state_of(model)
     first_names = _first_names(model)
-    note = _Note(weights, dict(model.named_parameters()))
+    note = _Note(weights, dict(model.named_parameters()), precision=asked_precision(model))
     running: dict[int, RunningStatistics] = {}
     moving: set[str] = set()
 
@@ -298,6 +300,7 @@ class _Note:
     counting: CountedDropout | None = None
     norms: NormsRecorded | None = None
     layer: Layer | None = None
+    precision: Precision | None = None
 
     def begin(self, given: list[Tensor], x: Tensor, vertices: Tensor) -> None:
         self.x, self.numbers = x, vertices
@@ -339,8 +342,12 @@ class _Note:
         number = self.counting.next_site() if dropout > 0 else 0
         width = gather.width(int(sent[0].shape[1]))
         names = tuple(self._name(each) for each in parameters)
-        site = GatherSite(gather, self.layer, width, dropout, number, weights=names)
+        site = GatherSite(self._precise(gather), self.layer, width, dropout, number, weights=names)
         return self._note(site, list(sent), [self.given[name] for name in names])
+
+    def _precise(self, gather: Gather) -> Gather:
+        """`gather` in the precision that was asked for the whole model."""
+        return gather if self.precision is None else replace(gather, precision=self.precision)
 
     def _name(self, parameter: Tensor) -> str:
         found = next((name for name, each in self.given.items() if each is parameter), None)
@@ -368,7 +375,7 @@ class _Note:
             name for name, tensor in self.given.items() if any(tensor is each for each in parameters)
         )
         site = GatherSite(
-            gather,
+            self._precise(gather),
             self.layer,
             int(messages.shape[1]),
             apply_edge=apply_edge,

@@ -8,6 +8,7 @@ import torch
 
 from siafu.kernels import MAX_TILE
 from siafu.nn.gathers.gather import Gather, refused_messages
+from siafu.nn.tensors import is_halved
 from siafu.program.program import GatherStep
 from siafu.program.tensor_program import TensorProgram
 from siafu.server.costs.extent import Extent
@@ -87,7 +88,7 @@ class GatherBehaviour(ABC, Generic[G]):
 
     def edge_bytes(self, step: GatherStep, extent: Extent, *, back: bool) -> int:
         """Of the rows that an edge reads."""
-        stored = 2 if step.site.gather.precision == "bf16" and extent.itemsize == 4 else extent.itemsize
+        stored = 2 if is_halved(step.site.gather.precision) and extent.itemsize == 4 else extent.itemsize
         sent = sum(extent.widths(step.sent))
         if step.edge is not None:
             return stored * (2 * sent + step.site.width if back else 2 * sent)

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from siafu.kernels import Table
 from siafu.nn.gathers.gather import Gather
-from siafu.nn.tensors import as_rows
+from siafu.nn.tensors import as_rows, is_halved
 from siafu.server.edges import Exchange, ServerEdges, Walk, Walks
 from siafu.server.gathers.early_gather import EarlyGather
 from siafu.server.gathers.gather_tables import HeldTables, ResultTable
@@ -157,7 +157,7 @@ def sum_type(dtype: torch.dtype) -> type[np.float32] | type[np.float64]:
 
 def stored_size(gather: Gather, itemsize: int) -> int:
     """Bytes of a number as it travels; itemsize: of one that is summed. See `storage` in `siafu.nn.tensors`."""
-    return 2 if gather.precision == "bf16" and itemsize == 4 else itemsize
+    return 2 if is_halved(gather.precision) and itemsize == 4 else itemsize
 
 
 def checked(tensor: torch.Tensor, rows: int, columns: int) -> NDArray[Any]:

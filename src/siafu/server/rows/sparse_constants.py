@@ -7,10 +7,13 @@ from siafu.program.density import MOST_DENSITY, sampled_density
 from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.program import Program, TensorPhase
 from siafu.program.record.cut import is_gather, is_row
-from siafu.program.tensor_program import Ref, TensorProgram
+from siafu.program.tensor_program import Ref, TensorProgram, results_of
 from siafu.server.rows.streamed_rows import StreamedRows
 
 ConstantTable = Tensor | SparseRows | StreamedRows
+
+_FACTORS = {"mm": ([0], [1]), "addmm": ([1],), "half_mm": ([0], [1]), "half_addmm": ([1],)}
+"""Places of a product's arguments that may be without their zeros, one at a time."""
 
 
 def sparse_constants(program: Program, graph: Graph) -> frozenset[str]:
@@ -40,6 +43,13 @@ def _gathers_of_zeros(node: fx.Node, features: fx.Node) -> int | None:
     return max(known) + is_gather(node) if known and len(known) == len(depths) else None
 
 
+def is_half_factor(program: Program, name: str) -> bool:
+    """Whether rows of that name are read by products of bfloat16 alone: then they need not be widened."""
+    every = [phase.programs.forward for phase in program.phases if name in phase.inputs]
+    halved = (op.name == "halve" for each in every for op in each.ops)
+    return any(halved) and _is_multiplied_only(program, name)
+
+
 def _is_multiplied_only(program: Program, name: str) -> bool:
     """Whether rows of that name are read by products alone, of phases that compute all rows."""
     if any(name == reduce.sent for group in program.reduces for reduce in group):
@@ -61,10 +71,13 @@ def multiplied_only(program: TensorProgram, name: str) -> bool:
     """Whether an input is read as a matrix of products and in no other way."""
     if name not in program.input_names:
         return True
-    number = program.input_names.index(name)
-    for op in program.ops:
-        places = [k for k, each in enumerate(op.arguments) if isinstance(each, Ref) and each.number == number]
-        allowed = {"mm": ([0], [1]), "addmm": ([1],)}.get(op.name, ())
-        if number in op.refs() and places not in allowed:
+    numbers = {program.input_names.index(name)}
+    for op, given in zip(program.ops, results_of(len(program.inputs), program.ops), strict=True):
+        places = [
+            k for k, each in enumerate(op.arguments) if isinstance(each, Ref) and each.number in numbers
+        ]
+        if op.name == "halve" and places:
+            numbers.update(given)
+        elif not numbers.isdisjoint(op.refs()) and places not in _FACTORS.get(op.name, ()):
             return False
-    return all(given != number for _, given in program.outputs)
+    return all(given not in numbers for _, given in program.outputs)
