@@ -192,7 +192,7 @@ class Options:
     )
     batch: int | None = _layout(None, "Training vertices of a mini-batch (sampled).", unset="1024", least=1)
     batch_order: str = _layout(
-        "auto",
+        "random",
         "Order of mini-batches: random; buffer: those whose features lie together follow each other; auto: what reads less from disk (sampled).",
         more='"buffer:16" cuts the features into 16 groups, of which three are in memory; "buffer" into as many as fit `memory`. "auto" is random '
         "where the features fit. See docs/sampling.md.",

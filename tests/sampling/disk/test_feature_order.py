@@ -125,12 +125,12 @@ def test_auto_takes_a_buffer_where_features_do_not_fit_and_it_reads_less_and_goe
 ) -> None:
     _villages().save(tmp_path / "store")
     graph, out = siafu.load(str(tmp_path / "store")), tmp_path / "run"
-    assert (
-        siafu.train(graph, _model(graph), epochs=1, **SAMPLED).config["training"]["batch_order"] == "random"
-    )
+    auto = {**SAMPLED, "batch_order": "auto"}
+    run = siafu.train(graph, _model(graph), epochs=1, **auto)
+    assert run.config["training"]["batch_order"] == "random"
     # As if other arrays left so much.
     monkeypatch.setattr("siafu.training.sampled.SampledTraining._spared", lambda self, memory: 300_000)
-    options = {**SAMPLED, "batch": 64}
+    options = {**auto, "batch": 64}
     stopped(graph, _model(graph), out, StopAt(2), **options)
     monkeypatch.undo()
     model, straight = _model(graph), _model(graph)
