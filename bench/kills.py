@@ -190,7 +190,7 @@ def train(trainer: Trainer, killer: Killer | None) -> Ran:
     return Ran(weights, losses, trainer.counters(), gaps)
 
 
-def settings(epochs: int) -> dict[str, Any]:
+def settings(epochs: int, **more: Any) -> dict[str, Any]:
     return {
         "servers": SERVERS,
         "weight_servers": WEIGHT_SERVERS,
@@ -199,6 +199,7 @@ def settings(epochs: int) -> dict[str, Any]:
         "evaluate_every": 3,
         "seed": 7,
         "lr": 0.02,
+        **more,
     }
 
 
@@ -247,12 +248,18 @@ def on_ray(
     return train(trainer, made)
 
 
-def _trainer(store: str, epochs: int, **where: Any) -> Trainer:
+def _trainer(store: str, epochs: int, evaluate_every: int = 3, **where: Any) -> Trainer:
     graph = siafu.load(store)
     torch.manual_seed(0)
     model = siafu.nn.GCN(graph.num_features, 64, 2, graph.num_classes)
     partition = choose_partition(graph, SERVERS, "hash")
-    return Trainer(graph, copy.deepcopy(model), Options(**settings(epochs)), partition, **where)
+    return Trainer(
+        graph,
+        copy.deepcopy(model),
+        Options(**settings(epochs, evaluate_every=evaluate_every)),
+        partition,
+        **where,
+    )
 
 
 @contextmanager

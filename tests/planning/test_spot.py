@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from siafu.planning.spot.offer_risk import LossRate
 from siafu.planning.spot.replay import SpotTraining, replay, young_daly
 from siafu.planning.spot.replayed_training import ReplayedTraining
 from siafu.planning.spot.risk import DETECTION_SECONDS, WARM_DETECTION_SECONDS, Spread, of_traces
-from siafu.planning.spot.trace import Change, Trace, from_rate, from_trace, read_trace
+from siafu.planning.spot.trace import Change, Trace, compressed, from_rate, from_trace, held, read_trace
 
 SEEDS = 3000
 
@@ -95,6 +96,46 @@ def test_a_server_lost_while_copies_are_made_again_starts_cold() -> None:
     assert soon.longest_pause == pytest.approx(1 + 5 + 4.5 / 15 * 10)
     assert later.longest_pause == pytest.approx(1 + (19 / 15 - 1) * 10)
     assert (soon.epochs_lost, later.epochs_lost) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_replay_knows_of_other_machines_only_when_it_holds_them(seed: int) -> None:
+    source = random.Random(seed)
+    trace = Trace("t", tuple(islice(from_rate(40.0, 5, 90.0, source), 200)), 1e6)
+    training = SpotTraining(3, 60, 10.0, 5.0, 1.0, paces=(math.inf, 30.0, 20.0, 10.0), warm=seed % 2 == 0)
+    offset = source.random() * 1000
+    found, wanted = (
+        replay(training, changes)
+        for changes in (held(from_trace(trace, offset), 3), from_trace(trace, offset))
+    )
+    assert found.losses == wanted.losses > 0
+    assert (found.seconds, found.machine_seconds, found.paused) == pytest.approx(
+        (wanted.seconds, wanted.machine_seconds, wanted.paused)
+    )
+    there = 0
+    for each in islice(held(from_trace(trace, offset), 3), 50):
+        there += 1 if each.comes else -1
+        assert 0 <= there <= 3
+
+
+def test_a_compressed_trace_is_that_of_shorter_epochs() -> None:
+    def training(times: float) -> SpotTraining:
+        return SpotTraining(3, 60, 10.0 / times, 5.0 / times, 1.0 / times, paces=(math.inf, 30.0 / times) * 2)
+
+    def losses() -> Iterator[Change]:
+        return from_rate(40.0, 3, 90.0, random.Random(1))
+
+    slow, fast = replay(training(1), losses()), replay(training(8), compressed(losses(), 8))
+    assert slow.losses == fast.losses > 0
+    assert slow.seconds == pytest.approx(8 * fast.seconds)
+
+
+def test_copies_may_take_longer_than_a_start() -> None:
+    there = [Change(0, each, True) for each in "abc"]
+    lost = [*there, Change(35, "a", False), Change(55, "b", False), Change(1e6, "c", False)]
+    training = SpotTraining(3, 100, 10.0, 5.0, 1.0, paces=(40.0, 20.0, 15.0, 10.0), warm=True)
+    longer = replay(replace(training, copies_seconds=30.0), lost).longest_pause
+    assert longer == pytest.approx(replay(training, lost).longest_pause + 5.0)
 
 
 @pytest.mark.parametrize("every", [None, 1, 3])

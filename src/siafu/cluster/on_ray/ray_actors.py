@@ -13,6 +13,7 @@ from siafu.base.errors import BadInput, SiafuError
 from siafu.cluster.crew import Loss, ServerLost
 from siafu.cluster.on_ray.exit_message import ExitMessage
 from siafu.cluster.on_ray.ray_head import RayHead
+from siafu.cluster.on_ray.reachable import reachable
 from siafu.cluster.post.member import Member
 from siafu.cluster.stations.graph_station import Bounds, Share
 from siafu.graph.partition.reads import Reads
@@ -170,7 +171,8 @@ class RayActors:
         crowd = Counter(each.node for address, each in self._servers.items() if address != server)
         deadline = time.monotonic() + ROOM_SECONDS
         while True:
-            alive: list[str] = [each["NodeID"] for each in ray.nodes() if each["Alive"]]
+            nodes = ray.nodes()
+            alive: list[str] = reachable(nodes) or [each["NodeID"] for each in nodes if each["Alive"]]
             others = [each for each in alive if each != lost]
             if choices := (others or alive) if elsewhere else alive:
                 return min(choices, key=lambda node: (crowd[node], node != lost))
@@ -225,6 +227,9 @@ class RayActors:
         """Start an actor; life: None: a warm copy."""
         cpus = num_cpus if num_cpus is not None else int(address.role == "graph")
         settings = {"num_cpus": cpus, "max_concurrency": 8, "max_restarts": 0}
+        if num_cpus == 0:
+            # Ray starts an actor that needs nothing by way of any node, which may be gone; one that needs a byte, by its own.
+            settings["memory"] = 1
         name = f"siafu-{address}-{life or 'warm'}-{os.urandom(4).hex()}"
         made = self._made.options(scheduling_strategy=strategy, name=name, **settings)
         return made.remote(address, life, self._common, *self._own(address))

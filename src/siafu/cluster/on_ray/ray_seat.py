@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from siafu.cluster.crew import ServerLost
 from siafu.cluster.on_ray.ray_actors import CALL_SECONDS, RayServer, answered, ray
+from siafu.cluster.on_ray.reachable import reachable
 from siafu.cluster.replacements.placement import MachineName
 from siafu.cluster.stations.graph_station import Share
 from siafu.pipeline.ids import Address
@@ -38,6 +40,9 @@ class RaySeat:
         return answered(self.address, self._actor.ask.remote("share"), CALL_SECONDS)  # type: ignore[no-any-return]
 
     def take_in(self, life: int) -> RayServer:
+        # Of two machines that are lost at once, one has the other's copies: its actors would be waited for.
+        if not reachable(each for each in ray.nodes() if each["NodeID"] == self.machine):
+            raise ServerLost("its machine cannot be reached")
         fresh = RayServer(self.address, life, self._actor)
         fresh.greet(self._actor.take_in.remote(life), TAKE_IN_SECONDS)
         self._took_in(fresh)

@@ -156,7 +156,7 @@ class RunMachine(RunLosses):
         limits = [
             self._limits.next(self._records),
             self._evaluations.limit(self._records, self._exact),
-            self._records.trained + (1 if self.setup.exact else self.setup.staleness + 2),
+            self._records.trained + self._most_open,
         ]
         if self.options.closes:
             limits.append(self._seen + (1 if self._exact is not None else self.setup.staleness + 2))
@@ -167,6 +167,11 @@ class RunMachine(RunLosses):
         self._until = until
         message = self._may_proceed()
         out.extend(Send(to, message) for to in self.setup.graph_addresses)
+
+    @property
+    def _most_open(self) -> int:
+        """How many epochs may be under way, and not closed."""
+        return 1 if self.setup.exact else self.setup.staleness + 2
 
     def _is_void(self, event: EpochClosed) -> bool:
         """Whether a record was taken back after it was made. Of closed epochs none is."""

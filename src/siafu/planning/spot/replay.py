@@ -26,6 +26,8 @@ class SpotTraining:
                        while one is missing
     warm:              copies of the servers wait on other machines, and take over without a start
     spared:            share of an epoch that copies have done beforehand, and need not do again
+    copies_seconds:    from when the run goes on after a loss until all copies are there again; None: `start_seconds`, since machines
+                       make theirs side by side
     """
 
     machines: int
@@ -38,6 +40,7 @@ class SpotTraining:
     paces: tuple[float, ...] = ()
     warm: bool = False
     spared: float = 0.0
+    copies_seconds: float | None = None
 
     @property
     def undisturbed_seconds(self) -> float:
@@ -210,7 +213,8 @@ class _Run:
         if math.isfinite(self._pace):
             self._idle += (0.0 if warm else training.start_seconds) + self._again
             self._again = 0.0
-        self._whole = self._idle + training.start_seconds
+        copies = training.copies_seconds
+        self._whole = self._idle + (training.start_seconds if copies is None else copies)
         self._fill()
 
     def _fill(self) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,6 +184,34 @@ def from_trace(trace: Trace, offset: float) -> Iterator[Change]:
         there = stay
         for name in first[len(stay) :]:
             yield come(name, base)
+
+
+def held(changes: Iterable[Change], machines: int) -> Iterator[Change]:
+    """The changes of the machines that a training holds: as many as it wants, as soon as there are, the first to come first.
+
+    machines: that it wants
+    """
+    spare: dict[str, None] = {}
+    holding: set[str] = set()
+    for each in changes:
+        if each.comes:
+            spare[each.machine] = None
+        elif each.machine in holding:
+            holding.remove(each.machine)
+            yield each
+        else:
+            del spare[each.machine]
+        while spare and len(holding) < machines:
+            machine = next(iter(spare))
+            del spare[machine]
+            holding.add(machine)
+            yield Change(each.seconds, machine, True)
+
+
+def compressed(changes: Iterable[Change], times: float) -> Iterator[Change]:
+    """The same changes, so many times faster."""
+    for each in changes:
+        yield Change(each.seconds / times, each.machine, each.comes)
 
 
 def from_rate(
