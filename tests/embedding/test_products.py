@@ -5,20 +5,20 @@ import pytest
 
 import siafu
 from siafu.base.errors import BadInput
-from siafu.embedding.steps.likeness import BriefDotProduct, DotProduct
+from siafu.embedding.steps.float_bits import as_kind, widened
+from siafu.embedding.steps.likeness import BriefDotProduct
 from tests.embedding.knowledge import SMALL, families
 
 
-def test_scores_and_gradients_differ_by_no_more_than_the_rounding() -> None:
+@pytest.mark.parametrize("dim", [32, 40])
+def test_scores_and_gradients_differ_by_no_more_than_the_rounding(dim: int) -> None:
     random = np.random.default_rng(0)
-    q, x, g = (random.standard_normal(shape).astype(np.float32) for shape in ((30, 40), (20, 40), (30, 20)))
-    found = []
-    for likeness in (DotProduct(), BriefDotProduct()):
-        scores, dq, dx = (np.empty(shape, np.float32) for shape in ((30, 20), q.shape, x.shape))
-        likeness.matrix(q, x, scores)
-        likeness.matrix_back(q, x, scores, g.copy(), dq, dx)
-        found.append((scores, dq, dx))
-    for right, brief in zip(*found, strict=True):
+    q, x, g = (random.standard_normal(shape).astype(np.float32) for shape in ((30, dim), (20, dim), (30, 20)))
+    likeness = BriefDotProduct()
+    scores, dq, dx = np.empty((30, 20), likeness.matrix_type(q.dtype)), np.empty_like(q), np.empty_like(x)
+    kept = likeness.matrix(q, x, scores)
+    likeness.matrix_back(q, x, scores, as_kind(g, scores.dtype), dq, dx, kept)
+    for brief, right in ((widened(scores), q @ x.T), (dq, g @ x), (dx, g.T @ q)):
         error = np.linalg.norm(brief - right) / np.linalg.norm(right)
         assert 0 < error < 2**-7
 
