@@ -35,6 +35,17 @@ def test_exact_runs_have_the_same_bits_again() -> None:
     assert np.array_equal(runs[0].embeddings.entities, runs[1].embeddings.entities)
 
 
-def test_a_distance_of_products_of_bf16_is_refused() -> None:
+def test_mixed_precision_is_products_of_bf16() -> None:
+    runs = [
+        siafu.embed(families(), **SMALL, exact=True, **each)
+        for each in ({"precision": "mixed"}, {"products": "bf16"}, {})
+    ]
+    mixed, brief, fp32 = (run.embeddings.entities for run in runs)
+    assert np.array_equal(mixed, brief)
+    assert not np.array_equal(mixed, fp32)
+
+
+@pytest.mark.parametrize("asked", [{"products": "bf16"}, {"precision": "mixed"}], ids=["products", "mixed"])
+def test_a_distance_of_products_of_bf16_is_refused(asked: dict[str, str]) -> None:
     with pytest.raises(BadInput, match="transe is a distance"):
-        siafu.embed(families(), score="transe", products="bf16")
+        siafu.embed(families(), score="transe", **asked)
