@@ -1,6 +1,6 @@
 """Quality and speed of embeddings on FB15k-237, which is kept beside the repository, or at $SIAFU_SHARED.
 
-    python bench/embeddings.py [--score NAME] [--epochs N] [--dim N] [--exact] [--staleness N]
+    python bench/embeddings.py [--score NAME] [--epochs N] [--dim N] [--exact] [--staleness N] [--precision fp32|mixed|bf16]
         [--partitions P --buffer C --order NAME] [--peers]
 
 Prints, for each score: filtered test MRR and Hits@10, triples a CPU second and a second, CPU seconds of the filtered evaluation.
@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float)
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--staleness", type=int, default=16)
+    parser.add_argument("--precision", default="fp32")
     parser.add_argument("--partitions", type=int)
     parser.add_argument("--buffer", type=int)
     parser.add_argument("--order", default="beta")
@@ -61,6 +62,7 @@ def main() -> None:
             epochs=given.epochs,
             exact=given.exact,
             staleness=given.staleness,
+            precision=given.precision,
             partitions=given.partitions,
             buffer=given.buffer,
             order=given.order,

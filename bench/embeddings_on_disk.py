@@ -1,17 +1,19 @@
 """A table of vectors in memory, and the same in partitions on disk: time, CPU time, traffic, and how much of it was hidden.
 
     python bench/embeddings_on_disk.py [--entities N] [--triples N] [--dim N] [--partitions P --buffer C --order NAME] [--scratch DIR]
-        [--only memory|disk] [--share S]
+        [--only memory|disk] [--share S] [--memory GB] [--products fp32|bf16]
 
 Triples are random, heads and tails drawn by a power law: what is learnt means nothing, but reads, products and updates are those of
 a real graph. Each way runs in a process of its own, for one epoch after a short one that compiles. --share 0.05 ends the epoch after a twentieth
-of its triples, or on disk with the state of the buffer in which that is reached: for tables whose epoch takes hours.
+of its triples, or on disk with the state of the buffer in which that is reached: for tables whose epoch takes hours. --memory chooses
+partitions and buffer as `siafu embed` does.
 """
 
 import argparse
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -20,8 +22,11 @@ import numpy as np
 from siafu.base.hardware.machine import peak_rss_bytes
 from siafu.embedding.disk.disk_trainer import DiskTrainer
 from siafu.embedding.embed_options import EmbedOptions
+from siafu.embedding.embedding_memory import on_disk
 from siafu.embedding.embedding_trainer import EmbeddingTrainer
 from siafu.graph.triples import Triples
+
+_BLOCK = 1 << 20  # triples that are drawn at a time
 
 
 def main() -> None:
@@ -37,15 +42,20 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, default=Path(gettempdir()))
     parser.add_argument("--only", choices=("memory", "disk"))
     parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--memory", type=float)
+    parser.add_argument("--products", default="fp32")
     given = parser.parse_args()
     if given.only is None:
         for way in ("memory", "disk"):
             subprocess.run([sys.executable, __file__, *sys.argv[1:], "--only", way], check=True)
         return
-    on_disk = {"partitions": given.partitions, "buffer": given.buffer, "order": given.order}
-    options = EmbedOptions(dim=given.dim, **on_disk if given.only == "disk" else {})
+    triples = made(given.entities, given.triples)
+    options = EmbedOptions(dim=given.dim, products=given.products)
+    if given.only == "disk":
+        options = laid_out(triples, replace(options, order=given.order), given)
+        print(f"{options.partitions} partitions, {options.buffer} in memory, {options.order}", flush=True)
     trainer_of(made(10_000, 20_000), options, given.scratch).run_epoch()  # compiles
-    trainer = trainer_of(made(given.entities, given.triples), options, given.scratch)
+    trainer = trainer_of(triples, options, given.scratch)
     enough = given.share * given.triples
     cpu, began = time.process_time(), time.perf_counter()
     trainer.run_epoch(lambda: given.share < 1 and trainer.losses.triples >= enough)
@@ -64,12 +74,24 @@ def main() -> None:
         )
 
 
+def laid_out(triples: Triples, options: EmbedOptions, given: argparse.Namespace) -> EmbedOptions:
+    if given.memory is None:
+        return replace(options, partitions=given.partitions, buffer=given.buffer)
+    chosen = on_disk(triples, options, int(given.memory * 1e9))
+    if chosen is None:
+        raise SystemExit(f"no number of partitions fits {given.memory} GB")
+    return chosen
+
+
 def made(entities: int, count: int) -> Triples:
     random = np.random.default_rng(0)
-    # Numbers are spread over the partitions by a multiplication, so that often-named entities do not meet in one.
-    rank = (entities * random.random((2, count)) ** 3).astype(np.int64)
-    ends = rank * 7_368_787 % entities
-    rows = np.stack([ends[0], random.integers(0, 100, count), ends[1]], axis=1).astype(np.int32)
+    rows = np.empty((count, 3), np.int32)
+    for first in range(0, count, _BLOCK):
+        block = rows[first : first + _BLOCK]
+        # Numbers are spread over the partitions by a multiplication, so that often-named entities do not meet in one.
+        rank = (entities * random.random((2, len(block))) ** 3).astype(np.int64)
+        block[:, 0], block[:, 2] = rank * 7_368_787 % entities
+        block[:, 1] = random.integers(0, 100, len(block))
     return Triples(rows, rows[:0], rows[:0], entities, 100)
 
 

@@ -5,20 +5,20 @@ import pytest
 
 import siafu
 from siafu.base.errors import BadInput
-from siafu.embedding.steps.likeness import BriefDotProduct, DotProduct
+from siafu.embedding.steps.float_bits import as_kind, widened
+from siafu.embedding.steps.likeness import BriefDotProduct
 from tests.embedding.knowledge import SMALL, families
 
 
-def test_scores_and_gradients_differ_by_no_more_than_the_rounding() -> None:
+@pytest.mark.parametrize("dim", [32, 40])
+def test_scores_and_gradients_differ_by_no_more_than_the_rounding(dim: int) -> None:
     random = np.random.default_rng(0)
-    q, x, g = (random.standard_normal(shape).astype(np.float32) for shape in ((30, 40), (20, 40), (30, 20)))
-    found = []
-    for likeness in (DotProduct(), BriefDotProduct()):
-        scores, dq, dx = (np.empty(shape, np.float32) for shape in ((30, 20), q.shape, x.shape))
-        likeness.matrix(q, x, scores)
-        likeness.matrix_back(q, x, scores, g.copy(), dq, dx)
-        found.append((scores, dq, dx))
-    for right, brief in zip(*found, strict=True):
+    q, x, g = (random.standard_normal(shape).astype(np.float32) for shape in ((30, dim), (20, dim), (30, 20)))
+    likeness = BriefDotProduct()
+    scores, dq, dx = np.empty((30, 20), likeness.matrix_type(q.dtype)), np.empty_like(q), np.empty_like(x)
+    kept = likeness.matrix(q, x, scores)
+    likeness.matrix_back(q, x, scores, as_kind(g, scores.dtype), dq, dx, kept)
+    for brief, right in ((widened(scores), q @ x.T), (dq, g @ x), (dx, g.T @ q)):
         error = np.linalg.norm(brief - right) / np.linalg.norm(right)
         assert 0 < error < 2**-7
 
@@ -35,6 +35,17 @@ def test_exact_runs_have_the_same_bits_again() -> None:
     assert np.array_equal(runs[0].embeddings.entities, runs[1].embeddings.entities)
 
 
-def test_a_distance_of_products_of_bf16_is_refused() -> None:
+def test_mixed_precision_is_products_of_bf16() -> None:
+    runs = [
+        siafu.embed(families(), **SMALL, exact=True, **each)
+        for each in ({"precision": "mixed"}, {"products": "bf16"}, {})
+    ]
+    mixed, brief, fp32 = (run.embeddings.entities for run in runs)
+    assert np.array_equal(mixed, brief)
+    assert not np.array_equal(mixed, fp32)
+
+
+@pytest.mark.parametrize("asked", [{"products": "bf16"}, {"precision": "mixed"}], ids=["products", "mixed"])
+def test_a_distance_of_products_of_bf16_is_refused(asked: dict[str, str]) -> None:
     with pytest.raises(BadInput, match="transe is a distance"):
-        siafu.embed(families(), score="transe", products="bf16")
+        siafu.embed(families(), score="transe", **asked)

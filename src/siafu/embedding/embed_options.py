@@ -15,7 +15,8 @@ SCORES = ("distmult", "complex", "transe", "transe-l1", "rotate", "dot")
 LOSSES = ("softmax", "logistic", "margin")
 OPTIMIZERS = ("adagrad", "adam")
 ORDERS = ("beta", "comet", "random")
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "mixed", "bf16")
+PRODUCTS = ("fp32", "bf16")
 TIES = ("mean", "optimistic", "pessimistic")
 
 LOSS = "The loss and its negatives"
@@ -76,15 +77,15 @@ class EmbedOptions:
     relation_dropout: float = option(0.0, "The same for relations' vectors.", valid=_SHARE)
     precision: str = option(
         "fp32",
-        "Numbers of the entities' tables: fp32, or bf16 in half the memory.",
-        more="With bf16, vectors and what their optimizer keeps are bfloat16; they are computed with and added up in fp32.",
+        "fp32, mixed (products of matrices in bf16: less time) or bf16 (the entities' tables in bf16: half the memory).",
+        more="mixed is --products bf16. With bf16, vectors and what their optimizer keeps are bfloat16; they are computed with and added up in fp32.",
         choices=PRECISIONS,
     )
     products: str = option(
         "fp32",
         "Numbers that products of matrices take: fp32, or bf16 in half the time (distmult, complex, dot).",
         more="For processors that multiply bfloat16 (AVX512-BF16, AMX); on others bf16 is slower. Sums, updates and evaluations stay in fp32.",
-        choices=PRECISIONS,
+        choices=PRODUCTS,
     )
     seed: int = same_option(Options, "seed")
     loss: str = _loss(
@@ -194,9 +195,10 @@ class EmbedOptions:
         if self.all_entities and self.degree_share:
             raise BadInput("all_entities draws no negatives, and degree_share says how: leave one out")
         self._check_servers()
-        if self.products == "bf16" and self.score not in ("distmult", "complex", "dot"):
+        if self.brief_products and self.score not in ("distmult", "complex", "dot"):
+            asked = "precision is mixed" if self.precision == "mixed" else "products is bf16"
             raise BadInput(
-                f"products is bf16, and {self.score} is a distance, which is too small a difference of products for it: leave it out"
+                f"{asked}, and {self.score} is a distance, which is too small a difference of products for it: leave it out"
             )
         if self.adversarial and self.loss != "logistic":
             raise BadInput(f"adversarial is for the loss logistic, and loss is {self.loss}: leave it out")
@@ -224,6 +226,11 @@ class EmbedOptions:
     def lr_in(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
         return self.lr * self.lr_decay**epoch
+
+    @property
+    def brief_products(self) -> bool:
+        """Whether products of matrices take bfloat16."""
+        return self.products == "bf16" or self.precision == "mixed"
 
     @property
     def number_bytes(self) -> int:

@@ -111,7 +111,7 @@ class EmbeddingTrainer:
     def _batches(self) -> Batches:
         options, rows = self.options, self.triples.train
         order = epoch_batches(len(rows), options.batch, options.seed, self.epoch)
-        return self._drawn(rows[positions] for positions in islice(order, self.position, None))
+        return self._drawn(rows.take(positions, axis=0) for positions in islice(order, self.position, None))
 
     def _drawn(self, batches: Iterator[TripleRows]) -> Batches:
         for number, batch in enumerate(batches, self.position):

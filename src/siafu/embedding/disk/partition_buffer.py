@@ -108,10 +108,16 @@ class PartitionBuffer:
 
     def fill(self, first_rows: FirstRows) -> None:
         """Write every partition's first vectors, and zeros for what the optimizer keeps."""
-        for partition in range(self.layout.partitions):
-            self.write(partition, 0, first_rows(self.layout.entities(partition)))
-            for kind in range(1, self.layout.kinds):
-                self.write(partition, kind, np.zeros((0, self.layout.dim), np.float32))
+        # Entities go to partitions in turn, and their first numbers are drawn in blocks: each draw serves as many partitions as the
+        # buffer, which is empty yet, has places for.
+        layout, together = self.layout, len(self._free)
+        for first in range(0, layout.partitions, together):
+            partitions = range(first, min(first + together, layout.partitions))
+            rows = first_rows(np.sort(np.concatenate([layout.entities(each) for each in partitions])))
+            for place, partition in enumerate(partitions):
+                self.write(partition, 0, rows[place :: len(partitions)])
+                for kind in range(1, layout.kinds):
+                    self.write(partition, kind, np.zeros((0, layout.dim), np.float32))
 
     def write(self, partition: int, kind: int, rows: NDArray[Any]) -> None:
         """Write rows of a partition that is not resident; what they leave of its place is zeros."""

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from siafu.embedding.steps.scores import SCORES, TripleScore
 from siafu.graph.triples import Triples
 from siafu.report.files.large_tensors import StreamedTable
 
-_BLOCK = 1 << 20
+_SPAN = 1 << 16  # entities whose first vectors are drawn at a time: whole blocks of theirs
 _STREAM = 32 << 20  # bytes of vectors that are put in order at once
 
 
@@ -175,8 +176,12 @@ class PartitionedTrainer(ABC):
 def first_rows(score: TripleScore, entities: NDArray[np.int64], options: EmbedOptions) -> NDArray[np.float32]:
     """The first vectors of ascending entities, the same as in memory: they depend on an entity's number and the seed."""
     out = np.empty((len(entities), options.dim), np.float32)
-    for first in range(0, len(entities), _BLOCK):
-        own = entities[first : first + _BLOCK]
-        drawn = first_entities(score, int(own[0]), int(own[-1]) + 1, options.dim, options.seed)
-        out[first : first + len(own)] = drawn[own - own[0]]
+    if not len(entities):
+        return out
+    edges = np.searchsorted(entities, np.arange(0, entities[-1] + 1 + _SPAN, _SPAN))
+    for first, last in pairwise(edges.tolist()):
+        if first < last:
+            own = entities[first:last]
+            drawn = first_entities(score, int(own[0]), int(own[-1]) + 1, options.dim, options.seed)
+            out[first:last] = drawn[own - own[0]]
     return out

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
+from siafu.embedding.steps.float_bits import as_kind
 from siafu.embedding.steps.losses import FILTERED, RankingLoss
 from siafu.embedding.steps.scores import TripleScore
 
@@ -41,6 +42,8 @@ class Batch:
 
     ids:       [2 b + 2 C n] rows of the entity table: heads, tails, then for each side the negatives of each chunk
     relations: [b], or with reciprocal relations [2 b]: rows of the relation table, for each side
+    rows:      the rows of `ids`; `gradients` are theirs
+    relation_rows, relation_gradients: the same of `relations`
     """
 
     def __init__(
@@ -63,28 +66,11 @@ class Batch:
         self._entity_rows = np.empty((2, most, dim), dtype)
         self._relation_rows = np.empty((2, 2 * size, width), dtype)
         self.count = 0
-        self.ids = np.empty(0, np.int64)
-        self.relations = np.empty(0, np.int64)
+        self._show(np.empty(0, np.int64), np.empty(0, np.int64))
 
     @property
     def chunks(self) -> int:
         return -(-self.count // self.chunk)
-
-    @property
-    def rows(self) -> NDArray[Any]:
-        return self._entity_rows[0, : len(self.ids)]
-
-    @property
-    def gradients(self) -> NDArray[Any]:
-        return self._entity_rows[1, : len(self.ids)]
-
-    @property
-    def relation_rows(self) -> NDArray[Any]:
-        return self._relation_rows[0, : len(self.relations)]
-
-    @property
-    def relation_gradients(self) -> NDArray[Any]:
-        return self._relation_rows[1, : len(self.relations)]
 
     def take(
         self,
@@ -96,10 +82,15 @@ class Batch:
     ) -> None:
         """Begin with these triples, by rows of the tables. negatives: [2, C, n]"""
         self.count = len(heads)
-        self.ids = np.concatenate([heads, tails, negatives.reshape(-1)])
-        self.relations = (
-            np.concatenate([relations, relations + num_relations]) if self.reciprocal else relations
+        self._show(
+            np.concatenate([heads, tails, negatives.reshape(-1)]),
+            np.concatenate([relations, relations + num_relations]) if self.reciprocal else relations,
         )
+
+    def _show(self, ids: NDArray[np.int64], relations: NDArray[np.int64]) -> None:
+        self.ids, self.relations = ids, relations
+        self.rows, self.gradients = self._entity_rows[:, : len(ids)]
+        self.relation_rows, self.relation_gradients = self._relation_rows[:, : len(relations)]
 
     def negatives_of(self, side: int, chunk: int) -> slice:
         """Where the negatives of a chunk stand in `ids`."""
@@ -151,13 +142,13 @@ class Batch:
         inverse = side == HEADS and not self.reciprocal
         terms.score.query(a, r, inverse, q)
         likeness.pairs(q, b, positives)
-        likeness.matrix(q, x, scores)
+        kept = likeness.matrix(q, x, scores)
         if filtered is not None:
-            scores[filtered[:, 0], filtered[:, 1]] = FILTERED
+            scores[filtered[:, 0], filtered[:, 1]] = as_kind(np.array([FILTERED], a.dtype), scores.dtype)
         if gradients is not scores:
             gradients[:] = scores
         total = terms.loss(positives, gradients, terms.margin, terms.temperature, of_positives)
-        likeness.matrix_back(q, x, scores, gradients, dq, self.gradients[negatives])
+        likeness.matrix_back(q, x, scores, gradients, dq, self.gradients[negatives], kept)
         likeness.pairs_back(q, b, positives, of_positives, dq, self.gradients[asked])
         terms.score.query_back(a, r, q, dq, inverse, self.gradients[known], self.relation_gradients[relation])
         return total
@@ -183,7 +174,7 @@ class ChunkWork:
     def __init__(self, terms: LossTerms, chunk: int, negatives: int, dim: int, dtype: Any) -> None:
         self._q, self._dq = np.empty((chunk, dim), dtype), np.empty((chunk, dim), dtype)
         self._positives, self._of_positives = np.empty(chunk, dtype), np.empty(chunk, dtype)
-        self._scores = np.empty((chunk, negatives), dtype)
+        self._scores = np.empty((chunk, negatives), terms.score.likeness.matrix_type(np.dtype(dtype)))
         self._gradients = np.empty_like(self._scores) if terms.score.likeness.keeps_matrix else self._scores
 
     def views(self, count: int) -> tuple[Any, Any, Any, Any, Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 BRIEF = np.dtype(np.uint16)
@@ -32,6 +32,22 @@ def float_as_bits(typing: Any, number: Any) -> Any:
         return builder.bitcast(args[0], context.get_value_type(types.int32))
 
     return types.int32(types.float32), emit
+
+
+def widen(x: Any) -> Any:
+    """A number of a table as it is computed with."""
+    return x
+
+
+@overload(widen)  # type: ignore[untyped-decorator]
+def _widen_compiled(x: Any) -> Any:
+    def same(x: Any) -> Any:
+        return x
+
+    def wide(x: Any) -> Any:
+        return bits_as_float(np.int32(np.uint32(x) << np.uint32(16)))
+
+    return wide if x == types.uint16 else same
 
 
 def table_type(precision: str) -> np.dtype[Any]:

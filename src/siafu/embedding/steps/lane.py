@@ -47,7 +47,7 @@ def loss_terms(options: EmbedOptions) -> LossTerms:
     """The loss that the options ask for."""
     score = SCORES[options.score]
     return LossTerms(
-        replace(score, likeness=BriefDotProduct()) if options.products == "bf16" else score,
+        replace(score, likeness=BriefDotProduct()) if options.brief_products else score,
         LOSSES[options.loss],
         options.margin,
         options.adversarial,

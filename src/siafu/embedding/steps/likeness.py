@@ -8,9 +8,13 @@ import torch
 from numpy.typing import NDArray
 
 from siafu.base.jit import fast_kernel
+from siafu.embedding.steps.float_bits import BRIEF
 
 BatchRows = Any  # [b, width] float32 or float64
-Matrix = Any  # [b, n] of the same type
+Matrix = Any  # [b, n] of the same type, or bfloat16 (see `Likeness.matrix_type`)
+
+# Columns that a product of bfloat16 computes at a time: where rows do not fill them, the turned product is faster (by a tenth, 50 wide).
+_TILE = 32
 
 
 class Likeness(Protocol):
@@ -26,21 +30,32 @@ class Likeness(Protocol):
         """Add the gradients of `pairs`, whose results are `found`, to dq and dx; g[i] is that of out[i]."""
         ...
 
-    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> None:
-        """out[i, j] = likeness of q[i] and x[j]."""
+    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> Any:
+        """out[i, j] = likeness of q[i] and x[j]. Gives what `matrix_back` wants to know of it."""
         ...
 
     def matrix_back(
-        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows, kept: Any
     ) -> None:
-        """Set dq and dx to the gradients of `matrix`; `g` may be overwritten, `found` may be it."""
+        """Set dq and dx to the gradients of `matrix`, which gave `kept`; `g` may be overwritten, `found` may be it."""
+        ...
+
+    def matrix_type(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The type of the matrix and of its gradients, for rows of that type."""
         ...
 
     keeps_matrix: bool
     """Whether `matrix_back` reads `found`, so that it must not be overwritten by `g`."""
 
 
-class DotProduct:
+class _PreciseMatrix:
+    """Likeness whose matrix has the type of the rows."""
+
+    def matrix_type(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return dtype
+
+
+class DotProduct(_PreciseMatrix):
     """The sum of products."""
 
     keeps_matrix = False
@@ -53,11 +68,11 @@ class DotProduct:
     ) -> None:
         _dot_pairs_back(q, x, g, dq, dx)
 
-    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> None:
+    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> Any:
         torch.mm(_tensor(q), _tensor(x).T, out=_tensor(out))
 
     def matrix_back(
-        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows, kept: Any
     ) -> None:
         torch.mm(_tensor(g), _tensor(x), out=_tensor(dq))
         torch.mm(_tensor(g).T, _tensor(q), out=_tensor(dx))
@@ -67,20 +82,31 @@ class BriefDotProduct(DotProduct):
     """The sum of products; of each with all, of numbers rounded to bfloat16, added up in float32 and rounded again.
 
     A processor with such products (AVX512-BF16, AMX) takes half the time for them. One to one is as precise as ever.
+    The matrix and its gradients are bfloat16, too (see `float_bits`): half the memory to go over.
     """
 
-    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> None:
-        _tensor(out).copy_(torch.mm(_tensor(q).bfloat16(), _tensor(x).bfloat16().T))
+    def matrix_type(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return BRIEF
+
+    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> Any:
+        """As `Likeness` says; gives the rounded rows."""
+        brief = _tensor(q).bfloat16(), _tensor(x).bfloat16()
+        torch.mm(brief[0], brief[1].T, out=_brief_tensor(out))
+        return brief
 
     def matrix_back(
-        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows, kept: Any
     ) -> None:
-        brief = _tensor(g).bfloat16()
-        _tensor(dq).copy_(torch.mm(brief, _tensor(x).bfloat16()))
-        _tensor(dx).copy_(torch.mm(brief.T, _tensor(q).bfloat16()))
+        queries, rows = kept
+        gradients = _brief_tensor(g)
+        _tensor(dq).copy_(torch.mm(gradients, rows))
+        if q.shape[1] % _TILE:
+            _tensor(dx).copy_(torch.mm(queries.T, gradients).T)
+        else:
+            _tensor(dx).copy_(torch.mm(gradients.T, queries))
 
 
-class EuclideanLikeness:
+class EuclideanLikeness(_PreciseMatrix):
     """The distance (L2), negated."""
 
     keeps_matrix = True
@@ -98,7 +124,7 @@ class EuclideanLikeness:
         _distances(out, np.einsum("ij,ij->i", q, q), np.einsum("ij,ij->i", x, x))
 
     def matrix_back(
-        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows, kept: Any
     ) -> None:
         _divide_by_distance(found, g)
         torch.mm(_tensor(g), _tensor(x), out=_tensor(dq))
@@ -107,7 +133,7 @@ class EuclideanLikeness:
         dx -= g.sum(axis=0)[:, None] * x
 
 
-class _SumOfDifferences:
+class _SumOfDifferences(_PreciseMatrix):
     """A sum over columns, or pairs of them, of how far two rows are apart, negated. Its kernels are its own."""
 
     keeps_matrix = False
@@ -128,7 +154,7 @@ class _SumOfDifferences:
         self._matrix(q, np.ascontiguousarray(x.T), out)
 
     def matrix_back(
-        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows
+        self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows, kept: Any
     ) -> None:
         turned = np.zeros((x.shape[1], x.shape[0]), x.dtype)
         self._matrix_back(q, np.ascontiguousarray(x.T), g, dq, turned)
@@ -137,6 +163,10 @@ class _SumOfDifferences:
 
 def _tensor(values: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(values)
+
+
+def _brief_tensor(values: NDArray[np.uint16]) -> torch.Tensor:
+    return torch.from_numpy(values).view(torch.bfloat16)
 
 
 @fast_kernel

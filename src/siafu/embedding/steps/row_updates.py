@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
 from siafu.base.jit import kernel
+from siafu.base.prefetch import prefetch
 from siafu.embedding.embed_options import OPTIMIZERS
-from siafu.embedding.steps.float_bits import bits_as_float, computed_in, float_as_bits
+from siafu.embedding.steps.float_bits import computed_in, float_as_bits, widen
 
 _EPSILON = {"adagrad": 1e-10, "adam": 1e-8}  # as torch.optim has them
 _BETAS = (0.9, 0.999)
+_AHEAD = 4  # rows that are brought near before they are read
+_LINE = 64  # bytes of a line of the cache
 
 
 class TouchedRows:
@@ -109,22 +112,6 @@ def moment_count(kind: str) -> int:
     return 1 if kind == "adagrad" else 2
 
 
-def _widen(x: Any) -> Any:
-    """A number of a table as it is computed with."""
-    return x
-
-
-@overload(_widen)  # type: ignore[untyped-decorator]
-def _widen_compiled(x: Any) -> Any:
-    def same(x: Any) -> Any:
-        return x
-
-    def wide(x: Any) -> Any:
-        return bits_as_float(np.int32(np.uint32(x) << np.uint32(16)))
-
-    return wide if x == types.uint16 else same
-
-
 def _narrow(x: Any, old: Any, chance: Any) -> Any:
     """A number as a table has it, of the type of `old`; chance: 16 random bits"""
     return x
@@ -162,12 +149,22 @@ def _chance_compiled(step: Any, number: Any, column: Any) -> Any:
 
 
 @kernel
+def _prefetch_row(row: Any) -> None:
+    """Bring a row near, each line of the cache of it."""
+    step = _LINE // row.itemsize
+    for j in range(0, len(row), step):
+        prefetch(row, j)
+
+
+@kernel
 def gather_rows(table: Any, ids: NDArray[np.int64], out: Any) -> None:
     """out[i] = table[ids[i]]."""
     for i in range(len(ids)):
+        if i + _AHEAD < len(ids):
+            _prefetch_row(table[ids[i + _AHEAD]])
         row, into = table[ids[i]], out[i]
         for j in range(len(row)):
-            into[j] = _widen(row[j])
+            into[j] = widen(row[j])
 
 
 @kernel
@@ -229,14 +226,18 @@ def _adagrad(
     total = np.empty(table.shape[1], gradients.dtype)
     low, sixteen = np.uint32(0xFFFF), np.uint32(16)
     for k in range(first, last):
+        if k + _AHEAD < last:
+            _prefetch_row(table[rows[k + _AHEAD]])
+            _prefetch_row(squares[rows[k + _AHEAD]])
+            _prefetch_row(gradients[order[starts[k + _AHEAD]]])
         _sum_rows(gradients, order, starts[k], starts[k + 1], total)
         row, square = table[rows[k]], squares[rows[k]]  # rows of their own: LLVM makes vectors of the loop
         for j in range(len(total)):
             g = total[j]
             chance = _chance(step, k, j)
-            summed = _widen(square[j]) + g * g
+            summed = widen(square[j]) + g * g
             square[j] = _narrow(summed, square[j], chance & low)
-            new = _widen(row[j]) - lr * g / (np.sqrt(summed) + epsilon)
+            new = widen(row[j]) - lr * g / (np.sqrt(summed) + epsilon)
             row[j] = _narrow(new, row[j], chance >> sixteen)
 
 
@@ -265,10 +266,10 @@ def _adam(
         for j in range(len(total)):
             g = total[j]
             chance, other = _chance(step, k, j), _chance(step, k, ~j)
-            m = _widen(mean[j]) + (one - first_beta) * (g - _widen(mean[j]))
-            v = _widen(square[j]) + (one - second_beta) * (g * g - _widen(square[j]))
+            m = widen(mean[j]) + (one - first_beta) * (g - widen(mean[j]))
+            v = widen(square[j]) + (one - second_beta) * (g * g - widen(square[j]))
             mean[j], square[j] = _narrow(m, mean[j], other & low), _narrow(v, square[j], chance & low)
-            new = _widen(row[j]) - rate * m / (np.sqrt(v) + epsilon)
+            new = widen(row[j]) - rate * m / (np.sqrt(v) + epsilon)
             row[j] = _narrow(new, row[j], chance >> sixteen)
 
 
@@ -279,8 +280,8 @@ def _normalise(table: Any, rows: NDArray[np.int64], first: int, last: int, one: 
         row = rows[k]
         total = one - one
         for j in range(table.shape[1]):
-            total += _widen(table[row, j]) * _widen(table[row, j])
+            total += widen(table[row, j]) * widen(table[row, j])
         if total > 0:
             scale = one / np.sqrt(total)
             for j in range(table.shape[1]):
-                table[row, j] = _narrow(_widen(table[row, j]) * scale, table[row, j], half)
+                table[row, j] = _narrow(widen(table[row, j]) * scale, table[row, j], half)
