@@ -26,7 +26,16 @@ from siafu.training.run import Run
 from siafu.training.trainer import Trainer
 from tests.training_runs import options, tangled_graph
 
-GRAPH = tangled_graph(3000)
+RELATIONS = 4
+
+
+def typed(graph: Graph) -> Graph:
+    """The same with types of edges, of which the model knows one more."""
+    types = np.random.default_rng(0).integers(0, RELATIONS - 1, graph.num_edges, dtype=np.int32)
+    return replace(graph, edge_type=types)
+
+
+GRAPH = typed(tangled_graph(3000))
 Make = Callable[[Graph], nn.Module]
 MODELS: dict[str, Make] = {
     "gcn": lambda g: siafu.nn.GCN(g.num_features, 20, 3, g.num_classes, 0.5),
@@ -35,6 +44,7 @@ MODELS: dict[str, Make] = {
     "gat": lambda g: siafu.nn.GAT(g.num_features, 20, 3, g.num_classes, 0.5, heads=2),
     "bf16": lambda g: siafu.nn.GraphSAGE(g.num_features, 20, 3, g.num_classes, 0.5, precision="bf16"),
     "max": lambda g: Greatest(g.num_features, g.num_classes),
+    "rgcn": lambda g: Relational(g.num_features, 20, g.num_classes),
     "chain": lambda g: Chain(g.num_features, g.num_classes),
 }
 
@@ -50,6 +60,19 @@ class Greatest(nn.Module):
         greatest = siafu.nn.Max()
         hidden = torch.relu(greatest(graph, self.first(x)))
         return greatest(graph, self.last(hidden))
+
+
+class Relational(nn.Module):
+    """Sums by type in both layers, of matrices that are composed, and of whole ones."""
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first = siafu.nn.RGCNConv(features, hidden, RELATIONS, num_bases=2)
+        self.last = siafu.nn.RGCNConv(hidden, classes, RELATIONS, aggr="add")
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.last(graph, torch.relu(self.first(graph, x)))
+        return found
 
 
 class Chain(nn.Module):
@@ -111,6 +134,7 @@ def trained(
         ("gin", "pipe", 2, 7),
         ("gat", "pipe", 4, 3),
         ("max", "sync", 3, 2),
+        ("rgcn", "pipe", 3, 4),
     ],
 )
 def test_a_training_on_disk_is_the_same_to_the_bit(
@@ -123,7 +147,13 @@ def test_a_training_on_disk_is_the_same_to_the_bit(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name,mode,servers,folded",
-    [("gcn", "pipe", 2, 3), ("sage", "sync", 3, 0), ("gat", "pipe", 3, 0), ("max", "pipe", 2, 0)],
+    [
+        ("gcn", "pipe", 2, 3),
+        ("sage", "sync", 3, 0),
+        ("gat", "pipe", 3, 0),
+        ("max", "pipe", 2, 0),
+        ("rgcn", "sync", 2, 0),
+    ],
 )
 def test_servers_of_one_process_have_the_same_bits_on_disk(
     tmp_path: Path, name: str, mode: str, servers: int, folded: int
@@ -152,6 +182,7 @@ def test_so_has_a_training_that_keeps_its_products_on_disk_and_walks_a_copy_of_i
         ("gin", "pipe", 2, 0, True),
         ("gat", "pipe", 1, 0, False),
         ("max", "sync", 2, 0, True),
+        ("rgcn", "pipe", 1, 0, True),
     ],
 )
 @pytest.mark.parametrize("held", [{0, 1}, {0}, {1}], ids=["all", "first", "second"])
@@ -239,19 +270,27 @@ def test_rows_that_stay_may_be_in_memory_or_kept_on_disk(tmp_path: Path, remade:
     assert trained(MODELS["sage"], kept) == plain
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda g: siafu.nn.GraphSAGE(g.num_features, 64, 3, g.num_classes, 0.5),
+        lambda g: Relational(g.num_features, 256, g.num_classes),
+    ],
+    ids=["sage", "rgcn"],
+)
 def test_a_run_within_a_budget_is_the_one_without_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Make
 ) -> None:
     # What tests before left in memory comes and goes.
     monkeypatch.setattr(listing, "own_bytes", lambda: 300_000_000)
     for module in (disk_share, listing):
         monkeypatch.setattr(module, "WRITTEN_BEHIND", 1 << 20)
     monkeypatch.setattr(listing, "IDLE_BYTES", 1 << 20)
-    graph = tangled_graph(10_000)
+    graph = typed(tangled_graph(10_000))
 
     def model() -> nn.Module:
         torch.manual_seed(0)
-        return siafu.nn.GraphSAGE(graph.num_features, 64, 3, graph.num_classes, 0.5)
+        return make(graph)
 
     def run(**given: Any) -> Run:
         return siafu.train(graph, model(), epochs=2, **given)

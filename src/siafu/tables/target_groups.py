@@ -1,7 +1,7 @@
 """TargetGroups: a gather whose sources are on disk, for a group of rows at a time."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from siafu.tables.row_table import RowTable
 
 Ranges = Sequence[tuple[int, int]]
 MakeGroup = Callable[[int, int, PartitionReader], Table]
-"""From a range of own rows to what is gathered for them; it takes every partition of the sources once, ascending."""
+"""From a range of own rows to what is gathered for them; it takes partitions of the sources as `order` has them."""
 
 
 @dataclass(slots=True)
@@ -36,6 +36,7 @@ class TargetGroups:
     make:       makes a group; it may use all threads
     empty:      a group of no rows
     before:     called before a pass reads the sources
+    order:      partitions, by number, as a group takes them; None: every one once, ascending
 
     waited: seconds for which threads waited for the sources
     """
@@ -49,9 +50,11 @@ class TargetGroups:
         make: MakeGroup,
         empty: Table,
         before: Callable[[], None],
+        order: Sequence[int] | None = None,
     ) -> None:
         self._tables, self._groups, self._partitions, self._slots = tables, groups, partitions, slots
         self._make, self._empty, self._before = make, empty, before
+        self._order = range(len(partitions)) if order is None else order
         self._ends = np.array([last for _, last in groups])
         self._lock = threading.Lock()
         self._held: dict[int, _Held] = {}
@@ -61,12 +64,20 @@ class TargetGroups:
 
     def take(self, first: int, last: int) -> Table:
         """Sums of the rows from `first` up to `last`; each row is taken once a pass."""
-        if first == last:
+        parts = [rows for _, rows in self.parts(first, last)]
+        if not parts:
             return self._empty
-        begin, end = np.searchsorted(self._ends, (first, last - 1), side="right")
-        with self._lock:
-            parts = [self._part(group, first, last) for group in range(begin, end + 1)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def parts(self, first: int, last: int) -> Iterator[tuple[int, Table]]:
+        """The same group by group, with the number of the first row of each: none is made before it is asked for."""
+        if first == last:
+            return
+        begin, end = np.searchsorted(self._ends, (first, last - 1), side="right")
+        for group in range(begin, end + 1):
+            with self._lock:
+                found = self._part(group, first, last)
+            yield max(first, self._groups[group][0]), found
 
     def begin_anew(self) -> None:
         """Forget a pass that was broken off."""
@@ -89,7 +100,7 @@ class TargetGroups:
     def _make_up_to(self, group: int) -> None:
         if self._reader is None:
             self._before()
-            order = [*range(len(self._partitions))] * len(self._groups)
+            order = [*self._order] * len(self._groups)
             self._reader = PartitionReader(self._tables, self._partitions, order, self._slots)
         while self._next <= group:
             lo, hi = self._groups[self._next]

@@ -16,6 +16,21 @@ class RowCounts(NamedTuple):
     every: int
 
 
+class Grouped(NamedTuple):
+    """Numbers that groups of rows hold while they are gathered from disk.
+
+    rows:  for each row, while the group is made and until its rows were used
+    once:  for each row, while the group is made
+    edges: for each edge, likewise
+    types: for each row and type of its edges, in a table whose rows stay as `rows` do; the gathered rows are in the threads' buffers
+    """
+
+    rows: int = 0
+    once: int = 0
+    edges: int = 0
+    types: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class HeldArray:
     """An array of rows on one graph server.
@@ -30,7 +45,9 @@ class HeldArray:
     on_threads: it is there only where the stage's tasks run on threads: Lambdas keep theirs
     passes:   it is there only where the rows that are gathered have a table
     on_disk:  it may be on disk: "source", what edges read, or "rows", what stays at its vertices
-    grouped:  numbers that a group of rows holds for each while they are gathered from disk; None: as many as columns
+    grouped:  numbers that groups of rows hold while they are gathered from disk; None: for each row as many as columns
+    beside:   on disk, what goes back is gathered from it and from the forward tables at the same time
+    reads, reads_back: times that a gather from disk goes through it forth, and through a forward table on the way back
     over:     the array whose place it takes where gradients take the place of rows; None: none
     """
 
@@ -47,7 +64,10 @@ class HeldArray:
     passes: bool = False
     on_disk: Literal["source", "rows"] | None = None
     over: str | None = None
-    grouped: int | None = None
+    grouped: Grouped | None = None
+    beside: bool = False
+    reads: int = 1
+    reads_back: int = 0
 
     @property
     def row_bytes(self) -> int:

@@ -19,7 +19,7 @@ from siafu.kernels import (
 from siafu.nn.gathers.gather import Softmax
 from siafu.nn.tensors import storage
 from siafu.program.program import GatherStep
-from siafu.server.costs.held_array import HeldArray
+from siafu.server.costs.held_array import Grouped, HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
 from siafu.server.gathers.early_gather import EarlyAttentionAdjoint
@@ -230,7 +230,7 @@ class SoftmaxBehaviour(GatherBehaviour[Softmax]):
             "forward",
             "all",
             on_disk="source",
-            grouped=2 * columns + 4 * heads,
+            grouped=Grouped(2 * columns + 4 * heads),
         )
         sums = HeldArray(
             "sums",

@@ -20,7 +20,7 @@ from siafu.kernels import (
 from siafu.nn.gathers.gather import Max
 from siafu.nn.tensors import storage
 from siafu.program.program import GatherStep
-from siafu.server.costs.held_array import HeldArray
+from siafu.server.costs.held_array import Grouped, HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
 from siafu.server.gathers.early_gather import EarlyMax, EarlyMaxAdjoint
@@ -220,7 +220,7 @@ class MaxBehaviour(GatherBehaviour[Max]):
                 "forward",
                 "all",
                 on_disk="source",
-                grouped=3 * width,
+                grouped=Grouped(3 * width),
             ),
         )
         if not training:

@@ -14,9 +14,9 @@ from siafu.kernels import (
     typed_edges,
     zero_table,
 )
-from siafu.nn.gathers.relation_sum import RelationSum, composed, shares_of, stacked
+from siafu.nn.gathers.relation_sum import RelationSum, shares_of, stacked
 from siafu.nn.tensors import storage
-from siafu.server.costs.held_array import HeldArray
+from siafu.server.costs.held_array import Grouped, HeldArray
 from siafu.server.edges import ServerEdges, Walk
 from siafu.server.gathers.behaviour import GatherBehaviour
 from siafu.server.gathers.gather_tables import ResultTable
@@ -30,6 +30,8 @@ from siafu.server.gathers.local_gather import (
     sum_type,
     view,
 )
+from siafu.server.gathers.on_disk.disk_relation_gather import DiskRelationGather
+from siafu.server.gathers.relation_weights import RelationWeights
 
 # With their optional arguments in lists, they cannot be typed.
 _gather: Any = relation_range
@@ -71,7 +73,7 @@ class RelationGather(LocalGather):
         self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
     ) -> torch.Tensor:
         out, (rows,) = self._out.begin(first, last), self.forward_tables
-        matrices = stacked(self._matrices(weights), self._kind, turned=False)
+        matrices = stacked(self._learnt.matrices(weights), self._kind, turned=False)
         span = self._walks.span(first, last)
         _gather(*self._forward, rows, self._width, matrices, out, self.needed, *span)
         return view(out, first, last, self._gather.out_channels)
@@ -85,27 +87,18 @@ class RelationGather(LocalGather):
         self, first: int, last: int, *, dropout: float = 0.0, seed: int = 0, weights: Weights | None = None
     ) -> GatherGradients:
         (gradient,), back = self.backward_tables, self._back.begin(first, last)
-        matrices = self._matrices(weights)
-        turned = stacked(matrices, self._kind, turned=True)
+        turned = stacked(self._learnt.matrices(weights), self._kind, turned=True)
         _gather(*self._backward, gradient, self._gather.out_channels, turned, back, None, first, last)
         found = zero_table(self._gather.relations * self._width, self._gather.out_channels, self._kind)
         (rows,), span = self.forward_tables, self._walks.span(first, last)
         _gather_weights(*self._forward, rows, self._width, gradient, found, self.needed, *span)
         of_matrices = torch.from_numpy(np.ascontiguousarray(found[:, : self._gather.out_channels]))
         of_rows = view(back, first, last, self._width)
-        return GatherGradients((of_rows,), self._of_weights(of_matrices.reshape(matrices.shape), weights))
+        return GatherGradients((of_rows,), self._learnt.gradients(of_matrices, weights))
 
-    def _of_weights(self, of_matrices: torch.Tensor, weights: Weights | None) -> dict[str, torch.Tensor]:
-        """From the matrices to what they are composed of."""
-        given = [(weights or {})[name].detach().requires_grad_() for name in self.weight_names]
-        with torch.enable_grad():
-            made = composed(self._gather.matrices, tuple(given))
-        found = dict(zip(self.weight_names, torch.autograd.grad(made, given, of_matrices), strict=True))
-        return {name: found[name] for name in self.learnt}
-
-    def _matrices(self, weights: Weights | None) -> torch.Tensor:
-        with torch.no_grad():
-            return composed(self._gather.matrices, tuple((weights or {})[name] for name in self.weight_names))
+    @property
+    def _learnt(self) -> RelationWeights:
+        return RelationWeights(self._gather, self.weight_names, self.learnt)
 
     def _typed(self, walk: Walk, direction: str) -> TypedEdges:
         graph, (indptr, indices, _) = self.server.graph, walk.edges
@@ -127,6 +120,7 @@ class RelationBehaviour(GatherBehaviour[RelationSum]):
 
     gather = RelationSum
     in_memory = RelationGather
+    on_disk = DiskRelationGather
     blocked = False
 
     def flops(self, gather: RelationSum, width: int, *, back: bool, weighted: bool) -> int:
@@ -137,7 +131,16 @@ class RelationBehaviour(GatherBehaviour[RelationSum]):
         self, gather: RelationSum, width: int, itemsize: int, *, training: bool
     ) -> tuple[HeldArray, ...]:
         rows = HeldArray(
-            "rows", "what edges gather", "backward", width, stored_size(gather, itemsize), "forward", "all"
+            "rows",
+            "what edges gather",
+            "backward",
+            width,
+            stored_size(gather, itemsize),
+            "forward",
+            "all",
+            on_disk="source",
+            grouped=Grouped(types=width),
+            reads_back=1,
         )
         sums = HeldArray(
             "sums", "gathered rows", "backward", gather.out_channels, itemsize, "own", "needed", passes=True
@@ -159,5 +162,8 @@ class RelationBehaviour(GatherBehaviour[RelationSum]):
                 rows="backward",
                 forward=None,
                 backward="needed",
+                grouped=Grouped(types=gather.out_channels),
+                beside=True,
+                reads_back=0,
             ),
         )

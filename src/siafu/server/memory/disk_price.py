@@ -2,6 +2,7 @@
 
 from siafu.kernels import block_size
 from siafu.pipeline.schedule import Stage
+from siafu.server.costs.held_array import HeldArray
 from siafu.server.fusion import gathers_again
 from siafu.server.gathers.local_gather import stored_size
 from siafu.server.memory.disk_share import SLOTS, DiskCut
@@ -67,19 +68,26 @@ def largest_table(listing: RunListing, plan: ServerPlan) -> int:
 
 def _table_seconds(lane: LaneRows, cut: DiskCut) -> float:
     found, disk = 0.0, lane.hardware
-    again = gathers_again(lane.extent.program, lane.extent.savings) if lane.extent.training else frozenset()
     for stage, array in lane.on_disk():
         size = array.bytes(lane.part.rows)
         written = (array.forward is not None) + (array.backward is not None)
         if array.on_disk == "rows":
             found += size / disk.read_bytes_s + size / disk.write_bytes_s
             continue
-        gathers = written + (array.forward is not None and stage.phase - 1 in again)
+        gathers = _walks(lane, stage, array)
         reads = tables_read(cut) * cut.partitions
         a_gather = reads * (size / cut.partitions / disk.read_bytes_s + _REQUEST)
         a_gather += cut.partitions * (cut.groups * _STEP + 2 * size / _SUMS)
         found += written * size / disk.write_bytes_s + gathers * a_gather
     return found
+
+
+def _walks(lane: LaneRows, stage: Stage, array: HeldArray) -> int:
+    """Times that an epoch gathers from a table on disk: forth, perhaps once more, and back."""
+    training = lane.extent.training
+    again = training and stage.phase - 1 in gathers_again(lane.extent.program, lane.extent.savings)
+    forth = (1 + again) * array.reads if array.forward is not None else 0
+    return forth + (array.reads_back if training else 0) + (array.backward is not None)
 
 
 def _edge_seconds(lane: LaneRows, cut: DiskCut | None, room: int | None, *, stay: bool) -> float:
@@ -98,10 +106,7 @@ def _edge_seconds(lane: LaneRows, cut: DiskCut | None, room: int | None, *, stay
         assert cut is not None
         on_disk.add(stage.phase)
         size = _edge_bytes(lane, stage)
-        gathers = (array.forward is not None) * (1 + (stage.phase - 1 in again)) + (
-            array.backward is not None
-        )
-        found += gathers * edges_read(cut, size, lane.part.vertices, room)
+        found += _walks(lane, stage, array) * edges_read(cut, size, lane.part.vertices, room)
     mapped = is_mapped(lane.plan.graph.indices) if lane.part.alone else cut is not None
     read = mapped and not stay
     for stage in (each for each in lane.stages if read and each.kind.reads and each.phase not in on_disk):

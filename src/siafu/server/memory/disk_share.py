@@ -4,11 +4,13 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from siafu.kernels import table_row_bytes
+from siafu.server.costs.held_array import Grouped, HeldArray
 from siafu.tables import GhostedTable, NamedTables, ScratchDirectory, WriteBehind
 
 WRITTEN_BEHIND = 32 << 20
@@ -85,16 +87,31 @@ def equal_ranges(rows: int, count: int) -> Sequence[tuple[int, int]]:
     return list(itertools.pairwise(bounds))
 
 
-def buffer_bytes(
-    cut: DiskCut, own: int, rows: int, columns: int, stored: int, summed: int, grouped: int | None = None
-) -> int:
-    """Memory of one gather while it runs: two groups of sums, and partitions of sources.
+class Gathered(NamedTuple):
+    """Of one gather: rows that it gathers for, their edges, pairs of a row and a type of its edges; rows that it gathers from."""
 
-    own:            rows that it gathers for; rows: those that it gathers from
-    stored, summed: bytes of a number, as it is read and as it is summed
-    grouped:        numbers that a group holds for each row; None: as many as columns
+    own: int
+    edges: int
+    types: int
+    rows: int
+
+
+def buffer_bytes(cut: DiskCut, gathered: Gathered, array: HeldArray, summed: int) -> int:
+    """Memory of one gather while it runs: two groups of sums, what one group needs besides, and partitions of sources.
+
+    array:  the table that it reads
+    summed: bytes of a number as it is summed
     """
-    group, partition = -(-own // cut.groups), -(-rows // cut.partitions)
-    edges = 2 * _EDGE if cut.buckets else _EDGE
-    sums = 2 * group * (table_row_bytes(grouped or columns, summed) + edges)
-    return sums + min(SLOTS, cut.partitions) * partition * table_row_bytes(columns, stored)
+    holds = array.grouped or Grouped(array.columns)
+    own, edges, types = (-(-each // cut.groups) for each in gathered[:3])
+    next_edge = 2 * _EDGE if cut.buckets else _EDGE
+    found = 2 * own * (_row_bytes(holds.rows, summed) + next_edge) + own * _row_bytes(holds.once, summed)
+    found += edges * holds.edges * summed
+    if holds.types:
+        found += types * (2 * _row_bytes(holds.types, summed) + _EDGE)
+    partition = -(-gathered.rows // cut.partitions)
+    return found + min(SLOTS, cut.partitions) * partition * array.row_bytes
+
+
+def _row_bytes(numbers: int, itemsize: int) -> int:
+    return table_row_bytes(numbers, itemsize) if numbers else 0

@@ -1,6 +1,6 @@
 """Edges in memory: the server's own, and the copies that its gathers make."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from siafu.server.gathers.local_gather import stored_size
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
 from siafu.server.memory.server_part import ServerPart
+from siafu.server.memory.type_counts import type_counts
 
 _POINTER, _START, _PLACE = (
     8,
@@ -70,6 +71,14 @@ def graph_edges(
         yield Allocation("ghosts' ids", 3 * _POINTER * ghosts, Lifetime.RUN, "which rows servers exchange")
 
 
+def edge_shares(graph: Graph, programs: Collection[Program], itemsize: int) -> Iterator[Allocation]:
+    """Factors of edges in means by type, which all servers share."""
+    gathers = [step.site.gather for each in programs for group in each.gathers for step in group]
+    if any(isinstance(each, RelationSum) and each.mean for each in gathers):
+        found, purpose = itemsize * graph.num_edges, "one over the number of edges of a vertex and a type"
+        yield Allocation("edges' shares", found, Lifetime.SERVERS, purpose)
+
+
 def _edge_rows(graph: Graph, parts: Sequence[ServerPart], numbered: bool) -> Iterator[Allocation]:
     """Features and types of edges, and by which numbers gathers find them."""
     found = [each for each in (graph.edge_attr, graph.edge_type) if each is not None]
@@ -99,6 +108,7 @@ class _Walk:
     whole: int
     edges: int
     copied: bool
+    back: bool = False
 
 
 @dataclass(slots=True)
@@ -153,18 +163,16 @@ class EdgeCopies:
         back = forward if symmetric and only is None else f"backward{key}"
         kept = part.out_edges if only is None else round(part.out_edges * only.edge_share)
         copied = only is not None and kept <= WORTH_A_COPY * part.out_edges
-        yield _Walk(back, part.vertices, part.vertices, rows.backward, part.out_edges, kept, copied)
+        yield _Walk(
+            back, part.vertices, part.vertices, rows.backward, part.out_edges, kept, copied, back=True
+        )
 
     def _copies(
         self, program: Program, step: GatherStep, walk: _Walk, known: set[object], *, in_blocks: bool
     ) -> Iterator[Allocation]:
         gather = step.site.gather
-        if isinstance(gather, RelationSum) and (walk.key, "typed", gather.mean) not in known:
-            known.add((walk.key, "typed", gather.mean))
-            edge = self.graph.indices.itemsize + 4 + (self.itemsize if gather.mean else 0)
-            yield Allocation(
-                "edges by type", edge * walk.edges, Lifetime.SERVERS, "gathers walk a type after the other"
-            )
+        if isinstance(gather, RelationSum):
+            yield from self._by_type(gather, walk, known, on_disk=not in_blocks)
         weighted = getattr(gather, "weighted", False) and self.graph.edge_weight is not None
         if self.partitions and isinstance(gather, Sum) and step.edge is None and not in_blocks:
             yield from self._in_buckets(walk, known, weight=self.itemsize if weighted else 0)
@@ -195,6 +203,22 @@ class EdgeCopies:
             pointers, purpose = _POINTER * (walk.rows + 1), "the last gather's gradients go along them"
             yield Allocation(_RESTRICTED, edge * walk.edges, Lifetime.EPOCHS, purpose, mapped=self.mapped)
             yield Allocation(f"{_RESTRICTED}, by vertex", pointers, Lifetime.EPOCHS, purpose)
+
+    def _by_type(
+        self, gather: RelationSum, walk: _Walk, known: set[object], *, on_disk: bool
+    ) -> Iterator[Allocation]:
+        """Edges by row and type; of gathers from disk in mapped files, beside the places of each type's edges."""
+        key = walk.key, walk.back, "typed", gather.mean, on_disk
+        if key in known:
+            return
+        known.add(key)
+        edges, purpose = walk.edges if walk.copied else walk.whole, "gathers walk a type after the other"
+        edge = self.graph.indices.itemsize + 4 + (self.itemsize if gather.mean else 0)
+        yield Allocation("edges by type", edge * edges, Lifetime.SERVERS, purpose, mapped=on_disk)
+        if on_disk:
+            pairs = type_counts(self.graph, self.part)[walk.back]
+            found = _POINTER * (walk.rows + 1) + (_POINTER + _START) * pairs
+            yield Allocation("edges by type, by vertex", found, Lifetime.SERVERS, "where each type begins")
 
     def _far(self, walk: _Walk, row_bytes: int, weighted: bool) -> int | None:
         """Number of sources in a block for the cache that cores share; None: there are no such blocks."""

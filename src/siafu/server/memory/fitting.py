@@ -283,7 +283,7 @@ def _told(plan: ServerPlan, scratch: int) -> str:
     held = ", ".join(f"G{depth + 1}" for depth in sorted(disk.held))
     copied += f", rows that {held} reads in memory" if held else ""
     kept = (
-        ", tables of edge functions, pairs, relations and gathers by columns in memory"
+        ", tables of edge functions, pairs and gathers by columns in memory"
         if disk.tables and _some_stay(plan)
         else ""
     )

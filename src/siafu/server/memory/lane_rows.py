@@ -16,11 +16,12 @@ from siafu.server.costs.reduce_cost import sum_bytes
 from siafu.server.fused_gathers import ROWS_AT_ONCE
 from siafu.server.fusion import frees_rows, gathers_again
 from siafu.server.gathers.registry import behaviour_of, held_by_step
-from siafu.server.memory.disk_share import buffer_bytes
+from siafu.server.memory.disk_share import DiskCut, Gathered, buffer_bytes
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
 from siafu.server.memory.server_hardware import ServerHardware
 from siafu.server.memory.server_part import ServerPart
+from siafu.server.memory.type_counts import type_counts
 from siafu.server.plan import ServerPlan
 from siafu.server.rows.blocks import block_rows
 from siafu.server.stages.registry import stages_of
@@ -76,32 +77,35 @@ class LaneRows:
 
     def _disk_buffers(self) -> Iterator[Allocation]:
         """Parts of tables on disk that are in memory: one gather runs at a time; back another may gather again beside it."""
-        cut, rows = self.extent.savings.disk, self.part.rows
-        tables = [each for _, each in self.on_disk() if each.on_disk == "source"]
+        cut = self.extent.savings.disk
+        tables = [(stage, each) for stage, each in self.on_disk() if each.on_disk == "source"]
         beside = self.extent.savings.shared and self._is_guest  # it runs while the training does not
         if cut is None or not tables or beside:
             return
-        needs = [
-            buffer_bytes(
-                cut,
-                rows.own,
-                each.bytes(rows) // each.row_bytes,
-                each.columns,
-                each.itemsize,
-                self.extent.itemsize,
-                each.grouped,
-            )
-            for each in tables
-            if each.forward is not None
-        ]
+        forth = [self._buffers(cut, each) for _, each in tables if each.forward is not None]
         again = self.extent.training and gathers_again(self.extent.program, self.extent.savings)
-        found = sum(sorted(needs)[-2 if again else -1 :])
+        back = [
+            sum(self._buffers(cut, each) for other, each in tables if other == stage)
+            for stage, array in tables
+            if array.beside
+        ]
+        found = max(
+            sum(sorted(forth)[-2 if again else -1 :]),
+            max(back, default=0) + (max(forth, default=0) if back and again else 0),
+        )
         yield Allocation(
             f"{_ENDS[self.lane]}: buffers of tables on disk",
             found,
             Lifetime.EPOCHS,
             f"{cut.groups} groups of sums, {cut.partitions} partitions of sources",
         )
+
+    def _buffers(self, cut: DiskCut, array: HeldArray) -> int:
+        """Bytes of one gather from a table while it runs."""
+        part, back = self.part, array.rows == "backward"
+        types = type_counts(self.plan.graph, part)[back]
+        edges, sources = (part.out_edges if back else part.edges), array.bytes(part.rows) // array.row_bytes
+        return buffer_bytes(cut, Gathered(part.vertices, edges, types, sources), array, self.extent.itemsize)
 
     def _held(self) -> Iterator[tuple[HeldArray, Allocation]]:
         """Tables and kept rows, as the stages list them."""
@@ -210,7 +214,7 @@ class LaneRows:
                 width = self.extent.widths(step.sent)[0]
                 held = held_by_step(step, width, self.extent.itemsize, training=self.extent.training)
                 cut = self.extent.savings.disk
-                on_disk = cut is not None and cut.reads(depth) and any(each.on_disk for each in held)
+                on_disk = cut is not None and cut.reads(depth) and _in_groups(held)
                 for array in held if not on_disk else ():
                     key = number, array.name, array.row_bytes
                     if not array.passes or key in buffers:
@@ -258,6 +262,11 @@ class LaneRows:
         else:
             chosen = (programs.forward_keeping, programs.backward_kept, programs.last)
         yield from (each for each in chosen if each is not None)
+
+
+def _in_groups(held: Sequence[HeldArray]) -> bool:
+    """Whether rows that are gathered from disk are in a group's table; else they are in the threads' buffers."""
+    return any(each.on_disk and (each.grouped is None or not each.grouped.types) for each in held)
 
 
 def _key(stage: Stage) -> tuple[str, int]:

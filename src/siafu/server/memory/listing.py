@@ -15,7 +15,7 @@ from siafu.server.costs.extent import Extent
 from siafu.server.gathers.registry import behaviour_of
 from siafu.server.memory.constants import ConstantSizes
 from siafu.server.memory.disk_share import WRITTEN_BEHIND
-from siafu.server.memory.edge_copies import EdgeCopies, bucket_bytes, graph_edges, is_mapped
+from siafu.server.memory.edge_copies import EdgeCopies, bucket_bytes, edge_shares, graph_edges, is_mapped
 from siafu.server.memory.lane_rows import LaneRows
 from siafu.server.memory.memory_list import Allocation, Lifetime, MemoryList
 from siafu.server.memory.needed_rows import NeededRows
@@ -178,6 +178,7 @@ class RunListing:
         numbered = any(step.site.features for step in steps)
         mapped, on_disk, cache = cut is not None, plan.gathers_on_disk, self.hardware.near_cache
         yield from graph_edges(graph, [*self.parts, *_focused_parts(plan)], on_disk=mapped, numbered=numbered)
+        yield from edge_shares(graph, plan.programs.values(), itemsize)
         partitions = cut.partitions if cut is not None and cut.buckets and cut.tables else 0
         for part in self.parts:
             copies = EdgeCopies(
