@@ -150,11 +150,6 @@ def first_relations(
 ) -> NDArray[np.float32]:
     """Vectors of the relations before any training."""
     count, width = (1 + reciprocal) * num_relations, score.relation_width(dim)
-    if score.relation_start == "one":
-        out = np.ones((count, width), np.float32)
-        if score.is_complex:
-            out[:, width // 2 :] = 0
-        return out
     drawn = 2 * generator(seed, _RELATIONS).random((count, width), dtype=np.float32) - 1
-    bound = np.pi if score.relation_start == "angle" else score.start(dim)
+    bound = np.pi if score.angles else score.start(dim)
     return drawn * np.float32(bound)

@@ -26,7 +26,8 @@ class TripleScore:
     has_relations:     whether relations have vectors
     relation_share:    width of a relation's vector, as a share of an entity's
     start:             half of the range in which an entity's numbers are drawn first, by the width
-    relation_start:    the relations' first numbers: "one" (the neutral element), or drawn: "same" as entities', or "angle"
+    angles:            relations' numbers are angles, drawn from all of them first; else they are drawn as entities' are. From
+                       the neutral element, as PyTorch-BigGraph begins, every entity is its own best answer for long
     """
 
     name: str
@@ -38,7 +39,7 @@ class TripleScore:
     has_relations: bool = True
     relation_share: float = 1.0
     start: Callable[[int], float] = lambda dim: 0.05
-    relation_start: str = "one"
+    angles: bool = False
 
     def relation_width(self, dim: int) -> int:
         return int(dim * self.relation_share)
@@ -74,7 +75,6 @@ TRANSE = TripleScore(
     queries.translation_back,
     EuclideanLikeness(),
     start=_of_transes_paper,
-    relation_start="same",
 )
 TRANSE_L1 = TripleScore(
     "transe-l1",
@@ -83,7 +83,6 @@ TRANSE_L1 = TripleScore(
     queries.translation_back,
     ManhattanLikeness(),
     start=_of_transes_paper,
-    relation_start="same",
 )
 ROTATE = TripleScore(
     "rotate",
@@ -94,7 +93,7 @@ ROTATE = TripleScore(
     is_complex=True,
     relation_share=0.5,
     start=_of_rotates_paper,
-    relation_start="angle",
+    angles=True,
 )
 
 SCORES = {score.name: score for score in (DOT, DISTMULT, COMPLEX, TRANSE, TRANSE_L1, ROTATE)}
