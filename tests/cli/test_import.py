@@ -89,6 +89,19 @@ def test_an_import_says_what_it_understood(
     assert "together at most 100" in capsys.readouterr().err
 
 
+def test_a_split_without_a_class_in_train_is_told_by_import_and_training(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id,label,split,age\n0,cat,train,1\n1,cat,train,2\n2,dog,val,3\n")
+    told = "check the split: train has no vertex of class dog;"
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    assert told in capsys.readouterr().err
+    trained = ("train", "my.store", "--epochs", "1", "--hidden", "8", "--out", "run")
+    assert siafu(*trained, monkeypatch=monkeypatch) == 0
+    assert capsys.readouterr().err.count(told) == 1
+
+
 def test_a_column_without_a_name_that_is_not_taken_is_told(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

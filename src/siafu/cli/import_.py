@@ -93,6 +93,7 @@ def import_(
 ) -> None:
     """Read a graph of any size, or triples (head, relation, tail), and write a store, in bounded memory."""
     from siafu.graph import read_store
+    from siafu.graph.class_counts import lopsided_split
     from siafu.graph.feature_scales import told_scales
     from siafu.graph.importing.importer import ImportOptions, import_graph
     from siafu.graph.importing.inputs import InputOptions
@@ -170,7 +171,10 @@ def import_(
         done = import_graph(source, target, options, progress)
     for line in _understood(done):
         say(line)
-    if far_apart := told_scales(read_store(target).x, done.feature_names):
+    stored = read_store(target)
+    if lopsided := lopsided_split(stored):
+        say(lopsided)
+    if far_apart := told_scales(stored.x, done.feature_names):
         say(far_apart)
     _told(
         target,

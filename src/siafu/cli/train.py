@@ -145,6 +145,7 @@ def _opened(asked: Train) -> "Graph":
         asked.check()
 
         import siafu.training.train
+        from siafu.graph.class_counts import lopsided_split
         from siafu.graph.feature_scales import told_scales
         from siafu.objective.registry import objective_named
 
@@ -152,7 +153,10 @@ def _opened(asked: Train) -> "Graph":
         objective_named(asked.objective)
     graph = siafu.load(asked.dataset)
     drawn = asked.split is not None and asked.cluster is None
-    asked.say(describe_graph(graph.split_as(asked.split, asked.split_seed) if drawn else graph))
+    split = graph.split_as(asked.split, asked.split_seed) if drawn else graph
+    asked.say(describe_graph(split))
+    if lopsided := lopsided_split(split):
+        asked.say(lopsided)
     if far_apart := told_scales(graph.x):
         asked.say(far_apart)
     return graph

@@ -18,6 +18,7 @@ from siafu.base.version import __version__
 from siafu.cost.prices import price_book
 from siafu.cost.run_prices import RunPrices
 from siafu.graph import Graph
+from siafu.graph.class_counts import lopsided_split
 from siafu.graph.foreign import graph_of
 from siafu.graph.stores.fingerprint import fingerprint
 from siafu.graph.stores.remote import is_address
@@ -70,6 +71,8 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     if asked.progress is True:
         taken = graph_of(graph, "train")
         with ProgressLine(asked.epochs, metric=objective_asked(taken, asked).metric) as line:
+            if lopsided := lopsided_split(_with_split(taken, asked)):
+                line.prepared([lopsided], [])
             return _trained(taken, model, replace(asked, progress=line))
     return _trained(graph, model, asked)
 
