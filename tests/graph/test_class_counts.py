@@ -41,6 +41,14 @@ def test_a_fair_split_and_a_few_vertices_of_one_class_are_not_told() -> None:
     assert lopsided_split(graph_of([0] * 40, train=range(20), test=range(20, 40))) is None
 
 
+def test_a_class_of_more_than_half_of_a_part_is_told() -> None:
+    counts = ClassCounts.of(graph_of(["ant"] * 7 + ["bee"] * 3, train=range(4, 10), test=range(4)))
+    assert counts is not None
+    assert counts.majority("train") is None  # three of six
+    assert counts.majority("val") is None
+    assert counts.majority("test") == "100.00 % of them of class ant"
+
+
 def test_labels_that_are_no_classes_have_no_counts() -> None:
     assert ClassCounts.of(graph_of([0.5, 1.5, 2.5])) is None
     assert ClassCounts.of(graph_of([[0, 1], [1, 1]])) is None

@@ -55,6 +55,14 @@ class ClassCounts:
         """How many classes have a vertex."""
         return int(np.count_nonzero(self.all))
 
+    def majority(self, part: str) -> str | None:
+        """The class that more than half of a part's vertices are of, in words: it is right so often to answer it always."""
+        counts = self.parts.get(part)
+        if counts is None or self.occurring < 2 or 2 * counts.max() <= counts.sum():
+            return None
+        share = 100 * counts.max() / counts.sum()
+        return f"{share:.2f} % of them of {self._told(np.flatnonzero(counts == counts.max()))}"
+
     def lopsided(self) -> str | None:
         """A line on a split whose train lacks a class, or whose val or test has but one; None: it is fine."""
         faults = []
