@@ -148,7 +148,13 @@ def _opened(asked: Train) -> "Graph":
         from siafu.graph.class_counts import lopsided_split
         from siafu.graph.feature_scales import told_scales
         from siafu.objective.registry import objective_named
+        from siafu.sampling.fanouts import fanouts_for
+        from siafu.training.scheduler import scheduler_named
 
+    if isinstance(asked.scheduler, str):
+        scheduler_named(asked.scheduler)
+    if asked.mode == "sampled":
+        fanouts_for(asked.fanout, asked.layers)
     if isinstance(asked.objective, str):
         objective_named(asked.objective)
     graph = siafu.load(asked.dataset)

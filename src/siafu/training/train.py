@@ -138,6 +138,11 @@ def _trained(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
 
 def _refuse_no_module(model: object) -> None:
     if isinstance(model, nn.Module):
+        if all(type(each).__module__.startswith("torch.nn.modules.") for each in model.modules()):
+            raise BadInput(
+                f"the model is PyTorch's {type(model).__name__}, which takes no edges: give a module with forward(x, edge_index), or "
+                "such as siafu.nn.GCN(graph.num_features, 64, 2, graph.num_classes)"
+            )
         return
     given = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
     raise BadInput(
