@@ -137,6 +137,16 @@ def test_classes_that_no_vertex_has_missing_labels_and_parallel_edges_are_counte
     assert "more than once" not in capsys.readouterr().err
 
 
+def test_numbers_with_decimal_commas_are_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id;age;note\n0;31,5;a,b\n1;45;c\n2;28,25;d\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    told = "not taken from people.csv: age (numbers with decimal commas: write 1.5 for 1,5), note ("
+    assert told in capsys.readouterr().err
+
+
 def test_words_that_are_read_as_no_label_are_told_and_sodium_is_a_class(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,7 +32,11 @@ class TextVertices:
         kinds = [_kind_of(table, column) for column in range(table.num_columns)]
         numeric = [column for column, kind in enumerate(kinds) if kind != "words"]
         self._columns = asked.positions(table.path, table.columns, table.num_columns, numeric)
-        self.ignored = other_columns(table.columns, table.num_columns, self._columns.taken)
+        others = other_columns(table.columns, table.num_columns, self._columns.taken)
+        left = [column for column in range(table.num_columns) if column not in self._columns.taken]
+        self.ignored = tuple(
+            f"{name}{_why_no_numbers(table, column)}" for name, column in zip(others, left, strict=True)
+        )
         self.width = len(self._columns.features)
         self.feature_names = names_of(table.columns, self._columns.features)
         self.has_labels = self._columns.label is not None
@@ -73,6 +77,13 @@ def _kind_of(table: TextTable, column: int) -> Literal["numbers", "booleans", "w
     if all(map(is_number, known)) and (known or not values):
         return "numbers"
     return "booleans" if known and all(value.lower() in _BOOLEANS for value in known) else "words"
+
+
+def _why_no_numbers(table: TextTable, column: int) -> str:
+    """A hint on a column of words that would be numbers; nothing where it would not."""
+    values = [row[column] for row in table.sample if len(row) > column and row[column]]
+    by_commas = any("," in value for value in values) and all(is_number(v.replace(",", ".")) for v in values)
+    return " (numbers with decimal commas: write 1.5 for 1,5)" if by_commas else ""
 
 
 def number_rows(path: Path, what: str, *, always_wide: bool = False, header: bool | None = None) -> Rows:
