@@ -63,6 +63,17 @@ def test_a_name_in_the_place_of_a_graph_is_told_how_to_be_loaded() -> None:
         siafu.train("demo", gcn(toy_graph()), epochs=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"), [("demo", "write one with 'siafu generate demo -o PATH'"), ("toy", "graph.save")]
+)
+def test_a_graph_that_a_cluster_cannot_read_is_told_how_it_becomes_a_store(name: str, told: str) -> None:
+    graph = toy_graph().replace(name=name)
+    with pytest.raises(
+        BadInput, match=f"must read it for themselves: write one with.*{told.split(' with ')[-1]}"
+    ):
+        siafu.train(graph, gcn(graph), epochs=1, cluster="local")
+
+
 @pytest.mark.parametrize(("kind", "undirected"), [("Graph", True), ("DiGraph", False)])
 def test_a_networkx_graph_is_told_how_it_becomes_one(kind: str, undirected: bool) -> None:
     given = getattr(pytest.importorskip("networkx"), kind)()

@@ -209,9 +209,12 @@ def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str
             f"give at least {options.servers}, or auto"
         )
     if graph.source is None or not (is_address(graph.source) or is_store(Path(graph.source))):
+        from siafu.graph.generate.shapes import SHAPES
+
+        by_name = f"'siafu generate {graph.name} -o PATH', " if graph.name in SHAPES else ""
         raise BadInput(
             f"graph {graph.name!r} is no store, and a cluster's machines must read it for themselves: write one with "
-            "graph.save(PATH) or 'siafu import', on a disk or at an address that all of them reach, and load that"
+            f"{by_name}graph.save(PATH) or 'siafu import', on a disk or at an address that all of them reach, and load that"
         )
     return cluster
 
