@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.command import Siafu
@@ -29,6 +30,17 @@ def test_a_split_that_was_drawn_is_drawn_again(siafu: Siafu, store: Path) -> Non
     assert siafu("train", store, "--resume", epochs=4, **drawn).code == 0
     again = siafu.refused("train", store, "--resume", epochs=5, **drawn | {"split_seed": 4})
     assert "split_seed was 3, now 4" in again
+
+
+def test_the_share_of_a_class_that_most_vertices_are_of_stands_beside_the_accuracy(
+    siafu: Siafu, tmp_path: Path
+) -> None:
+    most = np.where(np.arange(210) % 5 == 0, np.arange(210) % 3, 0)
+    toy_graph(y=most).save(tmp_path / "uneven")
+    siafu("train", "uneven", epochs=2, out="run")
+    line = siafu("evaluate", "run").out.splitlines()[-1]
+    test = most[toy_graph().test]
+    assert line.endswith(f"126 vertices, {100 * (test == 0).mean():.2f} % of them of class 0")
 
 
 def test_people_get_a_line_for_each_split(siafu: Siafu, store: Path) -> None:

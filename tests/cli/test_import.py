@@ -89,6 +89,75 @@ def test_an_import_says_what_it_understood(
     assert "together at most 100" in capsys.readouterr().err
 
 
+def test_a_split_without_a_class_in_train_is_told_by_import_and_training(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id,label,split,age\n0,cat,train,1\n1,cat,train,2\n2,dog,val,3\n")
+    told = "check the split: train has no vertex of class dog;"
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    assert told in capsys.readouterr().err
+    trained = ("train", "my.store", "--epochs", "1", "--hidden", "8", "--out", "run")
+    assert siafu(*trained, monkeypatch=monkeypatch) == 0
+    assert capsys.readouterr().err.count(told) == 1
+
+
+def test_an_index_that_pandas_wrote_is_no_feature_and_no_end_of_an_edge(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "edges.csv").write_text(",who,whom\n0,3,1\n1,1,2\n2,2,0\n")
+    (here / "people.csv").write_text(",id,age\n0,3,31\n1,1,45\n2,2,28\n3,0,50\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store", "--format", "text")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().err
+    assert "from column who to column whom" in said
+    assert "features: 1 a vertex (age)" in said
+    assert "not taken from edges.csv: '' (" in said
+    assert "not taken from people.csv: ''" in said
+    graph = read_store(here / "my.store")
+    assert graph.x is not None and graph.x[:, 0].tolist() == [50, 45, 28, 31]
+    asked = (*arguments, "--overwrite", "--feature-columns", ",age")
+    assert siafu(*asked, monkeypatch=monkeypatch) == 0
+    assert "features: 2 a vertex ('', age)" in capsys.readouterr().err
+
+
+def test_classes_that_no_vertex_has_missing_labels_and_parallel_edges_are_counted(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "edges.csv").write_text("src,dst\n0,1\n0,1\n1,2\n0,1\n")
+    (here / "people.csv").write_text("id,label\n0,10\n1,NA\n2,20\n3,\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().err
+    assert "labels: 21 classes, of which 2 occur; 2 vertices have no label" in said
+    assert "2 edges more than once between the same vertices: --merge-parallel keeps one of each" in said
+    assert siafu("info", "my.store", monkeypatch=monkeypatch) == 0
+    assert "21 classes, of which 2 occur; 2 vertices have no label" in capsys.readouterr().out
+    assert siafu(*arguments, "--overwrite", "--merge-parallel", monkeypatch=monkeypatch) == 0
+    assert "more than once" not in capsys.readouterr().err
+
+
+def test_numbers_with_decimal_commas_are_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id;age;note\n0;31,5;a,b\n1;45;c\n2;28,25;d\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    told = "not taken from people.csv: age (numbers with decimal commas: write 1.5 for 1,5), note ("
+    assert told in capsys.readouterr().err
+
+
+def test_words_that_are_read_as_no_label_are_told_and_sodium_is_a_class(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id,label\n0,Na\n1,NA\n2,Cl\n3,\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().err
+    assert "labels: 2 classes (Cl, Na); 2 vertices have no label" in said
+    assert "read as no label: NA" in said
+
+
 def test_a_column_without_a_name_that_is_not_taken_is_told(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,7 +79,7 @@ def test_prices_of_ones_own_change_the_plan(siafu: Siafu, tmp_path: Path) -> Non
         ((), {"vertices": 10}, "missing: --edges"),
         (("cora",), {"vertices": 10}, "has its own sizes"),
         ((), {**SIZES, "instance": "c5.9xlarge"}, "nearest known"),
-        ((), {**SIZES, "deadline": "soon"}, "is not a time"),
+        (("no-such-graph",), {"deadline": "soon"}, "is not a time"),
         ((), {**SIZES, "deadline": "1s", "instance": "c5.2xlarge"}, "the fastest takes"),
         ((), {**SIZES, "budget": 0.000001, "instance": "c5.2xlarge"}, "the cheapest costs"),
         ((), {**SIZES, "edges": 10**13, "most_servers": 2}, "fits on no machine"),

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from siafu.cli.compare import _print
+from siafu.report.pages.comparison import Comparison
 from tests.cli.command import Siafu
 
 
@@ -78,3 +80,17 @@ def test_a_trace_can_be_left_out(siafu: Siafu, store: Path) -> None:
     siafu("train", store, epochs=2, out="run", trace="off")
     assert not Path("run/trace.json").exists()
     assert "choose one of" in siafu.refused("train", store, epochs=2, out="other", trace="maybe")
+
+
+def test_runs_that_do_not_fit_side_by_side_stand_one_under_the_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [f"gcn-lr-{number}" for number in range(8)]
+    rows = [("state", ["finished"] * 8), ("training.weight_decay", [f"0.000{number}" for number in range(8)])]
+    _print(Comparison(names, rows[:1], rows[1:]))
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.count("training.weight_decay") == 2
+    assert all(name in shown for name in names)
+    assert shown.count("finished") == 8

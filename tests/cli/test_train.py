@@ -244,6 +244,7 @@ def test_resuming_with_another_model_is_refused(siafu: Siafu, store: Path) -> No
     ("options", "named"),
     [
         ({"model": "gru"}, "gcn, gat, gatv2, transformer, sage, gin"),
+        ({"model": "gatt"}, "unknown model 'gatt': did you mean gat? There are gcn,"),
         ({"layers": 0}, "--layers"),
         ({"hidden": -1}, "--hidden"),
         ({"epochs": 0}, "--epochs"),
@@ -290,7 +291,13 @@ def test_a_bad_option_is_one_clear_line(
 
 
 @pytest.mark.parametrize(
-    ("option", "said"), [({"memory": "lots"}, "lots"), ({"split": "random:60/20"}, "random:60/20")]
+    ("option", "said"),
+    [
+        ({"memory": "lots"}, "lots"),
+        ({"split": "random:60/20"}, "random:60/20"),
+        ({"scheduler": "CosineAnealingLR(T_max=4)"}, "did you mean CosineAnnealingLR?"),
+        ({"mode": "sampled", "fanout": "5"}, "fanout is 5, and the model gathers 2 times"),
+    ],
 )
 def test_a_wrong_size_or_split_is_refused_before_the_graph_is_loaded(
     siafu: Siafu, store: Path, option: dict[str, str], said: str

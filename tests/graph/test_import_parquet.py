@@ -42,6 +42,18 @@ def test_a_folder_of_files_is_one_table(tmp_path: Path) -> None:
     assert edge_set(imported(folder)) == [(0, 1), (1, 2), (2, 0)]
 
 
+def test_booleans_are_features_and_named_classes_in_parquet_and_in_text(source: Path, tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"src": [0, 1], "dst": [1, 2]}), source)
+    rows = {"id": [0, 1, 2], "label": [True, None, False], "rich": [False, True, True]}
+    parquet.write_table(pa.table(rows), tmp_path / "people.parquet")
+    (tmp_path / "people.csv").write_text("id,label,rich\n0,True,False\n1,,True\n2,False,True\n")
+    for name in ("people.parquet", "people.csv"):
+        graph = imported(source, vertices=tmp_path / name)
+        assert graph.y is not None and graph.x is not None
+        assert (graph.class_names, graph.y.tolist()) == (("False", "True"), [1, -1, 0])
+        assert graph.x.tolist() == [[0], [1], [1]]
+
+
 def test_a_table_of_vertices_is_read(source: Path, tmp_path: Path) -> None:
     parquet.write_table(pa.table({"src": ["a", "b"], "dst": ["b", "c"]}), source)
     rows = {

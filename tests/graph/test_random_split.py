@@ -32,6 +32,15 @@ def test_the_seed_decides() -> None:
     assert (split.draw(y, 1) != split.draw(y, 2)).any()
 
 
+@pytest.mark.parametrize("seed", [0, 1, 12345])
+def test_labels_drawn_with_the_same_seed_are_in_every_part(seed: int) -> None:
+    y = np.zeros(1000, np.int64)
+    y[np.random.default_rng(seed).permutation(1000)[:300]] = 1
+    codes = RandomSplit((0.6, 0.2, 0.2)).draw(y, seed)
+    shares = [y[codes == part].mean() for part in (1, 2, 3)]
+    assert all(0.2 < share < 0.4 for share in shares)  # 0.3, and three deviations of 200 draws
+
+
 def test_text_is_read_in_percent() -> None:
     assert RandomSplit.parsed("stratified:50/25/12.5") == RandomSplit((0.5, 0.25, 0.125), stratified=True)
     assert RandomSplit.parsed("scaffold") is None

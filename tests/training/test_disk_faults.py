@@ -18,7 +18,10 @@ import torch
 from torch import nn
 
 import siafu
+from siafu.base.errors import NoSpace
+from siafu.base.storage.files import disk_errors
 from siafu.errors import BadInput, SiafuError
+from siafu.report.files.checkpoint import save_tensors
 from siafu.report.files.metrics import EpochMetrics
 from siafu.report.progress import Progress, ProgressLine
 from siafu.server.memory import disk_share, listing
@@ -188,3 +191,21 @@ def test_progress_shows_the_traffic_of_the_disk(scratch: Path, capsys: pytest.Ca
 if __name__ == "__main__":
     settle(pytest.MonkeyPatch())
     train(Path(sys.argv[1]), Path(sys.argv[2]), progress=Killer())
+
+
+def test_a_checkpoint_that_may_not_grow_ends_with_code_1_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[Path] = []
+
+    def save_once(path: Path, *arguments: Any) -> None:
+        if saved:
+            with disk_errors(path):
+                raise OSError(errno.EFBIG, "File too large")
+        saved.append(path)
+        save_tensors(path, *arguments)
+
+    monkeypatch.setattr("siafu.training.train.save_tensors", save_once)
+    with pytest.raises(NoSpace, match=r"larger than a file may be here.*ulimit -f.*\(--resume\)") as told:
+        siafu.train(GRAPH, model(), epochs=3, out=tmp_path / "run", checkpoint_every=0)
+    assert told.value.exit_code == 1

@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -43,7 +44,14 @@ def test_a_wrong_keyword_is_refused_by_name(keywords: dict[str, Any], told: str)
 
 
 @pytest.mark.parametrize(
-    ("model", "told"), [("gcn", "the model is 'gcn'"), (siafu.nn.GCN, "the model is the class GCN")], ids=str
+    ("model", "told"),
+    [
+        ("gcn", "the model is 'gcn'"),
+        (siafu.nn.GCN, "the model is the class GCN"),
+        (nn.Linear(7, 2), "the model is PyTorch's Linear, which takes no edges"),
+        (nn.Sequential(nn.Linear(7, 2), nn.ReLU()), "the model is PyTorch's Sequential"),
+    ],
+    ids=["name", "class", "linear", "sequential"],
 )
 def test_a_model_that_is_no_module_is_refused(model: Any, told: str) -> None:
     with pytest.raises(BadInput, match=told):
@@ -53,6 +61,35 @@ def test_a_model_that_is_no_module_is_refused(model: Any, told: str) -> None:
 def test_a_name_in_the_place_of_a_graph_is_told_how_to_be_loaded() -> None:
     with pytest.raises(BadInput, match=r"give siafu\.load\('demo'\)"):
         siafu.train("demo", gcn(toy_graph()), epochs=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("demo", "write one with 'siafu generate demo -o PATH'"), ("toy", "graph.save")]
+)
+def test_a_graph_that_a_cluster_cannot_read_is_told_how_it_becomes_a_store(name: str, told: str) -> None:
+    graph = toy_graph().replace(name=name)
+    with pytest.raises(
+        BadInput, match=f"must read it for themselves: write one with.*{told.split(' with ')[-1]}"
+    ):
+        siafu.train(graph, gcn(graph), epochs=1, cluster="local")
+
+
+@pytest.mark.parametrize(("kind", "undirected"), [("Graph", True), ("DiGraph", False)])
+def test_a_networkx_graph_is_told_how_it_becomes_one(kind: str, undirected: bool) -> None:
+    given = getattr(pytest.importorskip("networkx"), kind)()
+    with pytest.raises(BadInput, match=rf"NetworkX's {kind}: .*from_edges.*undirected={undirected}"):
+        siafu.train(given, gcn(toy_graph()), epochs=1)
+
+
+def test_names_in_the_place_of_vertices_are_told_how_to_be_numbered() -> None:
+    src, dst = ["a", "b"], ["b", "c"]
+    with pytest.raises(
+        BadInput, match=r"src holds words.*numpy\.unique\(\[src, dst\], return_inverse=True\)"
+    ):
+        siafu.Graph.from_edges(src, dst)
+    names, ids = np.unique([src, dst], return_inverse=True)
+    graph = siafu.Graph.from_edges(*ids.reshape(2, -1), num_vertices=len(names))
+    assert (graph.num_vertices, graph.num_edges) == (3, 2)
 
 
 class Net(nn.Module):

@@ -24,6 +24,17 @@ def test_a_run_trains_on_the_split_that_is_drawn() -> None:
     assert [each.train_loss for each in drawn.history] != [each.train_loss for each in other.history]
 
 
+def test_the_split_that_was_drawn_is_evaluated_where_the_graph_has_none() -> None:
+    graph = toy_graph()
+    bare = graph.replace(train=None, val=None, test=None)
+    run = siafu.train(bare, gcn(graph), epochs=3, split="random:50/25/25", split_seed=7)
+    assert run.evaluate(bare) == run.evaluate(graph.split(0.5, 0.25, 0.25, seed=7))
+    assert run.evaluate(graph)["test"]["rows"] == len(graph.test)  # type: ignore[arg-type]
+    other = toy_graph(120).replace(train=None, val=None, test=None)
+    with pytest.raises(BadInput, match="has no split"):
+        run.evaluate(other)
+
+
 def test_a_store_of_another_split_is_not_read_in_its_place(tmp_path: Path) -> None:
     toy_graph().save(tmp_path / "toy.store")
     graph = siafu.load(str(tmp_path / "toy.store"))

@@ -1,6 +1,7 @@
 """`siafu compare`: runs side by side."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,13 @@ from siafu.cli.common import printable, say
 from siafu.cli.declared import json_flag, out_file
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from siafu.report.files.run_record import RunRecord
     from siafu.report.pages.comparison import Comparison
+
+_GAP = 2  # columns between two cells
+_NAME_WIDTH = 20  # of a run's name, which may be folded where there is less room
 
 
 def compare(
@@ -66,18 +72,43 @@ def _records_at(path: Path) -> "list[RunRecord]":
 
 
 def _print(found: "Comparison") -> None:
+    """Tables of as many runs as fit side by side, one under the other."""
     from rich.console import Console
+
+    console = Console(highlight=False)
+    for place, runs in enumerate(_side_by_side(found, console.width)):
+        if place:
+            console.print()
+        console.print(_table(found, runs))
+
+
+def _side_by_side(found: "Comparison", width: int) -> Iterator[slice]:
+    """Runs, some at a time, whose cells fit into a width beside the names of the rows; at least one."""
+    rows = [*found.results, *found.settings]
+    titles = max((len(name) for name, _ in rows), default=0)
+    first, taken = 0, titles
+    for run, name in enumerate(found.names):
+        cells = max((len(cells[run]) for _, cells in rows), default=0)
+        wanted = _GAP + max(cells, min(len(name), _NAME_WIDTH))
+        if run > first and taken + wanted > width:
+            yield slice(first, run)
+            first, taken = run, titles
+        taken += wanted
+    yield slice(first, len(found.names))
+
+
+def _table(found: "Comparison", runs: slice) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
     table = Table(show_edge=False, box=None, pad_edge=False)
-    table.add_column("")
-    for name in found.names:
+    table.add_column("", no_wrap=True)
+    for name in found.names[runs]:
         table.add_column(Text(printable(name)), overflow="fold")
     for place, (title, rows) in enumerate((("", found.results), ("asked for", found.settings))):
         if place and rows:
             table.add_section()
             table.add_row(Text(title, style="bold"))
         for name, cells in rows:
-            table.add_row(Text(name), *(Text(printable(cell)) for cell in cells))
-    Console(highlight=False).print(table)
+            table.add_row(Text(name), *(Text(printable(cell)) for cell in cells[runs]))
+    return table

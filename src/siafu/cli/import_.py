@@ -11,9 +11,10 @@ from siafu.base.option import argument, option
 from siafu.base.words import counted
 from siafu.cli.common import ProgressBar, bytes_of, say, told_rate
 from siafu.cli.declared import memory_option, out_file
-from siafu.cli.info import named
+from siafu.cli.info import named, told_counts
 
 if TYPE_CHECKING:
+    from siafu.graph.class_counts import ClassCounts
     from siafu.graph.importing.importer import Imported
     from siafu.graph.triples.triple_import import TripleImport
 
@@ -93,6 +94,7 @@ def import_(
 ) -> None:
     """Read a graph of any size, or triples (head, relation, tail), and write a store, in bounded memory."""
     from siafu.graph import read_store
+    from siafu.graph.class_counts import ClassCounts
     from siafu.graph.feature_scales import told_scales
     from siafu.graph.importing.importer import ImportOptions, import_graph
     from siafu.graph.importing.inputs import InputOptions
@@ -168,9 +170,13 @@ def import_(
     began = time.monotonic()
     with ProgressBar("edges") as progress:
         done = import_graph(source, target, options, progress)
-    for line in _understood(done):
+    stored = read_store(target)
+    counts = ClassCounts.of(stored)
+    for line in _understood(done, counts):
         say(line)
-    if far_apart := told_scales(read_store(target).x, done.feature_names):
+    if counts is not None and (lopsided := counts.lopsided()):
+        say(lopsided)
+    if far_apart := told_scales(stored.x, done.feature_names):
         say(far_apart)
     _told(
         target,
@@ -194,7 +200,7 @@ def _refuse_what_needs_no_import(source: Path) -> None:
         raise BadInput(f"{source} is the name of a dataset, and needs no import: siafu train {source}")
 
 
-def _understood(done: "Imported") -> Iterator[str]:
+def _understood(done: "Imported", counts: "ClassCounts | None") -> Iterator[str]:
     """Lines that tell what the import took its input for."""
     weights = "weighted" if done.weighted else "without weights"
     ways = "each edge both ways" if done.symmetric else "directed"
@@ -203,14 +209,21 @@ def _understood(done: "Imported") -> Iterator[str]:
     features = f", {counted(done.num_edge_features, 'feature')} an edge" if done.num_edge_features else ""
     types = f", {counted(done.num_types, 'type')}{named(done.type_names)}" if done.num_types else ""
     yield f"edges: {weights}{features}{types}, {ways}{ends}{names}"
+    if done.parallel:
+        merge = "" if done.num_types or done.num_edge_features else ": --merge-parallel keeps one of each"
+        yield f"{counted(done.parallel, 'edge')} more than once between the same vertices{merge}"
     if done.first_vertex == 1:
         yield "vertex 0 has no edges: if your ids count from 1, --ids relabel leaves it out"
     yield "features: " + (
         f"{done.num_features:,} a vertex{named(done.feature_names)}" if done.num_features else "none"
     )
     yield "labels: " + (
-        f"{done.num_classes:,} classes{named(done.class_names)}" if done.num_classes else "none"
+        f"{done.num_classes:,} classes{named(done.class_names)}{told_counts(counts)}"
+        if done.num_classes
+        else "none"
     )
+    if done.unknown_words:
+        yield f"read as no label: {', '.join(done.unknown_words)}"
     if done.split:
         yield "split: " + ", ".join(f"{count:,} {part}" for part, count in done.split.items())
     elif done.num_classes:

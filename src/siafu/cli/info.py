@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from siafu.base.dataset_names import refuse_unknown_name
 from siafu.base.loading import loading
@@ -10,6 +10,9 @@ from siafu.base.option import argument
 from siafu.base.storage.absent import refuse_absent_dataset
 from siafu.base.words import counted
 from siafu.cli.declared import json_flag
+
+if TYPE_CHECKING:
+    from siafu.graph.class_counts import ClassCounts
 
 _MOST_NAMES = 8
 
@@ -35,8 +38,10 @@ def info(
 def _of_graph(name: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     with loading():
         import siafu
+        from siafu.graph.class_counts import ClassCounts
 
     found = siafu.load(name)
+    counts = ClassCounts.of(found)
     facts: dict[str, Any] = {
         "name": found.name,
         "vertices": found.num_vertices,
@@ -59,7 +64,9 @@ def _of_graph(name: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         "named_vertices": found.ids is not None,
         "layout": found.layout is not None,
     }
-    return facts, _lines(facts)
+    if counts is not None:
+        facts |= {"classes_that_occur": counts.occurring, "unlabelled_vertices": counts.unlabelled}
+    return facts, _lines(facts, told_counts(counts))
 
 
 def _of_triples(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -89,7 +96,7 @@ def _text(name: bytes | int) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
-def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _lines(facts: dict[str, Any], of_classes: str) -> list[tuple[str, str]]:
     """A title and a value for each fact that there is something to say of."""
     on_edges = [
         "weighted" if facts["weighted"] else "without weights",
@@ -109,10 +116,24 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("vertices", f"{facts['vertices']:,}" + (", with names" if facts["named_vertices"] else "")),
         ("edges", f"{facts['edges']:,}: {', '.join(on_edges)}"),
         ("features", f"{facts['features']:,} a vertex" if facts["features"] else "none"),
-        ("labels", "none" if labels is None else f"{labels:,} {kind}{named(facts['class_names'])}"),
+        (
+            "labels",
+            "none" if labels is None else f"{labels:,} {kind}{named(facts['class_names'])}{of_classes}",
+        ),
         ("split", split or "none"),
         ("layout", "in an order that is faster to walk" if facts["layout"] else "none"),
     ]
+
+
+def told_counts(counts: "ClassCounts | None") -> str:
+    """Classes that no vertex has, and vertices without a label, as the end of a line; nothing where there are none."""
+    told = ""
+    if counts is not None and counts.occurring < len(counts.all):
+        told += f", of which {counts.occurring:,} occur{'s' if counts.occurring == 1 else ''}"
+    if counts is not None and counts.unlabelled:
+        vertices = "1 vertex has" if counts.unlabelled == 1 else f"{counts.unlabelled:,} vertices have"
+        told += f"; {vertices} no label"
+    return told
 
 
 def named(names: list[str] | tuple[str, ...]) -> str:

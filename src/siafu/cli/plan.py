@@ -91,6 +91,10 @@ def plan(
     """
     if out is not None and out.suffix.lower() != ".svg":
         raise BadInput(f"cannot tell what to draw to {out}: name a file that ends in .svg")
+    from siafu.planning.durations import seconds_in
+
+    if deadline is not None:
+        seconds_in(deadline)
     graph = sizes.shape(dataset)
     losses = _losses(loss_rate, trace or [], spot=spot)
 

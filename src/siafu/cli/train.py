@@ -146,14 +146,24 @@ def _opened(asked: Train) -> "Graph":
         asked.check()
 
         import siafu.training.train
+        from siafu.graph.class_counts import lopsided_split
         from siafu.graph.feature_scales import told_scales
         from siafu.objective.registry import objective_named
+        from siafu.sampling.fanouts import fanouts_for
+        from siafu.training.scheduler import scheduler_named
 
+    if isinstance(asked.scheduler, str):
+        scheduler_named(asked.scheduler)
+    if asked.mode == "sampled":
+        fanouts_for(asked.fanout, asked.layers)
     if isinstance(asked.objective, str):
         objective_named(asked.objective)
     graph = siafu.load(asked.dataset)
     drawn = asked.split is not None and asked.cluster is None
-    asked.say(describe_graph(graph.split_as(asked.split, asked.split_seed) if drawn else graph))
+    split = graph.split_as(asked.split, asked.split_seed) if drawn else graph
+    asked.say(describe_graph(split))
+    if lopsided := lopsided_split(split):
+        asked.say(lopsided)
     if far_apart := told_scales(graph.x):
         asked.say(far_apart)
     return graph

@@ -37,6 +37,14 @@ def array(values: Any, what: str, kinds: str = "biuf") -> NDArray[Any]:
         raise BadInput(f"{what} is not an array of numbers: {' '.join(str(error).split())}") from error
     if np.ma.is_masked(values):
         raise BadInput(f"{what} has masked values: fill or drop them")
+    words = out.dtype.kind in "US" or (
+        out.dtype.kind == "O" and any(isinstance(each, str) for each in out.flat)
+    )
+    if words and what in ("src", "dst"):
+        raise BadInput(
+            f"{what} holds words: number the vertices from 0, with "
+            "names, ids = numpy.unique([src, dst], return_inverse=True); ids.reshape(2, -1) are src and dst"
+        )
     if out.dtype.kind not in kinds:
         raise BadInput(f"{what} holds {out.dtype}: give numbers")
     return out

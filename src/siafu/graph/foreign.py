@@ -21,8 +21,14 @@ def graph_of(given: Any, what: str) -> Graph:
         return from_pyg(given)
     if isinstance(given, str | PurePath):
         raise BadInput(f"{what} takes a graph, not its name or path: give siafu.load({str(given)!r})")
+    kind, home = type(given).__name__, type(given).__module__.partition(".")[0]
+    if home == "networkx":
+        raise BadInput(
+            f"{what} takes a siafu.Graph, not NetworkX's {kind}: number its vertices from 0, and give "
+            f"Graph.from_edges(*numpy.array(g.edges()).T, num_vertices=len(g), undirected={'Di' not in kind}, x=…, y=…)"
+        )
     raise BadInput(
-        f"{what} takes a siafu.Graph or PyG's Data, not {type(given).__name__}: make one with Graph.from_pyg, from_dgl or from_edges"
+        f"{what} takes a siafu.Graph or PyG's Data, not {kind} of {home}: make one with Graph.from_pyg, from_dgl or from_edges"
     )
 
 

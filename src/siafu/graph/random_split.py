@@ -13,6 +13,9 @@ from siafu.graph.quantities import unknown_rows
 KINDS = ("random", "stratified")
 FORM = re.compile(rf"({'|'.join(KINDS)}):([^/]*)/([^/]*)/([^/]*)")
 
+_STREAM = 0x73706C6974
+"""Mixed into the seed: a user who draws labels or features with `default_rng(seed)` has the numbers of another stream."""
+
 
 @dataclass(frozen=True, slots=True)
 class RandomSplit:
@@ -66,7 +69,7 @@ class RandomSplit:
                 raise BadInput("a stratified split needs one class a vertex: draw a random one")
             labels = np.where(unknown_rows(labels), -1, 0)
         codes = np.zeros(len(labels), np.uint8)
-        draw = np.random.default_rng(seed)
+        draw = np.random.default_rng([seed, _STREAM])
         labelled = np.flatnonzero(labels >= 0)
         if self.stratified:
             by_class = labelled[np.argsort(labels[labelled], kind="stable")]

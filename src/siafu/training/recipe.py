@@ -1,5 +1,6 @@
 """Recipe: the model that a command line asks for."""
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,7 +74,9 @@ class Recipe:
         from siafu.nn.tensors import PRECISIONS
 
         if self.model not in MODELS:
-            raise BadInput(f"unknown model {self.model!r}: choose one of {', '.join(MODELS)}")
+            near = difflib.get_close_matches(self.model, MODELS, n=1)
+            hint = f"did you mean {near[0]}? There are" if near else "choose one of"
+            raise BadInput(f"unknown model {self.model!r}: {hint} {', '.join(MODELS)}")
         for name, owners in _ONLY_FOR.items():
             if getattr(self, name) is not None and self.model not in owners:
                 raise BadInput(

@@ -237,10 +237,12 @@ class Run:
     ) -> dict[str, dict[str, float]]:
         """For each split of `graph`: how many `rows` it has, the `loss` and the `accuracy` on them.
 
+        The training's graph without a split of its own has the one that was drawn for the training (`split`).
+
         With an objective that has another metric, `accuracy` is that. memory, scratch: as for `predict`; told: hears what was
         chosen to fit memory.
         """
-        graph = graph_of(graph, "evaluate")
+        graph = self._split_as_trained(graph_of(graph, "evaluate"))
         objective = self.objective.on(graph)
         y = target_of(objective, graph)
         if graph.num_classes != self.config["graph"]["classes"]:
@@ -263,6 +265,14 @@ class Run:
         wanted = torch.unique(torch.cat([*splits.values(), torch.empty(0, dtype=torch.int64)]))
         out = self.logits(graph, rows=wanted, memory=memory, scratch=scratch, told=told)
         return objective.scores(out, y, splits)
+
+    def _split_as_trained(self, graph: Graph) -> Graph:
+        """The graph with the split that was drawn for this run, if it is the graph of the run and has none of its own."""
+        training, known = self.config["training"], self.config["graph"]
+        same = (graph.num_vertices, graph.num_edges) == (known["vertices"], known["edges"])
+        if rows_of(graph) or not same:
+            return graph
+        return graph.split_as(training.get("split"), training.get("split_seed", 0))
 
     def rows(
         self,

@@ -1,6 +1,7 @@
 """Schedulers of torch.optim.lr_scheduler: made by name, and stepped once an epoch as PyTorch's users do."""
 
 import ast
+import difflib
 import warnings
 from typing import Any
 
@@ -50,7 +51,7 @@ def make_scheduler(asked: Any, optimizer: torch.optim.Optimizer) -> Any:
     if asked is None:
         return None
     try:
-        made = _by_name(asked)(optimizer) if isinstance(asked, str) else asked(optimizer)
+        made = scheduler_named(asked)(optimizer) if isinstance(asked, str) else asked(optimizer)
     except (TypeError, ValueError) as error:
         raise BadInput(f"the scheduler cannot be made: {' '.join(str(error).split())}") from error
     if not isinstance(made, lr_scheduler.LRScheduler):
@@ -62,7 +63,7 @@ def make_scheduler(asked: Any, optimizer: torch.optim.Optimizer) -> Any:
     return made
 
 
-def _by_name(text: str) -> Any:
+def scheduler_named(text: str) -> Any:
     """A function of an optimizer, of "StepLR(step_size=50, gamma=0.5)"."""
     wanted = f"scheduler is {text!r}: give a class of torch.optim.lr_scheduler with its arguments, such as StepLR(step_size=50)"
     try:
@@ -72,7 +73,10 @@ def _by_name(text: str) -> Any:
     name = call.func if isinstance(call, ast.Call) else call
     kind = getattr(lr_scheduler, name.id, None) if isinstance(name, ast.Name) else None
     if not isinstance(kind, type) or not issubclass(kind, lr_scheduler.LRScheduler):
-        raise BadInput(wanted)
+        near = (
+            difflib.get_close_matches(name.id, vars(lr_scheduler), n=1) if isinstance(name, ast.Name) else []
+        )
+        raise BadInput(f"{wanted}{f'; did you mean {near[0]}?' if near else ''}")
     try:
         given = [ast.literal_eval(each) for each in call.args] if isinstance(call, ast.Call) else []
         named = (

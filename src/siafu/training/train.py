@@ -18,6 +18,7 @@ from siafu.base.version import __version__
 from siafu.cost.prices import price_book
 from siafu.cost.run_prices import RunPrices
 from siafu.graph import Graph
+from siafu.graph.class_counts import lopsided_split
 from siafu.graph.foreign import graph_of
 from siafu.graph.stores.fingerprint import fingerprint
 from siafu.graph.stores.remote import is_address
@@ -71,6 +72,8 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     if asked.progress is True:
         taken = graph_of(graph, "train")
         with ProgressLine(asked.epochs, metric=objective_asked(taken, asked).metric) as line:
+            if lopsided := lopsided_split(_with_split(taken, asked)):
+                line.prepared([lopsided], [])
             return _trained(taken, model, replace(asked, progress=line))
     return _trained(graph, model, asked)
 
@@ -138,6 +141,11 @@ def _trained(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
 
 def _refuse_no_module(model: object) -> None:
     if isinstance(model, nn.Module):
+        if all(type(each).__module__.startswith("torch.nn.modules.") for each in model.modules()):
+            raise BadInput(
+                f"the model is PyTorch's {type(model).__name__}, which takes no edges: give a module with forward(x, edge_index), or "
+                "such as siafu.nn.GCN(graph.num_features, 64, 2, graph.num_classes)"
+            )
         return
     given = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
     raise BadInput(
@@ -206,9 +214,12 @@ def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str
             f"give at least {options.servers}, or auto"
         )
     if graph.source is None or not (is_address(graph.source) or is_store(Path(graph.source))):
+        from siafu.graph.generate.shapes import SHAPES
+
+        by_name = f"'siafu generate {graph.name} -o PATH', " if graph.name in SHAPES else ""
         raise BadInput(
             f"graph {graph.name!r} is no store, and a cluster's machines must read it for themselves: write one with "
-            "graph.save(PATH) or 'siafu import', on a disk or at an address that all of them reach, and load that"
+            f"{by_name}graph.save(PATH) or 'siafu import', on a disk or at an address that all of them reach, and load that"
         )
     return cluster
 

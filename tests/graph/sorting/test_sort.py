@@ -152,7 +152,7 @@ def test_a_graph_without_edges_or_vertices_is_written(tmp_path: Path) -> None:
     none = np.empty(0, np.int32)
     graph, found = sort_to_graph(tmp_path, none, none, 0)
     assert graph.indptr.tolist() == [0]
-    assert found == SortedEdges(0, True)
+    assert found == SortedEdges(0, True, 0)
 
 
 @pytest.mark.parametrize(("src", "dst"), [(4, 0), (0, 4), (-1, 0), (0, -1)])

@@ -113,6 +113,14 @@ def test_rows_without_zeros_are_listed_as_they_are_held() -> None:
     assert sum(each.bytes for each in listed) == pytest.approx(held, rel=0.2)
 
 
+def test_a_prediction_lists_no_rows_for_the_way_back() -> None:
+    graph = words()
+    plan = ServerPlan.to_infer(graph, model_of("sage", graph), None, normalize=False)
+    named = [each.name for each in memory_list(plan).allocations]
+    assert "constant rows without zeros" in named
+    assert "the same by column" not in named
+
+
 def test_programs_for_training_and_evaluation_share_the_rows() -> None:
     graph = words()
     (worker,) = assembled(plan_of(graph, model_of("gcn", graph))).workers

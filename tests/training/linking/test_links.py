@@ -113,9 +113,11 @@ def test_what_cannot_be_is_refused(asked: dict[str, Any], told: str) -> None:
 def test_pairs_that_are_none_are_refused() -> None:
     graph = toy_graph()
     run = siafu.train_links(graph, encoder(graph), epochs=1)
-    for pairs in (np.zeros((3, 2)), [[0], [999]], [[0.5], [1.0]]):
+    for pairs in (np.zeros((3, 2)), [[0.5], [1.0]]):
         with pytest.raises(BadInput, match="pairs are no "):
             run.scores(pairs)
+    with pytest.raises(BadInput, match="pairs has vertex 999: vertices go from 0 to 209"):
+        run.scores([[0], [999]])
 
 
 def test_a_run_of_links_is_one_line_in_a_notebook() -> None:

@@ -133,6 +133,12 @@ def test_draws_are_never_what_the_user_has_and_differ_by_epoch() -> None:
     assert set(zip(user.tolist(), item.tolist(), strict=True)) == pairs
 
 
+def test_users_by_name_are_told_to_be_numbers() -> None:
+    run = siafu.train_ranks(toy(), epochs=1)
+    with pytest.raises(BadInput, match="users holds <U2: give their numbers, from 0 to "):
+        run.best_items(["u1"])
+
+
 def test_refusals() -> None:
     with pytest.raises(BadInput, match="user 1 has item 2 in train and in test"):
         Interactions.of([[0, 1], [1, 2]], [[1], [2]])

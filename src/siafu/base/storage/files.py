@@ -36,6 +36,10 @@ def disk_errors(where: Path) -> Iterator[None]:
             raise NoSpace(
                 f"no space left on the disk of {where}: nothing was written; free some or choose another place"
             ) from error
+        if error.errno == errno.EFBIG:
+            raise NoSpace(
+                f"{where} is larger than a file may be here: nothing was written; raise your limit (ulimit -f) or choose another place"
+            ) from error
         if not _is_of_the_disk(error):
             raise
         cause = (

@@ -9,8 +9,11 @@ from siafu.base.errors import BadInput
 from siafu.graph.check import MAX_CLASSES
 from siafu.graph.importing.readers.blocks import Names, Rows
 
-_UNKNOWN = frozenset((b"", b"-", b"nan", b"none", b"null"))
+_UNKNOWN = frozenset((b"", b"-", b"nan", b"none", b"null", b"n/a", b"<na>", b"#n/a"))
 """Words for a label that is not known, in small letters."""
+
+_NOT_AVAILABLE = b"NA"
+"""Another one, in capitals alone, as pandas and R have it: Na is sodium."""
 
 
 class ClassNames:
@@ -21,6 +24,7 @@ class ClassNames:
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
+        self._unknown: set[bytes] = set()
 
     def numbers(self, words: Names) -> NDArray[np.float32]:
         """The number of each word, NaN where it says that the label is unknown."""
@@ -29,7 +33,9 @@ class ClassNames:
         for row in range(words.size):
             word = words.text(row).strip()
             number = known.get(word)
-            if number is None and word.lower() not in _UNKNOWN:
+            if number is None and (word == _NOT_AVAILABLE or word.lower() in _UNKNOWN):
+                self._unknown.add(word)
+            elif number is None:
                 number = known[word] = len(known)
                 if number >= MAX_CLASSES:
                     raise BadInput(
@@ -38,6 +44,11 @@ class ClassNames:
             if number is not None:
                 found[row] = number
         return found
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Words that were read as no label."""
+        return tuple(word.decode() for word in sorted(self._unknown) if word)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -81,6 +81,8 @@ class Imported(NamedTuple):
     first_vertex: the least vertex that an edge names; 0 where there are no edges
     end_names:   of the columns that are sources and destinations; empty: they have no names
     feature_names: of the columns that are features; empty: features have no names, or there are none
+    parallel:    how many edges have the ends of another
+    unknown_words: words, other than none at all, that were read as no label
     """
 
     num_vertices: int
@@ -100,6 +102,8 @@ class Imported(NamedTuple):
     first_vertex: int = 0
     end_names: tuple[str, ...] = ()
     feature_names: tuple[str, ...] = ()
+    parallel: int = 0
+    unknown_words: tuple[str, ...] = ()
 
 
 def import_graph(
@@ -330,6 +334,8 @@ class _Import:
             first_vertex=first_vertex if found.num_edges else 0,
             end_names=getattr(self._own_edges, "end_names", ()),
             feature_names=() if self.table is None else self.table.feature_names,
+            parallel=found.parallel,
+            unknown_words=self.class_names.unknown,
         )
 
     def _blocks(self, id_stop: int | None) -> Iterator[Edges]:

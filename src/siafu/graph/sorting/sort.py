@@ -25,6 +25,7 @@ class SortedEdges(NamedTuple):
 
     num_edges: int
     symmetric: bool  # every edge stands both ways, as often and with the same weight
+    parallel: int  # edges that have the ends of the edge before them
 
 
 class EdgeSorter:
@@ -147,11 +148,13 @@ class EdgeSorter:
 
     def _one_edge_many_times(self, leaf: Leaf, merge_parallel: bool) -> Iterator["_Part"]:
         """A leaf that does not fit memory and cannot be split: copies of one edge, streamed."""
-        total = 0.0
+        total, begun = 0.0, False
         for keys, *columns in leaf.spill.pieces(leaf.bucket, max(1, self._memory // 64)):
             weights, others = self._parted(columns)
             if not merge_parallel:
-                yield self._part(leaf.first_key, keys, weights, 1, len(keys), others)
+                part = self._part(leaf.first_key, keys, weights, 1, len(keys), others)
+                yield part._replace(parallel=len(keys) - (not begun))
+                begun = True
             elif weights is not None:
                 total += float(weights.sum(dtype=np.float64))
         if merge_parallel:
@@ -169,6 +172,7 @@ class EdgeSorter:
             np.zeros(4, np.uint64),
             taken,
             others,
+            int(np.count_nonzero(keys[1:] == keys[:-1])),
         )
         _unpack(keys, np.uint64(first_key), self._bits, weights, part.counts, part.indices, part.sums)
         return part
@@ -181,6 +185,7 @@ class _Part(NamedTuple):
     sums:   [4] two hashes of the edges, added up, then the same two of the edges turned round
     taken:  how many records it was made of
     others: features and types, as far as edges have them
+    parallel: how many edges have the ends of the edge before them
     """
 
     first_row: int
@@ -190,6 +195,7 @@ class _Part(NamedTuple):
     sums: NDArray[np.uint64]
     taken: int
     others: Columns
+    parallel: int
 
 
 class _RowWriter:
@@ -214,7 +220,7 @@ class _RowWriter:
         if typed:
             self._others.append(store.array("edge_type", np.int32))
         self._type_ranks = type_ranks
-        self._edges = 0
+        self._edges = self._parallel = 0
         self._closed = 0  # rows whose end is written; a row's end is the next one's start
         self._sums = np.zeros(4, np.uint64)
         self._indptr.append(np.zeros(1, np.int64))
@@ -234,10 +240,12 @@ class _RowWriter:
             ranked = values.ndim == 1 and self._type_ranks is not None
             writer.append(self._type_ranks[values] if ranked and self._type_ranks is not None else values)
         self._sums += part.sums
+        self._parallel += part.parallel
 
     def finish(self) -> SortedEdges:
         self._close_rows(self._num_vertices)
-        return SortedEdges(self._edges, bool(np.array_equal(self._sums[:2], self._sums[2:])))
+        symmetric = bool(np.array_equal(self._sums[:2], self._sums[2:]))
+        return SortedEdges(self._edges, symmetric, self._parallel)
 
     def _close_rows(self, stop: int) -> None:
         while self._closed < stop:

@@ -61,6 +61,7 @@ class ConstantSizes:
         self._graph, self._dtype, self._vertices, self._servers = graph, dtype, vertices, servers
         self._disk = disk if disk is not None and disk.constants else None
         self._normalize, self._hardware = normalize, hardware
+        self._trains = "train" in programs
         self._found: dict[str, tuple[fx.Node, int, bool]] = {}
         for program in programs.values():
             size = constant_type(program, dtype).itemsize
@@ -144,7 +145,7 @@ class ConstantSizes:
             # Forth by row; back by column, in every block of rows.
             one_way = nonzeros * (_ID + size) + _POINTER * vertices
             yield Allocation("constant rows without zeros", one_way, Lifetime.SERVERS, "multiplied forth")
-            back = nonzeros * (_ID + size)
+            back = nonzeros * (_ID + size) if self._trains else 0
             yield Allocation("the same by column", back, Lifetime.EPOCHS, "multiplied back")
 
     def picked(self, program: Program, vertices: int) -> Iterator[Allocation]:

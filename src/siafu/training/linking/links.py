@@ -65,8 +65,12 @@ class LinkRun:
         """[n]: how likely each of the pairs [2, n] is a link."""
         given = np.asarray(pairs)
         fits = given.ndim == 2 and given.shape[0] == 2 and given.dtype.kind in "iu"
-        if not fits or (given.size and not 0 <= given.min() <= given.max() < self.split.graph.num_vertices):
+        if not fits:
             raise BadInput("pairs are no [2, n] vertices of the graph: give both ends of each")
+        most = self.split.graph.num_vertices - 1
+        if given.size and not 0 <= given.min() <= given.max() <= most:
+            wrong = given.min() if given.min() < 0 else given.max()
+            raise BadInput(f"pairs has vertex {wrong}: vertices go from 0 to {most}")
         with mode_of(self.decoder, training=False), torch.no_grad():
             return torch.sigmoid(_scored(self.decoder, self.rows(), given.astype(np.int64)))
 

@@ -65,7 +65,12 @@ class RankRun:
 
     def best_items(self, users: Any, k: int | None = None) -> NDArray[np.int64]:
         """[n, k] the items of highest score for each user, best first, without those that they have in training."""
-        given = np.asarray(users, np.int64).reshape(-1)
+        given = np.asarray(users).reshape(-1)
+        if given.size and given.dtype.kind not in "iu":
+            raise BadInput(
+                f"users holds {given.dtype}: give their numbers, from 0 to {self.interactions.num_users - 1}"
+            )
+        given = given.astype(np.int64)
         if given.size and not 0 <= given.min() <= given.max() < self.interactions.num_users:
             raise BadInput(f"users are counted from 0 to {self.interactions.num_users - 1}")
         rows = _encoded(self.model, self.interactions)

@@ -17,6 +17,7 @@ def story_of_failure(trainer: Trainer, directory: RunDirectory) -> Iterator[None
         yield
     except (BadInput, Diverged, Interrupted) as error:
         if isinstance(error, NoSpace):
+            error.exit_code = 1  # not as of input that is refused: epochs were trained
             _tell_of_resuming(error, directory)
         raise
     except Exception as error:

@@ -28,12 +28,20 @@ Asked = str | None
 
 KNOWN = frozenset((*SOURCE, *DESTINATION, *WEIGHT, *TYPE, *VERTEX, *LABEL, *SPLIT))
 _ATTR = re.compile(r"edge_attr([_.]?\d+)?", re.IGNORECASE)
+_INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+"""Names of the column with pandas' index: in CSV, in CSV that was read and written again, and in Parquet."""
 
 
 def known_column(columns: Sequence[str] | None, names: Sequence[str]) -> int | None:
     """The position of the first of the well-known `names` that the header has."""
     lowered = [column.lower() for column in columns or ()]
     return next((lowered.index(name) for name in names if name in lowered), None)
+
+
+def is_index(columns: Sequence[str] | None, position: int) -> bool:
+    """Whether a column numbers a table's rows, as pandas writes it."""
+    name = None if columns is None or position >= len(columns) else columns[position]
+    return name is not None and _INDEX.fullmatch(name) is not None
 
 
 def asked_column(path: Path, columns: Sequence[str] | None, count: int, asked: str) -> int:
@@ -54,12 +62,17 @@ def other_columns(columns: Sequence[str] | None, count: int, taken: Iterable[int
     """Names of the columns that are not taken; without a header their numbers, as options take them."""
     used = set(taken)
     names = columns if columns is not None else [f"column {position}" for position in range(count)]
-    return tuple(name for position, name in enumerate(names) if position not in used)
+    return tuple(_shown(name) for position, name in enumerate(names) if position not in used)
 
 
 def names_of(columns: Sequence[str] | None, positions: Iterable[int]) -> tuple[str, ...]:
     """Names of the columns at these positions; without a header, none."""
-    return () if columns is None else tuple(columns[position] for position in positions)
+    return () if columns is None else tuple(_shown(columns[position]) for position in positions)
+
+
+def _shown(name: str) -> str:
+    """A column's name in a message."""
+    return name or "''"
 
 
 class EdgePositions(NamedTuple):
@@ -140,6 +153,9 @@ def edge_columns(
         raise BadInput(f"{path}: one column is given for two of source, destination and weight: name three")
     taken = (source, target, weights, *others)
     free = [column for column in range(max(2, count)) if column not in taken]
+    no_index = [column for column in free if not is_index(columns, column)]
+    if len(no_index) >= (source is None) + (target is None):
+        free = no_index
     if source is None and free:
         source = free.pop(0)
     if target is None and free:
@@ -187,7 +203,8 @@ class VertexColumns:
         ids = 0 if ids is None else ids
         label, split = found(self.label, LABEL), found(self.split, SPLIT)
         if self.features is None:
-            features = [column for column in numeric if column not in (ids, label, split)]
+            others = [column for column in numeric if column not in (ids, label, split)]
+            features = [column for column in others if not is_index(columns, column)]
         else:
             features = [asked_column(path, columns, count, name) for name in self.features]
         return VertexPositions(ids, label, split, features)

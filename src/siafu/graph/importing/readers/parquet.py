@@ -51,6 +51,9 @@ class ParquetTable:
         kinds = self._arrow.types
         return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind))
 
+    def is_boolean(self, column: int) -> bool:
+        return bool(self._arrow.types.is_boolean(self.schema.field(column).type))
+
     def batches(self, columns: list[int]) -> Iterator[tuple[list[Any], float]]:
         """Arrow arrays of these columns, some rows at a time, and how much of the table was read so far."""
         names = [self.columns[column] for column in dict.fromkeys(columns)]
@@ -125,8 +128,12 @@ class ParquetTable:
         return names
 
     def words(self, values: Any) -> Names:
-        """Strings; nothing is an empty one."""
+        """Strings; nothing is an empty one. Booleans are True and False, as pandas writes them into text."""
         arrow = self._arrow
+        if arrow.types.is_boolean(values.type):
+            values = arrow.array(
+                [None if value is None else str(value) for value in values.to_pylist()], arrow.string()
+            )
         text = values.cast(arrow.large_string()).fill_null("")
         _, offsets, data = text.buffers()
         bounds = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
@@ -215,7 +222,7 @@ class ParquetVertices:
             if column not in numeric:
                 raise BadInput(f"{table.where(column)} holds no numbers: leave it out")
         label = self._columns.label
-        self._labels_are_words = label is not None and table.is_text(label)
+        self._labels_are_words = label is not None and (table.is_text(label) or table.is_boolean(label))
         self.ignored = other_columns(table.columns, len(table.columns), self._columns.taken)
         self.width = len(self._columns.features)
         self.feature_names = names_of(table.columns, self._columns.features)

@@ -95,14 +95,21 @@ def _is_word(data: Bytes, lo: int, hi: int, word: Any) -> bool:
 
 
 _NAN = np.frombuffer(b"nan", np.uint8)
+_NA = np.frombuffer(b"na", np.uint8)
+_TRUE = np.frombuffer(b"true", np.uint8)
+_FALSE = np.frombuffer(b"false", np.uint8)
 _INF = np.frombuffer(b"inf", np.uint8)
 
 
 @kernel
 def _parse_number(data: Bytes, lo: int, hi: int) -> tuple[float, bool]:
-    """A decimal number; nothing at all and `nan` are NaN."""
-    if lo == hi or _is_word(data, lo, hi, _NAN):
+    """A decimal number; nothing at all, `nan` and `NA` are NaN, `true` and `false` 1 and 0."""
+    if lo == hi or _is_word(data, lo, hi, _NAN) or _is_word(data, lo, hi, _NA):
         return np.nan, True
+    if _is_word(data, lo, hi, _TRUE):
+        return 1.0, True
+    if _is_word(data, lo, hi, _FALSE):
+        return 0.0, True
     sign = 1.0
     if data[lo] == 45 or data[lo] == 43:
         sign = -1.0 if data[lo] == 45 else 1.0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from siafu.graph.importing.readers.columns import (
 )
 from siafu.graph.importing.readers.text import TableBlock, TextTable, is_integer, is_number
 
+_BOOLEANS = ("true", "false")
+
 
 class TextVertices:
     """A row for each vertex: an id, and any of a label, a split and features."""
@@ -26,18 +29,20 @@ class TextVertices:
     def __init__(self, table: TextTable, asked: VertexColumns, named: bool | None = None) -> None:
         self.path = table.path
         self._table = table
-        numeric = [
-            column
-            for column in range(table.num_columns)
-            if all(is_number(row[column]) for row in table.sample if len(row) > column and row[column])
-        ]
+        kinds = [_kind_of(table, column) for column in range(table.num_columns)]
+        numeric = [column for column, kind in enumerate(kinds) if kind != "words"]
         self._columns = asked.positions(table.path, table.columns, table.num_columns, numeric)
-        self.ignored = other_columns(table.columns, table.num_columns, self._columns.taken)
+        others = other_columns(table.columns, table.num_columns, self._columns.taken)
+        left = [column for column in range(table.num_columns) if column not in self._columns.taken]
+        self.ignored = tuple(
+            f"{name}{_why_no_numbers(table, column)}" for name, column in zip(others, left, strict=True)
+        )
         self.width = len(self._columns.features)
         self.feature_names = names_of(table.columns, self._columns.features)
         self.has_labels = self._columns.label is not None
         self.has_split = self._columns.split is not None
-        self._labels_are_words = self._columns.label is not None and self._columns.label not in numeric
+        label = self._columns.label
+        self._labels_are_words = label is not None and kinds[label] != "numbers"
         ids = [row[self._columns.id] for row in table.sample if len(row) > self._columns.id]
         self.named = not all(map(is_integer, ids)) if named is None else named
 
@@ -63,6 +68,22 @@ class TextVertices:
                 block.numbers[:, : self.width],
                 block.names[len(names)] if words else None,
             )
+
+
+def _kind_of(table: TextTable, column: int) -> Literal["numbers", "booleans", "words"]:
+    """Values of a column, as the first rows have them; it may lack some."""
+    values = [row[column] for row in table.sample if len(row) > column and row[column]]
+    known = [value for value in values if value != "NA"]
+    if all(map(is_number, known)) and (known or not values):
+        return "numbers"
+    return "booleans" if known and all(value.lower() in _BOOLEANS for value in known) else "words"
+
+
+def _why_no_numbers(table: TextTable, column: int) -> str:
+    """A hint on a column of words that would be numbers; nothing where it would not."""
+    values = [row[column] for row in table.sample if len(row) > column and row[column]]
+    by_commas = any("," in value for value in values) and all(is_number(v.replace(",", ".")) for v in values)
+    return " (numbers with decimal commas: write 1.5 for 1,5)" if by_commas else ""
 
 
 def number_rows(path: Path, what: str, *, always_wide: bool = False, header: bool | None = None) -> Rows:
