@@ -9,7 +9,7 @@ import re
 
 _POINTS = 3.0
 _OF_THE_MACHINE = re.compile(
-    r"\d[\d,.]*(?= (?:s|ms|MB|GB|threads?)\b)|\d{8}-\d{6}|(?<=best epoch )\d+|(?<=in )\d[\d,.]* s\b"
+    r"\d[\d,.]* (?:s|ms|min)\b|\d[\d,.]*(?= (?:MB|GB|threads?)\b)|\d{8}-\d{6}|(?<=best epoch )\d+|(?<=in )\d[\d,.]* s\b"
 )
 _SHARE = re.compile(r"(\d[\d.]*)(?= %)")
 

@@ -14,7 +14,7 @@ from siafu.base.errors import BadInput
 from siafu.nn.precision import asked_precision, set_precision
 from siafu.options import Options
 from siafu.training import precision_choice
-from siafu.training.precision_choice import Trial, choose_precision, decided, tried
+from siafu.training.precision_choice import PrecisionTrial, choose_precision, decided, tried
 from tests.toys import toy_graph
 
 
@@ -86,7 +86,7 @@ def test_set_precision_reaches_every_layer_and_what_is_saved() -> None:
 def test_a_trial_decides_by_losses_and_seconds(
     losses: tuple[float, ...], seconds: float, chosen: str, words: str
 ) -> None:
-    found = decided(Trial((2.0, 1.901), 1.0), Trial(losses, seconds))
+    found = decided(PrecisionTrial((2.0, 1.901), 1.0), PrecisionTrial(losses, seconds))
     assert found.precision == chosen
     assert found.reason is not None
     assert words in found.reason

@@ -31,7 +31,7 @@ class PrecisionChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class PrecisionTrial:
     """The first epochs of a training: their losses, and the least seconds of one."""
 
     losses: tuple[float, ...]
@@ -56,7 +56,7 @@ def choose_precision(
     return decided(plain, mixed)
 
 
-def decided(plain: Trial, mixed: Trial) -> PrecisionChoice:
+def decided(plain: PrecisionTrial, mixed: PrecisionTrial) -> PrecisionChoice:
     """The better of the two, and why."""
     apart = max(_apart(a, b) for a, b in zip(plain.losses, mixed.losses, strict=True))
     ratio = plain.seconds / mixed.seconds
@@ -77,7 +77,7 @@ def _apart(plain: float, mixed: float) -> float:
 
 def tried(
     graph: Graph, model: nn.Module, precision: Precision, options: Options, memory: str | None
-) -> Trial:
+) -> PrecisionTrial:
     """Train a copy of `model` for a few epochs."""
     learner = copy.deepcopy(model)
     set_precision(learner, precision)
@@ -102,7 +102,7 @@ def tried(
             seconds.append(time.perf_counter() - began)
     finally:
         step.close()
-    return Trial(tuple(losses), min(seconds[1:]))
+    return PrecisionTrial(tuple(losses), min(seconds[1:]))
 
 
 def _why_untried(options: Options, *, on_cluster: bool) -> str | None:
