@@ -139,4 +139,4 @@ def test_a_run_on_samples_is_asked_for_on_the_command_line(siafu: Siafu, store: 
     assert siafu("train", store, epochs=2, out="run", mode="sampled", fanout="3,2", batch=16).code == 0
     assert package.Run.load("run").summary()["batch"] == 16
     told = siafu.refused("train", store, epochs=2, mode="sampled", fanout="3,2", lambdas="local")
-    assert "lambdas is local, and mode sampled trains in one process" in told
+    assert "lambdas is local, and mode sampled updates weights in one process and has no Lambdas" in told

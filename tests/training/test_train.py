@@ -381,7 +381,8 @@ def test_a_run_is_refused_for_a_graph_of_another_kind() -> None:
 def test_a_graph_of_another_library_is_refused_with_the_way_in() -> None:
     graph = toy_graph()
     with pytest.raises(
-        BadInput, match=r"train takes a siafu\.Graph or PyG's Data, not dict: make one with Graph\.from_pyg"
+        BadInput,
+        match=r"train takes a siafu\.Graph or PyG's Data, not dict of builtins: make one with Graph\.from_pyg",
     ):
         siafu.train({}, gcn(graph))
 
