@@ -29,6 +29,6 @@ def set_precision(model: nn.Module, precision: Precision) -> None:
 
 
 def asked_precision(model: nn.Module) -> Precision | None:
-    """What `set_precision` was given; None: each layer has its own."""
+    """The precision that `set_precision` gave the model; None: each layer has its own."""
     found: Precision | None = getattr(model, _ASKED, None)
     return found

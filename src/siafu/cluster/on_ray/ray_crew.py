@@ -11,6 +11,7 @@ from siafu.cluster.crew import ServerLost
 from siafu.cluster.on_ray.aside import run_aside
 from siafu.cluster.on_ray.ray_actors import RayActors, RayServer, own_threads, ray
 from siafu.cluster.on_ray.ray_seat import RaySeat
+from siafu.cluster.on_ray.station_actor import StationActor
 from siafu.cluster.post.member import Member
 from siafu.cluster.replacements.placement import MachineName
 from siafu.pipeline.ids import Address
@@ -83,19 +84,18 @@ class RayCrew(RayActors):
             self._servers[server.address] = server
 
 
-class _Actor:
+class _Actor(StationActor):
     """The actor in a server's process; life: None: it is a warm copy, made by `prepare`."""
 
     def __init__(
         self, address: Address, life: int | None, common: Any, weights: Any, threads: int | None
     ) -> None:
         logging.getLogger("siafu").setLevel(logging.WARNING)
-        context = ray.get_runtime_context()
-        self._node = context.get_node_id()
+        super().__init__()
         self._parts = address, life, common, weights, threads
         self._taken_in = threading.Event()
         if life is not None:
-            self._station: Any = self._make_station()
+            self._station = self._make_station()
 
     def _make_station(self) -> Any:
         address, life, common, weights, threads = self._parts
@@ -116,10 +116,6 @@ class _Actor:
 
         return WeightStation(address, life, machine, weights)
 
-    def hello(self) -> tuple[Member, str, str]:
-        member = self._station.post.member
-        return member, self._node, f"{member.machine}, process {os.getpid()}"
-
     def prepare(self, aside: bool) -> tuple[MachineName, str]:
         """Be ready to take a server's place; aside: at a low priority."""
         self._station = run_aside(self._make_warm) if aside else self._make_warm()
@@ -139,11 +135,3 @@ class _Actor:
     def until_taken_in(self) -> None:
         """Return when it is a server; another thread of the actor answers meanwhile."""
         self._taken_in.wait()
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the station, by name."""
-        return getattr(self._station, method)(*arguments)
-
-    def wait(self) -> None:
-        """Return when the server is over; another thread of the actor answers meanwhile."""
-        self._station.wait()

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import SiafuError
 from siafu.cluster.driven_cluster import server_address
-from siafu.cluster.post.letters import admit_events
 from siafu.cluster.post.member import Member
 from siafu.cluster.stations.station import Station
 from siafu.embedding.disk.partition_buffer import layout_of
@@ -50,8 +49,6 @@ from siafu.pipeline.events import Event
 from siafu.pipeline.ids import RUN, Address
 from siafu.runtime.letter import Letter
 from siafu.tables import ScratchDirectory
-
-admit_events(letters)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from siafu.cluster.on_ray.ray_actors import RayActors, own_threads, ray
-from siafu.cluster.post.member import Member
+from siafu.cluster.on_ray.station_actor import StationActor
 from siafu.embedding.servers.server_plan import EmbedPlan
 from siafu.pipeline.ids import Address
 
@@ -24,27 +24,15 @@ class RayEmbedCrew(RayActors):
         return self._plan.as_json()
 
 
-class _EmbedActor:
+class _EmbedActor(StationActor):
     """The actor in a server's process."""
 
     def __init__(self, address: Address, life: int, common: dict[str, Any]) -> None:
         logging.getLogger("siafu").setLevel(logging.WARNING)
-        self._node = ray.get_runtime_context().get_node_id()
+        super().__init__()
         plan = EmbedPlan.read(common)
         threads = plan.threads or own_threads(self._node, plan.servers)
         os.environ["SIAFU_THREADS"] = str(threads)  # Ray sets OMP_NUM_THREADS to 1
         from siafu.embedding.servers.embed_station import EmbedStation
 
         self._station = EmbedStation(address, life, ray.util.get_node_ip_address(), plan)
-
-    def hello(self) -> tuple[Member, str, str]:
-        member = self._station.post.member
-        return member, self._node, f"{member.machine}, process {os.getpid()}"
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the station, by name."""
-        return getattr(self._station, method)(*arguments)
-
-    def wait(self) -> None:
-        """Return when the server is over; another thread of the actor answers meanwhile."""
-        self._station.wait()

@@ -1,7 +1,9 @@
 """Letters between the driver and the servers of embeddings, and among servers. Vectors and changes of relations go beside them."""
 
+import sys
 from dataclasses import dataclass
 
+from siafu.cluster.post.letters import admit_events
 from siafu.embedding.servers.lock_events import (
     CopyPartition,
     Lease,
@@ -131,3 +133,6 @@ class RelationsNow(Event):
 
     lease: Lease
     number: int
+
+
+admit_events(sys.modules[__name__])

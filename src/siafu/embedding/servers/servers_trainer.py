@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from siafu.base.errors import SiafuError
 from siafu.cluster.driven_cluster import DrivenCluster, DrivenCrew
-from siafu.cluster.post.letters import admit_events
 from siafu.embedding.disk.bucket_orders import BufferState
 from siafu.embedding.disk.partition_buffer import layout_of
 from siafu.embedding.disk.partitioned_trainer import DiskCounts, PartitionedTrainer
@@ -37,8 +36,6 @@ from siafu.embedding.steps.negatives import generator
 from siafu.embedding.steps.row_updates import RowOptimizer
 from siafu.graph.triples import Triples
 from siafu.runtime.letter import Letter
-
-admit_events(letters)
 
 _BUCKETS = 5  # key of the random numbers
 _TURN_SECONDS = 0.2

@@ -318,8 +318,8 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 def _complete(config: dict[str, Any]) -> dict[str, Any]:
     """With every option: one that is younger than the run was not there to be chosen, and is what it is by default.
 
-    Gathers of a run that is older than layouts went by vertices; batches came in random order.
+    Gathers of a run that is older than layouts went by vertices.
     """
     training = config.get("training")
-    younger = Options(layout="vertices", batch_order="random").as_json()
+    younger = Options(layout="vertices").as_json()
     return {**config, "training": younger | training} if isinstance(training, dict) else config

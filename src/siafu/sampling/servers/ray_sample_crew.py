@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from siafu.cluster.on_ray.ray_actors import RayActors, own_threads, ray
-from siafu.cluster.post.member import Member
+from siafu.cluster.on_ray.station_actor import StationActor
 from siafu.graph.partition import Partition
 from siafu.pipeline.ids import Address
 from siafu.server.plan import ServerPlan
@@ -35,13 +35,13 @@ class RaySampleCrew(RayActors):
         return graph.source, renumbered, self._model, self._plan.options, self._partition, self._memory
 
 
-class _SampleActor:
+class _SampleActor(StationActor):
     """The actor in a server's process."""
 
     def __init__(self, address: Address, life: int, common: Any) -> None:
         logging.getLogger("siafu").setLevel(logging.WARNING)
         source, renumbered, model, options, partition, memory = common
-        self._node = ray.get_runtime_context().get_node_id()
+        super().__init__()
         threads = own_threads(self._node, partition.parts)
         os.environ["SIAFU_THREADS"] = str(threads)  # Ray sets OMP_NUM_THREADS to 1
         from siafu.graph.stores.remote import open_store
@@ -55,15 +55,3 @@ class _SampleActor:
         parts = SampledPlan(plan, model, partition.parts)
         machine = ray.util.get_node_ip_address()
         self._station = SampleStation(address, life, machine, parts, partition, threads, memory)
-
-    def hello(self) -> tuple[Member, str, str]:
-        member = self._station.post.member
-        return member, self._node, f"{member.machine}, process {os.getpid()}"
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the station, by name."""
-        return getattr(self._station, method)(*arguments)
-
-    def wait(self) -> None:
-        """Return when the server is over; another thread of the actor answers meanwhile."""
-        self._station.wait()

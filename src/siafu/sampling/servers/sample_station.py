@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from siafu.base.hardware.memory import own_bytes, refuse_more_than_budget
 from siafu.cluster.driven_cluster import server_address
-from siafu.cluster.post.letters import admit_events
 from siafu.cluster.post.member import Member
 from siafu.cluster.stations.station import Station
 from siafu.graph.partition import Partition
@@ -29,8 +28,6 @@ from siafu.sampling.servers.server_loads import shares_of
 from siafu.sampling.servers.share_letters import BatchPlace
 from siafu.sampling.table_load import TableLoad
 from siafu.server.gathers.column_space import slices_of
-
-admit_events(letters)
 
 
 @dataclass(slots=True, eq=False)

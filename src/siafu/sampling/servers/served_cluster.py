@@ -1,7 +1,7 @@
 """ServedCluster: batches that servers of a cluster prepare and compute, as the driver sees them."""
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,7 +11,6 @@ from typing import Any
 from torch import Tensor
 
 from siafu.cluster.driven_cluster import DrivenCluster, DrivenCrew
-from siafu.cluster.post.letters import admit_events
 from siafu.runtime.letter import Letter
 from siafu.sampling.batch_loader import Planned
 from siafu.sampling.sampled_model import BatchResult
@@ -19,8 +18,6 @@ from siafu.sampling.servers import share_letters as letters
 from siafu.sampling.servers.moved import Moved
 from siafu.sampling.servers.served_batch import added_up
 from siafu.sampling.servers.share_letters import BatchPlace, ShareComputed
-
-admit_events(letters)
 
 _TURN_SECONDS = 0.2
 
@@ -66,7 +63,6 @@ class ServedCluster:
         self._prepared: deque[AwayBatch] = deque()
         self._computing: _Computing | None = None
         self._replaced: list[str] = []
-        self._counts: Counter[str] = Counter()
         self._slowest = 0.0
         self._cluster = DrivenCluster(crew, servers, log)
 

@@ -1,7 +1,9 @@
 """Letters between the driver and the servers of mini-batches, and among servers. Arrays go beside them."""
 
+import sys
 from dataclasses import dataclass
 
+from siafu.cluster.post.letters import admit_events
 from siafu.pipeline.events import Event
 
 
@@ -72,3 +74,6 @@ class ShareComputed(BatchEvent):
     edges: int
     structure: int
     features: int
+
+
+admit_events(sys.modules[__name__])

@@ -20,14 +20,10 @@ class Grouped(NamedTuple):
     """Numbers that groups of rows hold while they are gathered from disk.
 
     rows:  for each row, while the group is made and until its rows were used
-    once:  for each row, while the group is made
-    edges: for each edge, likewise
     types: for each row and type of its edges, in a table whose rows stay as `rows` do; the gathered rows are in the threads' buffers
     """
 
     rows: int = 0
-    once: int = 0
-    edges: int = 0
     types: int = 0
 
 
@@ -47,7 +43,7 @@ class HeldArray:
     on_disk:  it may be on disk: "source", what edges read, or "rows", what stays at its vertices
     grouped:  numbers that groups of rows hold while they are gathered from disk; None: for each row as many as columns
     beside:   on disk, what goes back is gathered from it and from the forward tables at the same time
-    reads, reads_back: times that a gather from disk goes through it forth, and through a forward table on the way back
+    reads_back: times that a gather from disk goes through it on the way back, where it is a forward table
     over:     the array whose place it takes where gradients take the place of rows; None: none
     """
 
@@ -66,7 +62,6 @@ class HeldArray:
     over: str | None = None
     grouped: Grouped | None = None
     beside: bool = False
-    reads: int = 1
     reads_back: int = 0
 
     @property

@@ -86,7 +86,7 @@ def _walks(lane: LaneRows, stage: Stage, array: HeldArray) -> int:
     """Times that an epoch gathers from a table on disk: forth, perhaps once more, and back."""
     training = lane.extent.training
     again = training and stage.phase - 1 in gathers_again(lane.extent.program, lane.extent.savings)
-    forth = (1 + again) * array.reads if array.forward is not None else 0
+    forth = 1 + again if array.forward is not None else 0
     return forth + (array.reads_back if training else 0) + (array.backward is not None)
 
 

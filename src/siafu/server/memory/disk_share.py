@@ -88,30 +88,26 @@ def equal_ranges(rows: int, count: int) -> Sequence[tuple[int, int]]:
 
 
 class Gathered(NamedTuple):
-    """Of one gather: rows that it gathers for, their edges, pairs of a row and a type of its edges; rows that it gathers from."""
+    """Of one gather: rows that it gathers for, pairs of a row and a type of its edges; rows that it gathers from."""
 
     own: int
-    edges: int
     types: int
     rows: int
 
 
 def buffer_bytes(cut: DiskCut, gathered: Gathered, array: HeldArray, summed: int) -> int:
-    """Memory of one gather while it runs: two groups of sums, what one group needs besides, and partitions of sources.
+    """Memory of one gather while it runs: two groups of sums, and partitions of sources.
 
     array:  the table that it reads
     summed: bytes of a number as it is summed
     """
     holds = array.grouped or Grouped(array.columns)
-    own, edges, types = (-(-each // cut.groups) for each in gathered[:3])
+    own, types = (-(-each // cut.groups) for each in (gathered.own, gathered.types))
     next_edge = 2 * _EDGE if cut.buckets else _EDGE
-    found = 2 * own * (_row_bytes(holds.rows, summed) + next_edge) + own * _row_bytes(holds.once, summed)
-    found += edges * holds.edges * summed
+    found = 2 * own * next_edge
+    if holds.rows:
+        found += 2 * own * table_row_bytes(holds.rows, summed)
     if holds.types:
-        found += types * (2 * _row_bytes(holds.types, summed) + _EDGE)
+        found += types * (2 * table_row_bytes(holds.types, summed) + _EDGE)
     partition = -(-gathered.rows // cut.partitions)
     return found + min(SLOTS, cut.partitions) * partition * array.row_bytes
-
-
-def _row_bytes(numbers: int, itemsize: int) -> int:
-    return table_row_bytes(numbers, itemsize) if numbers else 0

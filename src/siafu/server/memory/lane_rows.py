@@ -104,8 +104,8 @@ class LaneRows:
         """Bytes of one gather from a table while it runs."""
         part, back = self.part, array.rows == "backward"
         types = type_counts(self.plan.graph, part)[back]
-        edges, sources = (part.out_edges if back else part.edges), array.bytes(part.rows) // array.row_bytes
-        return buffer_bytes(cut, Gathered(part.vertices, edges, types, sources), array, self.extent.itemsize)
+        gathered = Gathered(part.vertices, types, array.bytes(part.rows) // array.row_bytes)
+        return buffer_bytes(cut, gathered, array, self.extent.itemsize)
 
     def _held(self) -> Iterator[tuple[HeldArray, Allocation]]:
         """Tables and kept rows, as the stages list them."""
