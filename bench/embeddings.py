@@ -1,6 +1,6 @@
 """Quality and speed of embeddings on FB15k-237, which is kept beside the repository, or at $SIAFU_SHARED.
 
-    python bench/embeddings.py [--score NAME] [--epochs N] [--dim N] [--exact] [--staleness N] [--precision fp32|mixed|bf16]
+    python bench/embeddings.py [--score NAME] [--epochs N] [--dim N] [--lr RATE] [--batch N] [--exact] [--staleness N] [--precision fp32|mixed|bf16]
         [--partitions P --buffer C --order NAME] [--peers]
 
 Prints, for each score: filtered test MRR and Hits@10, triples a CPU second and a second, CPU seconds of the filtered evaluation.
@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--dim", type=int, default=50)
     parser.add_argument("--lr", type=float)
+    parser.add_argument("--batch", type=int, default=1000)
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--staleness", type=int, default=16)
     parser.add_argument("--precision", default="fp32")
@@ -63,6 +64,7 @@ def main() -> None:
             exact=given.exact,
             staleness=given.staleness,
             precision=given.precision,
+            batch=given.batch,
             partitions=given.partitions,
             buffer=given.buffer,
             order=given.order,

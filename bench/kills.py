@@ -1,6 +1,6 @@
 """Real kills: a run whose servers are killed again and again, beside the same run undisturbed.
 
-    python bench/kills.py --on processes|ray [--kills 40] [--redundancy 1 0] [--store STORE] [--seconds S] [--seed N] [--json]
+    python bench/kills.py --on processes|ray [--kills 40] [--redundancy 1 0 eager] [--store STORE] [--seconds S] [--seed N] [--json]
     python bench/kills.py --on ray --save DIR …, and later --check DIR …: the undisturbed run in this process, when there is time
 
 `processes`: servers are forked processes of this machine, as the tests have them, on a small graph. `ray`: a Ray cluster of 4 nodes on
@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the tests' forked servers and Ray nodes
 
@@ -49,6 +49,8 @@ from siafu.training.trainer import Trainer
 
 SERVERS, WEIGHT_SERVERS, MACHINES = 4, 2, 4
 FIRST = 12  # epochs that are left alone
+Redundancy = int | Literal["eager"]
+
 KINDS = ("graph", "weight", "graph", "machine", "graph", "with copy", "stopped", "weight")
 WAIT_SECONDS = 1.0  # that an epoch is held up while copies are missing
 
@@ -82,7 +84,7 @@ class Killer:
     def __init__(
         self,
         kills: int,
-        redundancy: int,
+        redundancy: Redundancy,
         take_away: Callable[[str], None],
         seed: int = 1,
         kinds: Sequence[str] = KINDS,
@@ -204,7 +206,7 @@ def settings(epochs: int, **more: Any) -> dict[str, Any]:
 
 
 def on_processes(
-    epochs: int, redundancy: int, killer: Callable[[Callable[[str], None]], Killer | None]
+    epochs: int, redundancy: Redundancy, killer: Callable[[Callable[[str], None]], Killer | None]
 ) -> Ran:
     """A run on forked processes; killer: makes one, with what takes a machine away."""
     names = [f"machine {each}" for each in range(MACHINES)]
@@ -231,7 +233,7 @@ def on_ray(
     nodes: RayNodes,
     store: str,
     epochs: int,
-    redundancy: int,
+    redundancy: Redundancy,
     killer: Callable[[Callable[[str], None]], Killer | None],
 ) -> Ran:
     trainer = _trainer(store, epochs, cluster=nodes.address, redundancy=redundancy)
@@ -276,7 +278,11 @@ def main() -> None:
     parser.add_argument("--on", choices=("processes", "ray"), default="processes")
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument(
-        "--redundancy", type=int, nargs="+", default=[1], help="several: one run after the other"
+        "--redundancy",
+        type=lambda given: given if given == "eager" else int(given),
+        nargs="+",
+        default=[1],
+        help="several: one run after the other",
     )
     parser.add_argument("--store")
     parser.add_argument("--seconds", type=float, default=3600.0, help="begin no kill after so many")
@@ -294,7 +300,7 @@ def main() -> None:
             compare(asked, redundancy, run)
 
 
-def compare(asked: argparse.Namespace, redundancy: int, run: Callable[..., Ran]) -> None:
+def compare(asked: argparse.Namespace, redundancy: Redundancy, run: Callable[..., Ran]) -> None:
     """A run with kills, and one without of as many epochs."""
     made: list[Killer] = []
 
@@ -329,7 +335,14 @@ def check(asked: argparse.Namespace) -> None:
 def report(asked: argparse.Namespace, quiet: Ran, ran: Ran, killer: Killer) -> None:
     kills = [each for each in killer.kills if each.told]
     same = all(torch.equal(quiet.weights[name], ran.weights[name]) for name in quiet.weights)
-    counted = ("servers_lost", "epochs_lost", "servers_moved", "rows_compared", "rows_differ")
+    counted = (
+        "servers_lost",
+        "epochs_lost",
+        "servers_moved",
+        "rows_compared",
+        "rows_differ",
+        "tasks_done_ahead",
+    )
     found = {
         "epochs": len(ran.losses),
         "epoch_seconds": killer.epoch,

@@ -27,6 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 MODELS = ("gcn", "sage", "gin", "gat")
+OTHERS = (
+    "gatv2",
+    "transformer",
+    "edges",
+)  # whose gathers need both ends of an edge; edges: a product on each, and maxima
 _MEGA = 1e6
 
 
@@ -56,7 +61,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shape", choices=SHAPES)
-    parser.add_argument("--model", choices=MODELS)
+    parser.add_argument("--model", choices=(*MODELS, *OTHERS))
     parser.add_argument("--store", help="a store to train on")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--hidden", type=int, help="width; default: the shape's")
@@ -179,6 +184,8 @@ def train(name: str, graph: Any, hidden: int, layers: int) -> None:
 def model_of(name: str, graph: Any, hidden: int, layers: int) -> Any:
     from siafu.nn import build
 
+    if name == "edges":
+        return edge_model(graph, hidden, layers)
     config = {
         "in_channels": graph.num_features,
         "hidden_channels": hidden,
@@ -187,6 +194,38 @@ def model_of(name: str, graph: Any, hidden: int, layers: int) -> Any:
         "dropout": 0.5,
     }
     return build(name, config | ({"heads": 8, "out_heads": 1} if name == "gat" else {}))
+
+
+def edge_model(graph: Any, hidden: int, layers: int) -> Any:
+    """Maxima over edges of a learnt map of both ends, as in EdgeConv."""
+    import torch
+
+    import siafu
+
+    class EdgeLayer(siafu.nn.Layer):
+        gather = siafu.nn.Max()
+
+        def __init__(self, width: int, out: int) -> None:
+            super().__init__()
+            self.lin = torch.nn.Linear(2 * width, out)
+
+        def apply_edge(self, source: Any, target: Any) -> Any:
+            return torch.relu(self.lin(torch.cat([target, source - target], 1)))
+
+    class EdgeModel(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before = torch.nn.Linear(graph.num_features, hidden)
+            self.layers = torch.nn.ModuleList(EdgeLayer(hidden, hidden) for _ in range(layers))
+            self.after = torch.nn.Linear(hidden, graph.num_classes)
+
+        def forward(self, graph: Any, x: Any) -> Any:
+            x = torch.relu(self.before(x))
+            for layer in self.layers:
+                x = layer(graph, x)
+            return self.after(x)
+
+    return EdgeModel()
 
 
 def graph_of(shape: Shape) -> Any:

@@ -1,17 +1,20 @@
 """PyG's models, unchanged, under PyG and under Siafu: epochs side by side, in one run.
 
-    python bench/pyg_models.py [GRAPH.npz] [REPEATS] [MODEL …] [--cpu] [--epochs N] [--features N] [--accuracy EPOCHS]
+    python bench/pyg_models.py [GRAPH.npz] [REPEATS] [MODEL …] [--cpu] [--epochs N] [--features N] [--accuracy EPOCHS [--plain]]
 
 GRAPH.npz: `num_nodes, src, dst`, features as `x` or CSR (`x_indptr, x_indices[, x_data], x_dim`), `y`; by default flickr of
 ../shared/data or $SIAFU_SHARED/data. Each undirected edge stands once in it. More than 500 features (--features) are mapped to 500 by a seeded
 random matrix: PyG's GraphSAGE copies them for every edge, which for flickr's 12,047 would take 23 GB. An epoch is forward, loss, backward and the
 optimizer's step, without evaluation; each line is the best epoch of all repeats, which take turns. --epochs: how many each side trains a repeat,
 8 unless said; of ours the first two and the last are not counted. --cpu: CPU seconds of all threads instead of the clock's, for a machine that has other work. --accuracy: instead of one epoch's time, test accuracy at the best validation after so many epochs of
-both, with other draws of dropout; with REPEATS seeds, of which the mean is shown.
+both, with other draws of dropout; with REPEATS seeds: mean, sample standard deviation, and the standard error of the difference. Edges have a type
+where the model takes one: whether the source's number is below the target's. --plain: without dropout, and test accuracy after the last epoch: both
+compute the same then, but for rounding, and few epochs tell.
 """
 
 import argparse
 import os
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,9 +27,11 @@ from pyg_peer import pyg_accuracy, pyg_epoch
 from torch import Tensor, nn
 
 import siafu
+from siafu.nn.calling import forward_parameters
 
 MOST_FEATURES = 500
 WIDTH = 64
+DROPOUT = 0.5  # --plain: 0
 
 
 class Stack(nn.Module):
@@ -40,7 +45,7 @@ class Stack(nn.Module):
         for number, layer in enumerate(self.layers):
             x = layer(x, edge_index) if isinstance(layer, pyg.MessagePassing) else layer(x)
             if number < len(self.layers) - 1:
-                x = F.dropout(x.relu(), 0.5, training=self.training)
+                x = F.dropout(x.relu(), DROPOUT, training=self.training)
         return x
 
 
@@ -53,9 +58,9 @@ class Deep(nn.Module):
         self.convs = nn.ModuleList(pyg.GCN2Conv(WIDTH, 0.1, 0.5, layer + 1) for layer in range(16))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        x = x_0 = F.dropout(x, 0.5, self.training).matmul(self.first.weight.t()).relu()
+        x = x_0 = F.dropout(x, DROPOUT, self.training).matmul(self.first.weight.t()).relu()
         for conv in self.convs:
-            x = conv(F.dropout(x, 0.5, self.training), x_0, edge_index).relu()
+            x = conv(F.dropout(x, DROPOUT, self.training), x_0, edge_index).relu()
         return self.last(x)
 
 
@@ -71,18 +76,30 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         x = self.first(x).relu()
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = x + F.dropout(norm(conv(x, edge_index)).relu(), 0.5, self.training)
+            x = x + F.dropout(norm(conv(x, edge_index)).relu(), DROPOUT, self.training)
         return self.last(x)
+
+
+class Relational(nn.Module):
+    """R-GCN of two layers, as its example has it."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.last = pyg.RGCNConv(features, WIDTH, 2), pyg.RGCNConv(WIDTH, classes, 2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        x = F.dropout(self.first(x, edge_index, edge_type).relu(), DROPOUT, self.training)
+        return self.last(x, edge_index, edge_type)
 
 
 DEGREES = torch.tensor([0, 10, 20, 30, 20, 10, 5, 3, 1, 1])
 """How many vertices have each number of in-edges, for PNA's scalers: any will do, being a constant of both."""
 
 MODELS: dict[str, Callable[[int, int], nn.Module]] = {
-    "gcn": lambda f, c: pyg.GCN(f, WIDTH, 2, c, dropout=0.5),
-    "sage": lambda f, c: pyg.GraphSAGE(f, WIDTH, 2, c, dropout=0.5),
+    "gcn": lambda f, c: pyg.GCN(f, WIDTH, 2, c, dropout=DROPOUT),
+    "sage": lambda f, c: pyg.GraphSAGE(f, WIDTH, 2, c, dropout=DROPOUT),
     "sage max": lambda f, c: Stack(pyg.SAGEConv(f, WIDTH, aggr="max"), pyg.SAGEConv(WIDTH, c, aggr="max")),
-    "gat": lambda f, c: pyg.GAT(f, WIDTH, 2, c, heads=8, dropout=0.5),
+    "gat": lambda f, c: pyg.GAT(f, WIDTH, 2, c, heads=8, dropout=DROPOUT),
     "gin": lambda f, c: pyg.GIN(f, WIDTH, 2, c, norm=None),
     "cheb": lambda f, c: Stack(pyg.ChebConv(f, WIDTH, 2), pyg.ChebConv(WIDTH, c, 2)),
     "tag": lambda f, c: Stack(pyg.TAGConv(f, WIDTH), pyg.TAGConv(WIDTH, c)),
@@ -95,8 +112,8 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "edge conv 128": lambda f, c: Stack(
         nn.Linear(f, 128), pyg.EdgeConv(nn.Sequential(nn.Linear(256, 128), nn.ReLU())), nn.Linear(128, c)
     ),
-    "gcn bn 3x256": lambda f, c: pyg.GCN(f, 256, 3, c, dropout=0.5, norm="BatchNorm"),
-    "sage jk": lambda f, c: pyg.GraphSAGE(f, WIDTH, 3, c, dropout=0.5, norm="LayerNorm", jk="cat"),
+    "gcn bn 3x256": lambda f, c: pyg.GCN(f, 256, 3, c, dropout=DROPOUT, norm="BatchNorm"),
+    "sage jk": lambda f, c: pyg.GraphSAGE(f, WIDTH, 3, c, dropout=DROPOUT, norm="LayerNorm", jk="cat"),
     "gcn residual": Residual,
     "gcnii 16": Deep,
     "gin bn": lambda f, c: pyg.GIN(f, WIDTH, 2, c, norm="BatchNorm"),
@@ -105,6 +122,7 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     ),
     "edge cnn": lambda f, c: Stack(nn.Linear(f, 32), pyg.EdgeConv(pyg.MLP([64, 32, c]))),
     "sgc": lambda f, c: Stack(pyg.SGConv(f, c, K=2)),
+    "rgcn": Relational,
     "res gated": lambda f, c: Stack(pyg.ResGatedGraphConv(f, WIDTH), pyg.ResGatedGraphConv(WIDTH, c)),
 }
 
@@ -120,12 +138,16 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--features", type=int, default=MOST_FEATURES)
     parser.add_argument("--accuracy", type=int, metavar="EPOCHS")
+    parser.add_argument("--plain", action="store_true")
     asked = parser.parse_intermixed_args()
     names = asked.models or list(MODELS)
     graph = read(asked.graph, asked.features)
     print(graph)
     if asked.accuracy:
-        accuracies(graph, names, asked.repeats or 1, asked.accuracy)
+        if asked.plain:
+            global DROPOUT
+            DROPOUT = 0.0
+        accuracies(graph, names, asked.repeats or 1, asked.accuracy, last=asked.plain)
     else:
         speeds(graph, names, asked.repeats or 2, asked.epochs, asked.cpu)
 
@@ -137,24 +159,32 @@ def speeds(graph: siafu.Graph, names: list[str], repeats: int, epochs: int, cpu:
     for name in names:
         theirs, ours = [], []
         for _ in range(repeats):
-            theirs.append(pyg_epoch(graph, model_of(graph, name), epochs, clock))
-            ours.append((cpu_epoch if cpu else siafu_epoch)(graph, model_of(graph, name), epochs))
+            given = graph_for(model_of(graph, name), graph)
+            theirs.append(pyg_epoch(given, model_of(graph, name), epochs, clock))
+            ours.append((cpu_epoch if cpu else siafu_epoch)(given, model_of(graph, name), epochs))
         print(f"{name:15} {min(theirs):8.3f} {min(ours):9.3f} {min(theirs) / min(ours):6.1f}", flush=True)
 
 
-def accuracies(graph: siafu.Graph, names: list[str], seeds: int, epochs: int) -> None:
-    """Test accuracy of each model under both, and their difference."""
-    print(f"{'model':15} {'PyG, %':>8} {'Siafu, %':>9} {'differ':>7}")
+def accuracies(graph: siafu.Graph, names: list[str], seeds: int, epochs: int, *, last: bool) -> None:
+    """Test accuracy of each model under both, and their difference; last: after the last epoch, not after the best."""
+    print(f"{'model':15} {'PyG, %':>14} {'Siafu, %':>14} {'differ':>14}")
     for name in names:
         theirs, ours = [], []
         for seed in range(seeds):
-            theirs.append(100 * pyg_accuracy(graph, model_of(graph, name, seed), epochs))
+            model = model_of(graph, name, seed)
+            theirs.append(100 * pyg_accuracy(graph_for(model, graph), model, epochs, last=last))
+            model = model_of(graph, name, seed)
             run = siafu.train(
-                graph, model_of(graph, name, seed), epochs=epochs, lr=0.01, weight_decay=5e-4, seed=seed
+                graph_for(model, graph), model, epochs=epochs, seed=seed, evaluate_every=epochs if last else 1
             )
-            ours.append(100 * run.summary()["test_accuracy"])
-        one, other = sum(theirs) / seeds, sum(ours) / seeds
-        print(f"{name:15} {one:8.2f} {other:9.2f} {other - one:+7.2f}", flush=True)
+            ours.append(100 * (run.history[-1].test_accuracy if last else run.summary()["test_accuracy"]))
+        one, other = statistics.mean(theirs), statistics.mean(ours)
+        spreads = [statistics.stdev(each) if seeds > 1 else 0.0 for each in (theirs, ours)]
+        error = (sum(each**2 for each in spreads) / seeds) ** 0.5
+        print(
+            f"{name:15} {one:6.2f} ± {spreads[0]:5.2f} {other:6.2f} ± {spreads[1]:5.2f} {other - one:+6.2f} ± {error:5.2f}",
+            flush=True,
+        )
 
 
 def siafu_epoch(graph: siafu.Graph, model: nn.Module, epochs: int) -> float:
@@ -180,6 +210,14 @@ def cpu_epoch(graph: siafu.Graph, model: nn.Module, epochs: int) -> float:
 def model_of(graph: siafu.Graph, name: str, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     return MODELS[name](graph.num_features, graph.num_classes)
+
+
+def graph_for(model: nn.Module, graph: siafu.Graph) -> siafu.Graph:
+    """The graph, with types of edges if the model takes them."""
+    if "edge_type" not in forward_parameters(model):
+        return graph
+    target = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    return graph.replace(edge_type=(graph.indices < target).astype(np.int32), source=None)
 
 
 def default_graph() -> Path:

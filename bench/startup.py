@@ -32,6 +32,8 @@ def main() -> None:
             "predict": lambda: _to_end(["predict", run]),
             "--help": lambda: _to_end(["--help"]),
             "train with an option out of range": lambda: _to_end(["train", dataset, "--lr", "-1"]),
+            "train with a model that is not there": lambda: _to_end(["train", dataset, "--model", "gcm"]),
+            "embed into a file": lambda: _to_end(["embed", dataset, "--out", __file__]),
             "train of a path that is not there": lambda: _to_end(["train", f"{directory}/nothing"]),
             "train of a name that is not there": lambda: _to_end(["train", "nothing-of-that-name"]),
             "predict of a run that is not there": lambda: _to_end(["predict", f"{directory}/nothing"]),

@@ -109,6 +109,14 @@ class Options:
         choices=("adam", "adamw", "sgd"),
         noun="optimizer",
     )
+    row_optimizer: str | None = _learning(
+        None,
+        "Optimizer of learnt rows of vertices (nn.Embedding), of which only those with a gradient move: sparse_adam or adagrad.",
+        more="As PyTorch's SparseAdam and Adagrad do with sparse gradients: without weight decay. See docs/objectives.md.",
+        unset="sparse_adam for nn.Embedding(…, sparse=True) with adam or adamw; else the optimizer of all weights",
+        choices=("sparse_adam", "adagrad"),
+        noun="row_optimizer",
+    )
     scheduler: "str | SchedulerMaker | None" = _learning(
         None,
         "Learning rates over the epochs, by a class of torch.optim.lr_scheduler: 'StepLR(step_size=50, gamma=0.5)'.",
@@ -315,6 +323,10 @@ class Options:
                         f"{name} is for mode sampled, and mode is {self.mode}: leave it out, or choose sampled"
                     )
             return
+        if self.row_optimizer is not None:
+            raise BadInput(
+                f"row_optimizer is {self.row_optimizer}, and mode sampled learns no rows of vertices: leave it out, or choose another mode"
+            )
         for name, most in (("weight_servers", 1), ("lambdas", "off")):
             found = getattr(self, name)
             if found != most:
@@ -332,6 +344,10 @@ class Options:
             )
 
     def _check_rates(self) -> None:
+        if self.row_optimizer == "sparse_adam" and self.optimizer == "sgd":
+            raise BadInput(
+                "row_optimizer is sparse_adam, and optimizer sgd has no betas for it: choose optimizer adam or adamw, or row_optimizer adagrad"
+            )
         if self.groups is not None:
             read_groups(self.groups)
             if self.decay != "all":
@@ -374,11 +390,14 @@ class Session:
         "is lost is replaced.",
         metavar="auto|ADDRESS",
     )
-    redundancy: int = _layout(
+    redundancy: int | str = _layout(
         0,
         "Warm copies of each server on other machines of a cluster: loaded and compiled, to take a lost server's place at once.",
-        more="At most servers - 1. See docs/spot.md.",
+        more='At most servers - 1. "eager": one of each, and those of graph servers run forward tasks beforehand, in idle time. '
+        "See docs/spot.md.",
         least=0,
+        choices=("eager",),
+        metavar="N|eager",
     )
     memory: str | None = _memory(
         None,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from siafu.pipeline.events import Event
-from siafu.pipeline.ids import Address
+from siafu.pipeline.ids import Address, ServerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class Faults:
     deaths:     when which server dies
     hand_overs: when another is asked to take which server's place
     undead:     that one that is given up lives on until another stands in its place
+    copies:     when an eager copy of which graph server is made
+    unnoticed:  that nobody notices the death of an eager copy
     with_sender: that a letter is lost with the server that sent it
     resend, detection, replacement: seconds until a message is sent again, a death is noticed, a server stands again
     """
@@ -34,6 +36,8 @@ class Faults:
     deaths: tuple[tuple[float, Address], ...] = ()
     hand_overs: tuple[tuple[float, Address], ...] = ()
     undead: float = 0.0
+    copies: tuple[tuple[float, ServerId], ...] = ()
+    unnoticed: float = 0.0
     with_sender: float = 0.0
     hold: float = 40.0
     resend: float = 2.0

@@ -154,8 +154,8 @@ class ResultsThatComeTwiceCountTwice(GraphServer):
 class EventsOfAnotherIncarnationCount(GraphServer):
     """events of another incarnation count"""
 
-    def __init__(self, setup, server, life=FIRST_LIFE):
-        super().__init__(setup, server, life)
+    def __init__(self, setup, server, life=FIRST_LIFE, ahead=None):
+        super().__init__(setup, server, life, ahead)
         is_void = self.fences.is_void
         self.fences.is_void = lambda stamp, event: (
             is_void(stamp, event) and stamp.incarnation >= self.fences.incarnation

@@ -99,8 +99,8 @@ class GradientsAreLetGoWhenTheyAreTaken(GraphServer):
 class GraphServersHearAnEarlierLife(GraphServer):
     """graph servers hear an earlier life"""
 
-    def __init__(self, setup, server, life=FIRST_LIFE):
-        super().__init__(setup, server, life)
+    def __init__(self, setup, server, life=FIRST_LIFE, ahead=None):
+        super().__init__(setup, server, life, ahead)
         hears_earlier_lives(self.fences)
 
 
@@ -130,8 +130,8 @@ class ANewLifeBeginsBeforeAllKnowOfIt(GraphServer):
 class WhatWasMeantForAnEarlierLifeIsHeard(GraphServer):
     """what was meant for an earlier life is heard"""
 
-    def __init__(self, setup, server, life=FIRST_LIFE):
-        super().__init__(setup, server, life)
+    def __init__(self, setup, server, life=FIRST_LIFE, ahead=None):
+        super().__init__(setup, server, life, ahead)
         hears_what_was_meant_for_others(self.fences)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from siafu.pipeline.events import Measures, RowsArrived, WeightsAsked
+from siafu.pipeline.graph_copy import GraphCopy
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import Address, ServerId, Version
 from siafu.pipeline.instructions import Accumulate, BeginTask, CompareRows, KeepRows, RunTask
@@ -49,12 +50,14 @@ class SymbolExecutor:
         scenario: Scenario,
         agenda: Agenda,
         source: random.Random,
-        machine: GraphServer,
+        machine: GraphServer | GraphCopy,
         checker: Checker,
+        tables: Tables | None = None,
     ) -> None:
+        """tables: of the eager copy that takes a server's place"""
         self._machine, self.checker, self._scenario = machine, checker, scenario
         self._agenda, self._packing = agenda, random.Random(scenario.seed + 3)
-        self._tables = Tables()
+        self.tables = self._tables = tables or Tables()
         self.dead = False
         self._done: dict[int, Callable[[Given], None]] = {}
         self._just_came: Result | None = None
@@ -151,6 +154,9 @@ class SymbolExecutor:
     def halt(self) -> None: ...
 
     def abandon(self) -> None:
+        self.workers.begin(self._machine.fences.incarnation)
+
+    def adopt(self) -> None:
         self.workers.begin(self._machine.fences.incarnation)
 
     def resume(self) -> None: ...

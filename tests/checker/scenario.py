@@ -25,7 +25,7 @@ from siafu.pipeline.events import (
     WeightsMade,
     WeightsReleased,
 )
-from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, Version
+from siafu.pipeline.ids import Address, Anchor, Direction, Epoch, IntervalId, ServerId, Version
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.pipeline.schedule import (
@@ -157,6 +157,31 @@ def losing_scenario(seed: int, *, mode: str | None = None, within: bool = True) 
         replacement=source.choice([0.0, 0.5, 5.0]),
         undead=source.choice([0.0, 0.0, 0.5]),
         with_sender=source.choice([0.0, 0.2, 0.7]),
+    )
+    return replace(given, faults=faults)
+
+
+def eager_scenario(seed: int, *, mode: str | None = None) -> Scenario:
+    """A run that loses servers, and eager copies of them: alone, together with their servers, and unnoticed."""
+    source = random.Random(seed * 7 + 3)
+    given = losing_scenario(seed, mode=mode)
+    servers = range(given.setup.layout.num_servers)
+    copies = tuple((source.random() * source.choice([0, 10]), ServerId(each)) for each in servers)
+    lost = tuple(
+        (source.random() * source.choice([5, 20, 60]), Address("copy", ServerId(source.choice(servers))))
+        for _ in range(source.choice([0, 0, 1, 2]))
+    )
+    more = tuple(
+        (source.random() * source.choice([10, 40]), Address("graph", ServerId(source.choice(servers))))
+        for _ in range(source.choice([1, 2, 3]))
+    )
+    together = tuple((when, Address("copy", who.index)) for when, who in more if source.random() < 0.1)
+    faults = replace(
+        given.faults,
+        deaths=(*given.faults.deaths, *lost, *more, *together),
+        copies=copies,
+        unnoticed=source.choice([0.0, 0.3]),
+        replacement=source.choice([0.0, 0.5]),
     )
     return replace(given, faults=faults)
 

@@ -7,11 +7,23 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from siafu.base.activity import Activity
-from siafu.pipeline.events import CheckpointAsked, Event, HandOverAsked, Proceed, ServerGone, StopAsked
+from siafu.pipeline.ahead import Ahead
+from siafu.pipeline.events import (
+    CheckpointAsked,
+    CopyGone,
+    CopyMade,
+    Event,
+    HandOverAsked,
+    Proceed,
+    ServerGone,
+    StopAsked,
+)
+from siafu.pipeline.graph_copy import GraphCopy
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, Incarnation, Life, ServerId, Version
 from siafu.pipeline.instructions import (
     Accumulate,
+    Adopt,
     CloseEpochs,
     FreeWeights,
     Instruction,
@@ -30,6 +42,7 @@ from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.counters.server_activity import ServerActivity
 from siafu.runtime.happenings import EpochRecord, Happening, Snapshot
 from siafu.runtime.happenings import Outcome as Ended
+from siafu.runtime.hosts.copy_host import CopyHost
 from siafu.runtime.hosts.graph_host import GraphHost
 from siafu.runtime.hosts.host import Host
 from siafu.runtime.hosts.run_host import NoRecovery, RunHost
@@ -38,14 +51,15 @@ from siafu.runtime.letter import Letter
 from siafu.runtime.story import Story, stuck
 from siafu.virtual.agenda import Agenda
 from siafu.weights.store import WeightStore
+from tests.checker.ahead_checks import RunningAhead, check_adopted, check_copy
 from tests.checker.checker import Checker, GivenUp
 from tests.checker.network import Network
 from tests.checker.ports import PART, LossyPost, SymbolExecutor, SymbolStore
 from tests.checker.scenario import Scenario
-from tests.checker.symbols import Part, Shelf
+from tests.checker.symbols import Part, Shelf, Tables
 from tests.checker.truth import Violation, require
 
-M = TypeVar("M", GraphServer, WeightServer, RunMachine)
+M = TypeVar("M", GraphServer, GraphCopy, WeightServer, RunMachine)
 
 _TOLD = 20
 _MANY = 300_000
@@ -57,6 +71,7 @@ class Machines:
     """The machines to run: the pipeline's own, or faulty ones that the checker must catch."""
 
     graph: type[GraphServer] = GraphServer
+    copy: type[GraphCopy] = GraphCopy
     weight: type[WeightServer] = WeightServer
     run: type[RunMachine] = RunMachine
 
@@ -73,6 +88,8 @@ class Outcome:
     lost:      how many letters were lost with their sender
     again:     how many tasks were run again
     tasks:     how many were run
+    adopted:   how many need not be run again, since an eager copy had done them
+    ahead:     how many eager copies took their server's place
     messages:  how many were sent
     staleness: how often an interval entered an epoch with this lead over the slowest
     """
@@ -86,6 +103,8 @@ class Outcome:
     lost: int
     again: int
     tasks: int
+    adopted: int
+    ahead: int
     messages: int
     staleness: Counter[int]
 
@@ -132,6 +151,7 @@ class _Simulation(NoRecovery):
             SaveCheckpoint: self._saving,
             KeepResult: self._kept,
             CloseEpochs: self._close_epochs,
+            Adopt: self._begins_with,
         }
         self._closed, self._seen_at = int(scenario.start.epoch), 0.0
         self._busy = 0.0
@@ -140,9 +160,10 @@ class _Simulation(NoRecovery):
         self._hosts: dict[Address, Host] = {}
         self._lives: dict[Address, Life] = {}
         self._given_up: set[Address] = set()
-        self.losses = self.handed_over = self._again = 0
+        self.losses = self.handed_over = self._again = self._adopted = self._promoted = 0
+        self._copies: dict[Address, SymbolExecutor] = {}
         self._done: set[tuple[Incarnation, Task]] = set()
-        self._machines: dict[Address, GraphServer | WeightServer | RunMachine] = {}
+        self._machines: dict[Address, GraphServer | GraphCopy | WeightServer | RunMachine] = {}
         self._executors: dict[ServerId, SymbolExecutor] = {}
         self._stores: dict[ServerId, SymbolStore] = {}
         self._checker.weight_server = self._weight_server
@@ -177,6 +198,8 @@ class _Simulation(NoRecovery):
         self._guarded(self._run.begin)
         for when, address in scenario.faults.deaths:
             self._agenda.after(when, self._die, address)
+        for when, server in scenario.faults.copies:
+            self._agenda.after(when, self._make_copy, Address("copy", server))
         for when, address in scenario.faults.hand_overs:
             self._agenda.after(when, self._ask, HandOverAsked(address))
         for when in scenario.checkpoints:
@@ -206,6 +229,8 @@ class _Simulation(NoRecovery):
             lost,
             again,
             tasks,
+            self._adopted,
+            self._promoted,
             self._network.sent,
             self._staleness,
         )
@@ -238,6 +263,45 @@ class _Simulation(NoRecovery):
 
     # Servers come and go
 
+    def _make_copy(self, copy: Address) -> None:
+        """An eager copy begins, unless there is one."""
+        setup = self._scenario.setup
+        if copy in self._hosts or self._stop is not None or setup.ahead is None:
+            return
+        life = self._lives[copy] = Life(self._lives.get(copy, 0) + 1)
+        machine = self._looked_after(self._kinds.copy(setup, copy.index, life))
+        executor = SymbolExecutor(
+            self._scenario, self._agenda, self._source, machine, RunningAhead(self._checker)
+        )
+        self._copies[copy], self._machines[copy] = executor, machine
+        self._hosts[copy] = CopyHost(machine, LossyPost(self._network, copy), executor, watch=self._watch)
+        self._run.deliver(CopyMade(copy, life))
+
+    def _end_copy(self, copy: Address) -> None:
+        self._copies.pop(copy).dead = True
+        del self._hosts[copy]
+
+    def _lose_copy(self, copy: Address) -> None:
+        """An eager copy dies; perhaps nobody ever notices."""
+        faults = self._scenario.faults
+        self._end_copy(copy)
+        if self._source.random() >= faults.unnoticed:
+            gone = CopyGone(copy, self._lives[copy])
+            self._agenda.after(faults.detection, self._ask, gone)
+            self._agenda.after(faults.detection + faults.replacement, self._make_copy, copy)
+
+    def _promote(self, copy: Address) -> tuple[Ahead | None, Tables | None]:
+        """An eager copy takes its server's place: what it has."""
+        if copy not in self._hosts:
+            return None, None
+        machine, tables = self._machines[copy], self._copies[copy].tables
+        assert isinstance(machine, GraphCopy)
+        self._promoted += 1
+        self._end_copy(copy)
+        self._ask(CopyGone(copy, self._lives[copy]))
+        self._agenda.after(self._scenario.faults.replacement, self._make_copy, copy)
+        return machine.ahead, tables
+
     def _stand_up(self, address: Address, life: Life = FIRST_LIFE) -> None:
         setup, post = self._scenario.setup, LossyPost(self._network, address)
         self._lives[address] = life
@@ -252,8 +316,9 @@ class _Simulation(NoRecovery):
                 home, post, cast(WeightStore, store), self._updates(address), watch=self._watch
             )
             return
-        machine = self._looked_after(self._kinds.graph(setup, address.index, life))
-        executor = SymbolExecutor(self._scenario, self._agenda, self._source, machine, self._checker)
+        ahead, tables = self._promote(Address("copy", address.index))
+        machine = self._looked_after(self._kinds.graph(setup, address.index, life, ahead))
+        executor = SymbolExecutor(self._scenario, self._agenda, self._source, machine, self._checker, tables)
         self._executors[address.index], self._machines[address] = executor, machine
         self._hosts[address] = GraphHost(
             machine, post, executor, ServerActivity(Activity(), None), watch=self._watch
@@ -295,6 +360,9 @@ class _Simulation(NoRecovery):
         if self._stop is not None or address not in self._hosts or address in self._given_up:
             return
         self.losses += 1
+        if address.role == "copy":
+            self._lose_copy(address)
+            return
         if self._source.random() < self._scenario.faults.undead:
             self._give_up(address)
             return
@@ -343,6 +411,7 @@ class _Simulation(NoRecovery):
         machine = self._machines[address]
         assert isinstance(machine, GraphServer)
         self._staleness.update(machine.counts.staleness)
+        self._adopted += machine.counts.adopted
         self._busy += self._executors[address.index].workers.busy
 
     def _weight_server(self, server: ServerId) -> Incarnation | None:
@@ -355,7 +424,7 @@ class _Simulation(NoRecovery):
     def _deliver(self, sender: Address, to: Address, letter: Letter) -> bool:
         host = self._hosts.get(to)
         if host is None:
-            return self._stop is not None
+            return to.role == "copy" or self._stop is not None
         life, stamp = FIRST_LIFE if to == RUN else self._lives[to], letter.stamp
         assert stamp is not None
         if stamp.to_life > life:
@@ -395,6 +464,10 @@ class _Simulation(NoRecovery):
 
     def _watch(self, at: Address, what: Event | Instruction) -> None:
         self._story.note(at, what)
+        if at.role == "copy":
+            if isinstance(what, Instruction):
+                check_copy(self._machines[at], what)  # type: ignore[arg-type]
+            return
         if at in self._given_up and not isinstance(what, Accumulate):
             return
         if at == RUN and isinstance(what, Event):
@@ -407,6 +480,12 @@ class _Simulation(NoRecovery):
         if isinstance(send.message, Proceed):
             self._check_closed(send.message.until)
         self._checker.sent(self._machines[at].fences.incarnation, at, send.to, send.message)
+
+    def _begins_with(self, at: Address, adopt: Adopt) -> None:
+        machine = self._machines[at]
+        assert isinstance(machine, GraphServer)
+        tables, done = self._executors[at.index].tables, dict(machine._done_ahead)
+        check_adopted(self._scenario.setup, self._checker.truth, at, done, tables)
 
     def _issued(self, at: Address, run: RunTask) -> None:
         self._checker.issued(self._machines[at].fences.incarnation, run)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.checker import (  # noqa: F401
     faulty_closing,
+    faulty_copies,
     faulty_graph_servers,
     faulty_runs,
     faulty_succession,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.checker.scenario import handing_over_scenario, losing_scenario, random_scenario
+from tests.checker.scenario import eager_scenario, handing_over_scenario, losing_scenario, random_scenario
 from tests.checker.simulation import simulate
 from tests.checker.sweep import run_seeds
 
@@ -42,6 +42,19 @@ def test_schedules_that_lose_servers_keep_every_invariant(mode: str | None, seed
         assert len(found) > seeds / 2
         assert {each.restarts for each in found} == {0}
         assert 0 < sum(each.again for each in found) < 0.05 * sum(each.tasks for each in found)
+
+
+@pytest.mark.slow
+def test_schedules_with_eager_copies_keep_every_invariant_and_run_less_again() -> None:
+    drawn = [each for seed in range(250) if (each := eager_scenario(seed)).setup.ahead is not None]
+    found = [simulate(each) for each in drawn]
+    assert sum(each.losses for each in found) > 3 * len(drawn)
+    assert sum(each.ahead for each in found) > len(drawn), "eager copies take over"
+    assert {each.restarts for each in found} == {0}
+    without = [simulate(replace(each, faults=replace(each.faults, copies=()))) for each in drawn]
+    assert sum(each.adopted for each in found) > len(drawn)
+    assert {each.adopted for each in without} == {0}
+    assert sum(each.again for each in found) < sum(each.again for each in without)
 
 
 def test_one_that_is_given_up_may_enter_an_epoch_before_others_know_of_its_successor() -> None:

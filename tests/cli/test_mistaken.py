@@ -118,3 +118,10 @@ def test_ids_that_count_from_one_are_told(siafu: Siafu) -> None:
 )
 def test_the_command_line_is_refused_in_our_words(siafu: Siafu, words: tuple[str, str], told: str) -> None:
     assert told in siafu.refused("train", "demo", *words)
+
+
+def test_the_nearest_file_and_the_nearest_store_are_named(siafu: Siafu) -> None:
+    Path("friends.csv").write_text("a,b\nb,c\n")
+    assert "no file or folder friend.csv: did you mean friends.csv?" in siafu.refused("import", "friend.csv")
+    toy_graph().save("my.store")
+    assert "no dataset or store 'mystore': did you mean my.store?" in siafu.refused("train", "mystore")

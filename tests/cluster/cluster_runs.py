@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -60,7 +60,7 @@ class CrewTrainer(Trainer):
     crew: ForkCrew
     runtime: ClusterRuntime
 
-    def set_crew(self, crew: ForkCrew, lost_after: float, redundancy: int) -> None:
+    def set_crew(self, crew: ForkCrew, lost_after: float, redundancy: int | Literal["eager"]) -> None:
         self.crew, self._lost_after, self._copies = crew, lost_after, redundancy
 
     def end_epochs_with(self, ended: Callable[["CrewTrainer", int], None]) -> None:
@@ -91,7 +91,7 @@ def trainer_on_crew(
     servers: int = 2,
     partition: str | Partition = "hash",
     lost_after: float = 20.0,
-    redundancy: int = 0,
+    redundancy: int | Literal["eager"] = 0,
     crew: Mapping[str, Any] | None = None,
     savings: Savings | None = None,
     **changes: Any,

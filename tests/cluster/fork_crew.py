@@ -15,8 +15,8 @@ from typing import Any
 
 from siafu.base.errors import BadInput, SiafuError
 from siafu.cluster.crew import Loss, Server, ServerLost
-from siafu.cluster.on_ray.aside import run_aside
 from siafu.cluster.post.member import Member
+from siafu.cluster.stations.aside import run_aside
 from siafu.cluster.stations.graph_station import Bounds, Share
 from siafu.graph.partition import Partition
 from siafu.graph.partition.reads import Reads
@@ -99,6 +99,9 @@ class ForkServer:
         self.life = life
         self._call("take_in", life, doom)
 
+    def run_ahead(self, life: int, setup: Setup, members: Sequence[Member]) -> Member:
+        return self._call("run_ahead", life, setup, list(members))  # type: ignore[no-any-return]
+
     def stop(self) -> None:
         if not self.out_of_reach:
             with suppress(OSError):
@@ -156,6 +159,9 @@ class ForkSeat:
 
     def share(self) -> Share | None:
         return self.server.share() if self.server.address.role == "graph" else None
+
+    def run_ahead(self, life: int, setup: Setup, members: Sequence[Member]) -> Member:
+        return self.server.run_ahead(life, setup, members)
 
     def take_in(self, life: int) -> ForkServer:
         address = self.server.address

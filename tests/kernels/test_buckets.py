@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from siafu.graph.csr import Csr, from_coo, transpose
 from siafu.kernels import (
+    LANES,
     AdjointState,
     Attention,
     AttentionState,
@@ -235,15 +236,20 @@ def test_attention_by_buckets_is_one_walk(kind: str, cut: Cut, self_loops: bool,
 
 @pytest.mark.parametrize("kind", ["fp32", "fp64"])
 @settings(max_examples=20)
-@given(cut=cuts(), self_loops=st.booleans(), dropout=st.sampled_from([0.0, 0.4]))
+@given(
+    cut=cuts(),
+    self_loops=st.booleans(),
+    dropout=st.sampled_from([0.0, 0.4]),
+    heads=st.sampled_from([3, LANES]),
+)
 def test_the_adjoint_of_attention_by_buckets_is_one_walk(
-    kind: str, cut: Cut, self_loops: bool, dropout: float
+    kind: str, cut: Cut, self_loops: bool, dropout: float, heads: int
 ) -> None:
     rng = np.random.default_rng(cut.seed)
-    vertices, heads, number = len(cut.csr.indptr) - 1, 3, KINDS[kind]
-    how = Attention(heads, WIDTH // heads, 0.2, self_loops, dropout, seed=5)
+    vertices, width, number = len(cut.csr.indptr) - 1, heads * LANES, KINDS[kind]
+    how = Attention(heads, LANES, 0.2, self_loops, dropout, seed=5)
     rows, gradient = (
-        pack(rng.standard_normal((vertices, WIDTH)).astype(number), None, number) for _ in range(2)
+        pack(rng.standard_normal((vertices, width)).astype(number), None, number) for _ in range(2)
     )
     source = rng.standard_normal((vertices, heads)).astype(number)
     targets = rng.standard_normal((vertices, 3 * heads)).astype(number)
@@ -253,7 +259,7 @@ def test_the_adjoint_of_attention_by_buckets_is_one_walk(
     for first, last, indptr, indices, _ in back.over_groups():
         count = last - first
         state = AdjointState.first(indptr, heads, number)
-        out, of_source = zero_table(count, WIDTH, number), np.zeros((count, heads), number)
+        out, of_source = zero_table(count, width, number), np.zeros((count, heads), number)
         for low, high, own_first in [
             (first, last, True),
             *((*span, False) for span in back.over_partitions()),
@@ -277,7 +283,7 @@ def test_the_adjoint_of_attention_by_buckets_is_one_walk(
                 0,
                 count,
             )
-        assert_same(out[:, :WIDTH], expected[first:last, :WIDTH])
+        assert_same(out[:, :width], expected[first:last, :width])
         assert_same(of_source, expected_source[first:last])
 
 

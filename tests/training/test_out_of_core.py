@@ -14,7 +14,9 @@ import siafu
 from siafu import Graph
 from siafu.base.storage.mapped import mapped_file
 from siafu.errors import BadInput
+from siafu.nn.gathers.pair_softmax import PairSoftmax
 from siafu.server import fused_gathers as chunks
+from siafu.server.gathers.on_disk import collected_sources
 from siafu.server.memory import disk_share, listing
 from siafu.server.memory.disk_share import DiskCut
 from siafu.server.memory.savings import Savings
@@ -24,15 +26,17 @@ from siafu.training.placement import choose_partition
 from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.run import Run
 from siafu.training.trainer import Trainer
-from tests.training_runs import options, tangled_graph
+from tests.training_runs import Gated, options, tangled_graph
 
-RELATIONS = 4
+RELATIONS, FEATURES = 4, 3
 
 
 def typed(graph: Graph) -> Graph:
-    """The same with types of edges, of which the model knows one more."""
-    types = np.random.default_rng(0).integers(0, RELATIONS - 1, graph.num_edges, dtype=np.int32)
-    return replace(graph, edge_type=types)
+    """The same with types of edges, of which the model knows one more, and with features of edges."""
+    draws = np.random.default_rng(0)
+    types = draws.integers(0, RELATIONS - 1, graph.num_edges, dtype=np.int32)
+    features = draws.standard_normal((graph.num_edges, FEATURES), np.float32)
+    return replace(graph, edge_type=types, edge_attr=features)
 
 
 GRAPH = typed(tangled_graph(3000))
@@ -46,6 +50,9 @@ MODELS: dict[str, Make] = {
     "max": lambda g: Greatest(g.num_features, g.num_classes),
     "rgcn": lambda g: Relational(g.num_features, 20, g.num_classes),
     "chain": lambda g: Chain(g.num_features, g.num_classes),
+    "gatv2": lambda g: Featured(g.num_features, g.num_classes),
+    "transformer": lambda g: siafu.nn.Transformer(g.num_features, 20, 3, g.num_classes, 0.5, heads=2),
+    "edges": lambda g: Gated(g.num_features, 20, 3, g.num_classes, 0.5),
 }
 
 
@@ -75,6 +82,29 @@ class Relational(nn.Module):
         return found
 
 
+class Featured(nn.Module):
+    """GATv2 with features of edges in both layers."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.last = FeaturedLayer(features, 20, 2), FeaturedLayer(20, classes, 1)
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.last(graph, torch.relu(self.first(graph, x)))
+        return found
+
+
+class FeaturedLayer(nn.Module):
+    def __init__(self, features: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(features, width), nn.Linear(features, width)
+        self.att, self.mix = nn.Parameter(torch.randn(width)), nn.Parameter(torch.randn(width, FEATURES))
+        self.gather = PairSoftmax("fp32", "additive", heads, self_loops=False, features=FEATURES)
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return self.gather(graph, self.left(x), self.right(x), parameters=(self.att, self.mix))
+
+
 class Chain(nn.Module):
     """Three gathers of the features, of which the last is kept and one in between is, too."""
 
@@ -92,8 +122,10 @@ class Chain(nn.Module):
 
 @pytest.fixture(autouse=True)
 def several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interval is gathered in several chunks."""
+    """An interval is gathered in several chunks; sources are collected by groups, however small the graph."""
     monkeypatch.setattr(chunks, "ROWS_AT_ONCE", 512)
+    monkeypatch.setattr(collected_sources, "OWN_ROWS", 300)
+    monkeypatch.setattr(collected_sources, "collected_bytes", lambda *_: 0)
 
 
 def on_disk(
@@ -135,6 +167,9 @@ def trained(
         ("gat", "pipe", 4, 3),
         ("max", "sync", 3, 2),
         ("rgcn", "pipe", 3, 4),
+        ("gatv2", "pipe", 3, 4),
+        ("transformer", "sync", 2, 5),
+        ("edges", "pipe", 4, 3),
     ],
 )
 def test_a_training_on_disk_is_the_same_to_the_bit(
@@ -153,6 +188,8 @@ def test_a_training_on_disk_is_the_same_to_the_bit(
         ("gat", "pipe", 3, 0),
         ("max", "pipe", 2, 0),
         ("rgcn", "sync", 2, 0),
+        ("transformer", "pipe", 2, 0),
+        ("edges", "sync", 3, 0),
     ],
 )
 def test_servers_of_one_process_have_the_same_bits_on_disk(

@@ -11,6 +11,7 @@ import torch
 import siafu
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
+from siafu.server import assembly
 from siafu.training import sweep as sweeping
 from tests.cli.command import Siafu
 from tests.toys import toy_graph
@@ -118,3 +119,35 @@ def test_the_command_prints_a_table(
     assert "no option hiden to vary" in command.refused("sweep", "toy", "--vary", "hiden=4")
     assert "lr is -1" in command.refused("sweep", "toy", "--vary", "lr=-1")
     assert "say what varies" in command.refused("sweep", "toy")
+
+
+def test_a_second_sweep_in_a_directory_leaves_the_rows_of_the_first_in_the_table(tmp_path: Path) -> None:
+    graph = toy_graph()
+    common: dict[str, Any] = {"out": tmp_path, "epochs": 1, "dropout": 0.0}
+    siafu.sweep(graph, {"hidden": [4, 8]}, **common)
+    siafu.sweep(graph, {"lr": [0.1], "hidden": [4]}, **common)
+    siafu.sweep(graph, {"hidden": [8]}, **common)
+    rows = json.loads((tmp_path / "sweep.json").read_text())["rows"]
+    assert [(row.get("hidden"), row.get("lr")) for row in rows] == [(8, None), (4, 0.1), (4, None)]
+    with (tmp_path / "sweep.csv").open() as file:
+        assert [row["lr"] for row in csv.DictReader(file)] == ["", "0.1", ""]
+
+
+def test_rows_that_are_computed_once_are_shared_by_the_runs_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = toy_graph()
+    made = []
+    plain = assembly.constant_rows
+    monkeypatch.setattr(
+        assembly,
+        "constant_rows",
+        lambda *given: made.append(1) or plain(*given),  # type: ignore[func-returns-value]
+    )
+    settings = {"hidden": [4, 6], "normalize_features": [False, True]}
+    found = siafu.sweep(graph, settings, out=tmp_path / "swept", epochs=2, dropout=0.0)
+    assert len(made) == 2, "the features as they are, and divided by the sums of their rows"
+    for row in found.rows:
+        alone = siafu.sweep(graph, [row.setting], out=tmp_path / "alone", epochs=2, dropout=0.0).rows[0]
+        assert row.summary is not None and alone.summary is not None
+        assert row.summary["train_loss"] == alone.summary["train_loss"]

@@ -192,3 +192,22 @@ def test_memory_falls_with_servers_but_not_as_fast() -> None:
     sizes, hardware = RunSizes.of_shape(ModelShape("gcn", hidden=16), shape), ServerHardware(8, 1 << 20)
     one, four = (sizes.listings(servers, hardware, 0)[0].listed.peak for servers in (1, 4))
     assert one / 4 < four < one
+
+
+def test_eager_copies_use_idle_cores_and_send_forward_rows_twice() -> None:
+    def run(cores: int, *, eager: bool, ghost_bytes: float = 0.0, latency: float = 1.0) -> Simulated:
+        work, there = workload(ghost_bytes=ghost_bytes), machine(cores=cores, latency=latency)
+        return simulate(SHAPE, work, there, servers=2, intervals=1, eager=eager)
+
+    # T0 and G1 take 1.5 s of the other machine's idle core.
+    assert run(2, eager=True).seconds_per_epoch == pytest.approx(run(2, eager=False).seconds_per_epoch)
+    alone, copied = (run(2, eager=each).busy_seconds["cores"] for each in (False, True))
+    assert 1.2 * alone < copied <= 1.5 * alone
+    # One core has no time to spare unless its server waits for the network.
+    assert run(1, eager=True).seconds_per_epoch == run(1, eager=False).seconds_per_epoch
+    busy, slower = (run(1, eager=each, latency=0.0).seconds_per_epoch for each in (False, True))
+    assert slower > 1.2 * busy
+    sent = [run(2, eager=each, ghost_bytes=4.0).bytes_scattered for each in (False, True)]
+    assert sent[1] > 1.5 * sent[0]
+    with pytest.raises(BadInput, match="simulate all of the servers"):
+        simulate(SHAPE, workload(), machine(), servers=8, intervals=1, eager=True)

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from siafu.base.errors import BadInput
+from siafu.base.storage.absent import STORE_MANIFEST
 from siafu.base.storage.files import cache_directory
 
-CATALOGUE_NAMES = (
-    *("cora", "citeseer", "pubmed", "ogbn-arxiv", "ogbn-products"),
-    *("demo", "reddit-small", "reddit-large", "products", "amazon", "friendster"),
-)
+GENERATED_NAMES = ("demo", "reddit-small", "reddit-large", "products", "amazon", "friendster")
+"""Datasets that can be generated; `graph/generate/shapes.py` has each."""
+
+CATALOGUE_NAMES = ("cora", "citeseer", "pubmed", "ogbn-arxiv", "ogbn-products", *GENERATED_NAMES)
 """Datasets that can be fetched or generated; `graph/datasets/catalogue.py` has each."""
 
 
@@ -30,6 +31,14 @@ def unknown_dataset(name: str, known: Iterable[str]) -> BadInput:
     near = difflib.get_close_matches(name.lower(), sorted(set(known)), n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "give a store's path, or a dataset's name;"
     return BadInput(f"no dataset or store {name!r}: {hint} 'siafu datasets' lists the names")
+
+
+def refuse_not_generated(name: str) -> None:
+    """Refuse a name that cannot be generated, and name the nearest."""
+    if name not in GENERATED_NAMES:
+        near = difflib.get_close_matches(name, GENERATED_NAMES, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(GENERATED_NAMES)}"
+        raise BadInput(f"siafu cannot generate {name!r}: {hint}")
 
 
 def refuse_unknown_name(name: str) -> None:
@@ -52,7 +61,15 @@ def refuse_unknown_name(name: str) -> None:
         }
     except (OSError, ValueError):  # a name that is too long, or a place we may not look into
         return
-    raise unknown_dataset(name, {*CATALOGUE_NAMES, *known})
+    raise unknown_dataset(name, {*CATALOGUE_NAMES, *known, *_stores_here()})
+
+
+def _stores_here() -> list[str]:
+    """Names of the stores in the directory where the user is."""
+    try:
+        return [each.parent.name for each in Path().glob(f"*/{STORE_MANIFEST}")]
+    except OSError:
+        return []
 
 
 def _in(folder: Path) -> list[Path]:

@@ -5,7 +5,10 @@ other files, so the cache is stamped with the source of every file that takes pa
 """
 
 import hashlib
+import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -21,6 +24,7 @@ from siafu.base.storage.files import cache_directory
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+_KEPT_SECONDS = 30 * 24 * 3600
 
 
 @cache
@@ -56,16 +60,33 @@ class _SiafuCache(caching._CacheLocator):  # type: ignore[misc]
 
 @cache
 def _cache_path(file: str, directory: Path) -> str | None:
-    """Where the compiled kernels of a file go; None: it is not ours, or nothing can be written there."""
-    if not Path(file).resolve().is_relative_to(_PACKAGE):
+    """Where the compiled kernels of a file go; None: it is not ours, or nothing can be written there.
+
+    Installations of the same code share them, wherever they are.
+    """
+    resolved = Path(file).resolve()
+    if not resolved.is_relative_to(_PACKAGE):
         return None
-    path = directory / "kernels" / hashlib.sha256(file.encode()).hexdigest()[:12]
+    name = hashlib.sha256(str(resolved.relative_to(_PACKAGE)).encode()).hexdigest()[:12]
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path = _kernels_of_this_code(directory / "kernels") / name
+        path.mkdir(exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
     except OSError:
         return None
     return str(path)
+
+
+@cache
+def _kernels_of_this_code(kernels: Path) -> Path:
+    """The directory of kernels compiled from this code. Those of other code that nobody used for a month are removed."""
+    mine = kernels / f"code-{_stamp()[:12]}"
+    mine.mkdir(parents=True, exist_ok=True)
+    os.utime(mine)
+    for other in kernels.glob("code-*"):
+        if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
+    return mine
 
 
 caching.CompileResultCacheImpl._locator_classes.insert(0, _SiafuCache)

@@ -15,9 +15,11 @@ from typer.core import TyperGroup
 
 from siafu.base.dataset_names import refuse_unknown_name
 from siafu.base.errors import BadInput, Interrupted
+from siafu.base.loading import loading
 from siafu.base.option import REQUIRED, argument, option, options_of
+from siafu.base.storage.absent import refuse_absent_dataset, refuse_absent_directory
 from siafu.base.words import counted
-from siafu.cli.common import say, show
+from siafu.cli.common import bytes_of, say, show
 from siafu.cli.declared import add_commands, command, json_flag, out_file
 from siafu.cli.embed_plan import plan
 from siafu.cli.train import command_to_resume, new_directory
@@ -100,8 +102,17 @@ def train(asked: Embed) -> None:
         raise BadInput("--resume needs --out: name the directory of the run to go on with")
     if asked.resume and asked.overwrite:
         raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
-    import siafu
-    from siafu.graph.triples import triples_at
+    bytes_of(asked.memory)
+    refuse_absent_directory(asked.scratch)
+    refuse_absent_dataset(str(asked.store))
+    refuse_unknown_name(str(asked.store))
+    if asked.out is not None and not asked.resume:
+        from siafu.report.files.run_directory import RunDirectory
+
+        RunDirectory(asked.out).refuse_to_replace(overwrite=asked.overwrite)
+    with loading():
+        import siafu.embedding.embed
+        from siafu.graph.triples import triples_at
 
     triples = triples_at(asked.store)
     counts = (len(triples.train), len(triples.valid), len(triples.test))

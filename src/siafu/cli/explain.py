@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from siafu.base.choices import MODEL_NAMES
 from siafu.base.errors import BadInput
 from siafu.base.hardware.memory import budget_bytes
 from siafu.base.loading import loading
 from siafu.base.option import argument, option, same_option
 from siafu.cli.common import refuse_unknown_dataset
+from siafu.cli.early import refuse_early
 from siafu.options import Options, Session
 from siafu.training.recipe import Recipe, describe_graph
 
@@ -46,14 +48,8 @@ class Explain(Recipe):
 
 
 def _refuse_turned_round(asked: Explain) -> None:
-    try:
+    if asked.dataset in MODEL_NAMES and asked.model not in MODEL_NAMES:
         refuse_unknown_dataset(asked.model)
-    except BadInput:
-        return
-    with loading():
-        from siafu.nn import MODELS
-
-    if asked.dataset in MODELS and asked.model not in MODELS:
         raise BadInput(
             f"{asked.dataset} is a model, and stands first: siafu explain {asked.dataset} {asked.model}"
         )
@@ -66,11 +62,9 @@ def explain(asked: Explain) -> None:
     """
     if asked.precision == "auto":
         raise BadInput("--precision auto is found by a training's trial: explain fp32, bf16 or mixed")
-    try:
-        refuse_unknown_dataset(asked.dataset)
-    except BadInput:
-        _refuse_turned_round(asked)
-        raise
+    _refuse_turned_round(asked)
+    refuse_early(asked)
+    refuse_unknown_dataset(asked.dataset)
     with loading():
         asked.check()
 

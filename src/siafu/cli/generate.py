@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from siafu.base.dataset_names import refuse_not_generated
 from siafu.base.option import argument, option
 from siafu.cli.common import ProgressBar, bytes_of, say, told_rate
 from siafu.cli.declared import memory_option, out_file
@@ -23,6 +24,7 @@ def generate(
     The same name, scale and seed give the same bytes.
     """
     limit = bytes_of(memory)
+    refuse_not_generated(name)
     from siafu.graph.datasets import cached_store
     from siafu.graph.generate import generate as write_graph
     from siafu.graph.generate import shape_named

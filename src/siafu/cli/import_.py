@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from siafu.base.dataset_names import CATALOGUE_NAMES
 from siafu.base.errors import BadInput
 from siafu.base.option import argument, option
+from siafu.base.storage.absent import near_file
 from siafu.base.words import counted
 from siafu.cli.common import ProgressBar, bytes_of, say, told_rate
 from siafu.cli.declared import memory_option, out_file
@@ -93,6 +95,8 @@ def import_(
     name: str | None = option(None, "What to call the graph; by default the store's name."),
 ) -> None:
     """Read a graph of any size, or triples (head, relation, tail), and write a store, in bounded memory."""
+    _refuse_absent(source)
+    bytes_of(memory)
     from siafu.graph import read_store
     from siafu.graph.class_counts import ClassCounts
     from siafu.graph.feature_scales import told_scales
@@ -187,17 +191,28 @@ def import_(
     )
 
 
+def _refuse_absent(source: Path) -> None:
+    """Refuse a dataset's name, and a name of nothing, before Numba is loaded; what else is wrong with a place is told by its reader."""
+    try:
+        source.lstat()
+    except FileNotFoundError:
+        if str(source) in CATALOGUE_NAMES:
+            raise BadInput(
+                f"{source} is the name of a dataset, and needs no import: siafu train {source}"
+            ) from None
+        raise BadInput(f"no file or folder {source}: {near_file(source) or 'check the name'}") from None
+    except (OSError, ValueError):
+        return
+
+
 def _refuse_what_needs_no_import(source: Path) -> None:
-    """Refuse a store, and a dataset's name: both can be trained on as they are."""
-    from siafu.base.dataset_names import CATALOGUE_NAMES
+    """Refuse a store: it can be trained on as it is."""
     from siafu.graph.stores.store import is_store
 
     if is_store(source):
         raise BadInput(
             f"{source} is a store already: use it as it is (siafu info {source} tells what is in it)"
         )
-    if str(source) in CATALOGUE_NAMES and not source.exists():
-        raise BadInput(f"{source} is the name of a dataset, and needs no import: siafu train {source}")
 
 
 def _understood(done: "Imported", counts: "ClassCounts | None") -> Iterator[str]:

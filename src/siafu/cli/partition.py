@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from siafu.base.choices import refuse_other_method
 from siafu.base.errors import BadInput
 from siafu.base.option import REQUIRED, argument, option
 from siafu.cli.common import NUMBER, ProgressBar, bytes_of, find_store, say, show_table
@@ -39,17 +40,18 @@ def partition(
 
     Says first what a server will need, then partitions, saves the result in the store and shows its quality.
     """
+    refuse_other_method(method)
+    budget = bytes_of(memory)
+    asked = None if widths is None else _parse_widths(widths)
     from siafu.graph import partition as partitions
     from siafu.graph import read_store
     from siafu.graph.stores.fingerprint import fingerprint
     from siafu.graph.stores.remote import is_address, partitions_directory, publish_partition
 
-    asked = None if widths is None else _parse_widths(widths)
     # With the partitions that are at an address: one that is there is not made again.
     path = partitions_directory(store).parent if is_address(store) else find_store(Path(store))
     graph = read_store(path)
     partitions.check_parts(graph, parts)
-    budget = bytes_of(memory)
     chosen = partitions.chosen_method(graph, method, budget)
     target = partitions.partition_path(path, chosen, parts, seed)
     if target.exists() and not overwrite:

@@ -6,10 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from siafu.base.choices import refuse_other_model, refuse_other_precision
 from siafu.base.errors import BadInput
 from siafu.base.option import argument, option, same_option
-from siafu.cli.common import NUMBER, WORD, say, show_table
+from siafu.cli.common import NUMBER, WORD, refuse_unknown_dataset, say, show_table
 from siafu.cli.declared import json_flag, out_file
+from siafu.cli.early import refuse_prices
 from siafu.options import Options, Session
 from siafu.training.recipe import Recipe
 
@@ -95,6 +97,12 @@ def plan(
 
     if deadline is not None:
         seconds_in(deadline)
+    refuse_other_model(model)
+    refuse_other_precision(precision)
+    for each in instance or (None,):
+        refuse_prices(each, prices)
+    if dataset is not None:
+        refuse_unknown_dataset(dataset)
     graph = sizes.shape(dataset)
     losses = _losses(loss_rate, trace or [], spot=spot)
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from siafu.base.choices import refuse_other_model
 from siafu.base.errors import BadInput
 from siafu.base.loading import loading
 from siafu.base.option import Option, argument, option, options_of
 from siafu.cli.common import NUMBER, WORD, refuse_unknown_dataset, say, show_table
+from siafu.cli.early import refuse_early
 from siafu.options import Options, Session
 from siafu.training.recipe import Recipe, describe_graph
 
@@ -46,6 +48,9 @@ def sweep(asked: SweepOptions) -> None:
     Settings that have finished in --out are not run again; one that fails does not end the others.
     """
     listed = _settings(asked)
+    for setting in listed:
+        refuse_other_model(setting.get("model", asked.model))
+    refuse_early(asked)
     refuse_unknown_dataset(asked.dataset)
     with loading():
         import siafu

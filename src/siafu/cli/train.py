@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.loading import loading
 from siafu.base.option import argument, option, options_of
-from siafu.base.storage.absent import refuse_absent_directory
+from siafu.base.storage.absent import refuse_absent_start
 from siafu.base.words import counted
-from siafu.cli.common import bytes_of, refuse_unknown_dataset, say
+from siafu.cli.common import refuse_unknown_dataset, say
+from siafu.cli.early import refuse_early
 from siafu.cli.outcome import refuse_other_summary, report_many, report_one, risen_loss, scores
 from siafu.options import FILES, LAMBDAS, LEARNING, Named, Options, Session
 from siafu.training.recipe import Recipe, describe_graph
@@ -106,8 +107,13 @@ def train(asked: Train) -> None:
         raise BadInput("--resume needs --out: name the directory of the run to go on with")
     if asked.resume and asked.overwrite:
         raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
-    bytes_of(asked.memory)  # what needs neither the graph nor PyTorch is refused first
-    refuse_absent_directory(asked.scratch)
+    refuse_early(asked)
+    if asked.start is not None:
+        refuse_absent_start(asked.start)
+    if asked.out is not None and not asked.resume and asked.runs == 1:
+        from siafu.report.files.run_directory import RunDirectory
+
+        RunDirectory(asked.out).refuse_to_replace(overwrite=asked.overwrite)
     refuse_unknown_dataset(asked.dataset)
     try:
         graph = _opened(asked)
@@ -134,21 +140,12 @@ def train(asked: Train) -> None:
 
 def _opened(asked: Train) -> "Graph":
     """The graph, once all that the command line has is known to be right."""
-    if asked.out is not None and not asked.resume and asked.runs == 1:
-        from siafu.report.files.run_directory import RunDirectory
-
-        RunDirectory(asked.out).refuse_to_replace(overwrite=asked.overwrite)
-    if asked.split is not None:
-        from siafu.graph.random_split import RandomSplit
-
-        RandomSplit.asked(asked.split)
     with loading():
         asked.check()
 
         import siafu.training.train
         from siafu.graph.class_counts import lopsided_split
         from siafu.graph.feature_scales import told_scales
-        from siafu.objective.registry import objective_named
         from siafu.sampling.fanouts import fanouts_for
         from siafu.training.scheduler import scheduler_named
 
@@ -156,8 +153,6 @@ def _opened(asked: Train) -> "Graph":
         scheduler_named(asked.scheduler)
     if asked.mode == "sampled":
         fanouts_for(asked.fanout, asked.layers)
-    if isinstance(asked.objective, str):
-        objective_named(asked.objective)
     graph = siafu.load(asked.dataset)
     drawn = asked.split is not None and asked.cluster is None
     split = graph.split_as(asked.split, asked.split_seed) if drawn else graph

@@ -72,6 +72,9 @@ class WarmSeat(Protocol):
     def share(self) -> Share | None:
         """Sizes of a graph server's part; `BadInput` if its machine has no room for it; None: it is a weight server's."""
 
+    def run_ahead(self, life: int, setup: Setup, members: Sequence[Member]) -> Member:
+        """Let a graph server's copy be eager, in this life of its own; `ServerLost` if it is gone."""
+
     def take_in(self, life: int) -> Server:
         """Let it be the server in this life; `ServerLost` if it is gone."""
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from siafu.cluster.post.requests import (
     StateTold,
     StateWanted,
 )
+from siafu.cluster.replacements.eager_copies import EagerCopies
 from siafu.cluster.replacements.losses import Losses
 from siafu.cluster.replacements.replacements import ServerReplacements
 from siafu.cluster.replacements.seats import WarmSeats
@@ -63,7 +64,7 @@ class ClusterRuntime(ServerReplacements):
     start:     the weights and the optimizer's state to start from
     log:       a directory for the servers' logs; None: they are not kept
     checkpoint_due: called after every epoch: whether to make a checkpoint
-    redundancy: number of warm copies of each server, on other machines
+    redundancy: number of warm copies of each server, on other machines; "eager": one, which runs forward tasks beforehand
     lost_after: seconds of silence until a server is lost
     traced:    whether records tell of every task of the graph servers
 
@@ -79,7 +80,7 @@ class ClusterRuntime(ServerReplacements):
         *,
         log: Path | None = None,
         checkpoint_due: Callable[[], bool] = lambda: False,
-        redundancy: int = 0,
+        redundancy: int | Literal["eager"] = 0,
         lost_after: float | None = None,
         look_after: float = LOOK_SECONDS,
         traced: bool = False,
@@ -96,7 +97,12 @@ class ClusterRuntime(ServerReplacements):
         self._look_after, self._standstill = look_after, Standstill()
         self._leaving: dict[Address, str] = {}
         self._run: RunHost | None = None
-        self.seats = WarmSeats(crew, redundancy, self._machines, self._ask_to_hand_over, self._logs.write)
+        self._eager = redundancy == "eager"
+        self.copies = EagerCopies(self)
+        copies = 1 if redundancy == "eager" else redundancy
+        self.seats = WarmSeats(
+            crew, copies, self._machines, self._ask_to_hand_over, self._logs.write, self.copies
+        )
         self._post = WirePost(RUN, FIRST_LIFE, crew.machine, self._hear, self._happened.put)
 
     def prepare(self) -> list[str]:
@@ -104,10 +110,26 @@ class ClusterRuntime(ServerReplacements):
         try:
             shares = self._prepare()
             told = [f"{each} on {self.servers[each].where}: {share}" for each, share in shares.items()]
-            return [*told, *self.seats.begin(self.servers, shares)]
+            eager = self._about_eager()
+            return [*told, *self.seats.begin(self.servers, shares), *eager]
         except BaseException:
             self.close()
             raise
+
+    def _about_eager(self) -> list[str]:
+        """Let copies be eager if that was asked for, and tell of it; or why they are not."""
+        if not self._eager:
+            return []
+        if self._setup.ahead is None:
+            why = "rows cannot be sent again, by columns, with gradients in their place or on disk"
+        elif self._plan.options.lambdas != "off":
+            why = "tensor tasks are on Lambdas"
+        else:
+            self.copies.setup = self._setup
+            return [
+                "copies of graph servers are eager: each runs its forward tasks in idle time, with rows of its own"
+            ]
+        return [f"copies are warm, not eager: {why}"]
 
     def _prepare(self) -> dict[Address, Share]:
         options = self._plan.options
@@ -134,8 +156,8 @@ class ClusterRuntime(ServerReplacements):
         )
         self._lock = self._run.lock
         for address in (*graph, *weight):
-            self._surely(address, lambda server: server.join(self._setup, self._members()))
-        self._post.meet(self._members())
+            self._surely(address, lambda server: server.join(self._setup, self.members()))
+        self._post.meet(self.members())
         return shares
 
     def _surely(self, address: Address, call: Callable[[Server], T]) -> T:
@@ -239,6 +261,11 @@ class ClusterRuntime(ServerReplacements):
                     self._standstill.take(state)
             case LogLine() as line:
                 self._logs.write(line.sender, line.text)
+            case ServerUnreachable() as complaint if complaint.server.role == "copy":
+                if complaint.seconds > self._lost_after:
+                    self._lose_copy(complaint.server, complaint.life, "it acknowledges nothing")
+            case ServerFailed() as failed if failed.sender.role == "copy":
+                self._lose_copy(failed.sender, None, failed.why)
             case ServerUnreachable() as complaint:
                 if complaint.seconds > self._lost_after:
                     why = f"{complaint.sender} could not reach it for {complaint.seconds:.0f} s"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.errors import Diverged
+from siafu.base.threads import run_all
 from siafu.embedding.steps.batch import HEADS
 from siafu.embedding.steps.float_bits import widened
 from siafu.embedding.steps.negatives import generator
@@ -136,12 +137,14 @@ def first_entities(score: TripleScore, first: int, last: int, dim: int, seed: in
     """Vectors of the entities from `first` to `last` before any training: the same, however they are divided."""
     out = np.empty((last - first, dim), np.float32)
     bound = np.float32(score.start(dim))
-    for block in range(first // _ROWS, -(-last // _ROWS)):
+
+    def draw(block: int) -> None:
         drawn = generator(seed, _ENTITIES, block).random((_ROWS, dim), dtype=np.float32)
         begin, end = max(first, block * _ROWS), min(last, (block + 1) * _ROWS)
-        out[begin - first : end - first] = (
-            2 * drawn[begin - block * _ROWS : end - block * _ROWS] - 1
-        ) * bound
+        own = drawn[begin - block * _ROWS : end - block * _ROWS]
+        np.multiply(2 * own - 1, bound, out=out[begin - first : end - first])
+
+    run_all(draw, range(first // _ROWS, -(-last // _ROWS)))
     return out
 
 

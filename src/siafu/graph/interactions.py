@@ -1,6 +1,7 @@
 """Interactions: which users have which items, to learn from and held out, and the graph of both."""
 
-from dataclasses import dataclass
+import difflib
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ class Interactions:
 
     train, val, test: pairs without repetition, ascending; no pair is in two parts. val may be empty
     name:             what to call them in reports
+    user_names, item_names: [num_users], [num_items] in ascending order; None: pairs were given as numbers
 
     Make one with `of` or `load`.
     """
@@ -35,6 +37,8 @@ class Interactions:
     val: Pairs
     test: Pairs
     name: str = "interactions"
+    user_names: NDArray[np.str_] | None = None
+    item_names: NDArray[np.str_] | None = None
 
     def __repr__(self) -> str:
         parts = "/".join(f"{part.shape[1]:,}" for part in (self.train, self.val, self.test))
@@ -51,8 +55,12 @@ class Interactions:
         num_items: int | None = None,
         name: str = "interactions",
     ) -> "Interactions":
-        """From pairs [2, n] of a user and an item; a pair that is there twice counts once."""
-        parts = {"train": _pairs(train, "train"), "val": _pairs(val, "val"), "test": _pairs(test, "test")}
+        """From pairs [2, n] of a user and an item, by numbers or by names; a pair that is there twice counts once."""
+        given = {"train": train, "val": val, "test": test}
+        if any(_has_names(each) for each in given.values()):
+            _refuse_numbers_beside_names(given)
+            return cls._of_names(given, num_users, num_items, name)
+        parts = {part: _pairs(each, part) for part, each in given.items()}
         together = np.concatenate(list(parts.values()), axis=1)
         highest = together.max(axis=1, initial=-1) + 1
         users, items = (
@@ -71,6 +79,45 @@ class Interactions:
             raise BadInput("there are no pairs to train on, or none to test: give both")
         found = {part: np.stack(np.divmod(each, items)) for part, each in keys.items()}
         return cls(users, items, **found, name=name)
+
+    @classmethod
+    def _of_names(
+        cls, given: dict[str, Any], num_users: int | None, num_items: int | None, name: str
+    ) -> "Interactions":
+        """Users and items numbered in the order of their names."""
+        if num_users is not None or num_items is not None:
+            raise BadInput(
+                "num_users and num_items are for numbers, and names count themselves: leave them out"
+            )
+        texts = {part: _texts(each, part) for part, each in given.items() if each is not None}
+        together = np.concatenate(list(texts.values()), axis=1)
+        (users, user), (items, item) = (np.unique(each, return_inverse=True) for each in together)
+        ends = np.cumsum([each.shape[1] for each in texts.values()])[:-1]
+        numbered = dict(zip(texts, np.split(np.stack([user, item]), ends, axis=1), strict=True))
+        made = cls.of(**numbered, num_users=len(users), num_items=len(items), name=name)
+        return replace(made, user_names=users, item_names=items)
+
+    def users_numbered(self, users: Any) -> NDArray[np.int64]:
+        """Numbers of users, who may be given by their names."""
+        given = np.asarray(users).reshape(-1)
+        if given.size and given.dtype.kind in "US" and self.user_names is not None:
+            texts = given.astype(np.str_)
+            places = np.minimum(np.searchsorted(self.user_names, texts), self.num_users - 1)
+            unknown = texts[self.user_names[places] != texts]
+            if len(unknown):
+                near = difflib.get_close_matches(str(unknown[0]), self.user_names.tolist(), n=1)
+                hint = (
+                    f"did you mean {near[0]}?"
+                    if near
+                    else f"there are {self.num_users:,}, from {self.user_names[0]} on"
+                )
+                raise BadInput(f"no user is called {str(unknown[0])!r}: {hint}")
+            return places.astype(np.int64)
+        if given.size and given.dtype.kind not in "iu":
+            raise BadInput(f"users holds {given.dtype}: give their numbers, from 0 to {self.num_users - 1}")
+        if given.size and not 0 <= given.min() <= given.max() < self.num_users:
+            raise BadInput(f"users are counted from 0 to {self.num_users - 1}")
+        return given.astype(np.int64)
 
     @classmethod
     def load(cls, path: str | Path) -> "Interactions":
@@ -145,6 +192,26 @@ class Interactions:
         raise BadInput("a user has nearly every item: too few are left to tell theirs from")
 
 
+def _refuse_numbers_beside_names(given: dict[str, Any]) -> None:
+    for what, pairs in given.items():
+        if pairs is not None and np.asarray(pairs[0]).size and not _has_names(pairs):
+            raise BadInput(f"{what} has numbers, and other parts have names: give names in all parts")
+
+
+def _has_names(given: Any) -> bool:
+    if isinstance(given, np.ndarray):
+        return given.dtype.kind in "US"
+    return isinstance(given, list | tuple) and any(np.asarray(each).dtype.kind in "US" for each in given)
+
+
+def _texts(given: Any, what: str) -> NDArray[np.str_]:
+    """Pairs of names; numbers beside names are names too."""
+    users, items = (np.asarray(each) for each in given) if len(given) == 2 else (np.zeros((1, 1)),) * 2
+    if users.ndim != 1 or users.shape != items.shape:
+        raise BadInput(f"{what} is no pair of lists: give [users, items], as many of the one as of the other")
+    return np.stack([users.astype(np.str_), items.astype(np.str_)])
+
+
 def _pairs(given: Any, what: str) -> Pairs:
     if given is None:
         return np.zeros((2, 0), np.int64)
@@ -152,10 +219,7 @@ def _pairs(given: Any, what: str) -> Pairs:
     if found.ndim != 2 or found.shape[0] != 2:
         raise BadInput(f"{what} has shape {found.shape}: give pairs [2, n] of whole numbers, users and items")
     if found.size and found.dtype.kind not in "iu":
-        raise BadInput(
-            f"{what} has values of type {found.dtype}: give whole numbers; "
-            "names become numbers with numpy.unique(names, return_inverse=True)"
-        )
+        raise BadInput(f"{what} has values of type {found.dtype}: give whole numbers; or names in all parts")
     if found.size and found.min() < 0:
         raise BadInput(f"{what} has {found.min()}: users and items are counted from 0")
     return found.astype(np.int64)

@@ -9,15 +9,6 @@ from siafu.kernels.llvm.emit import LANES
 
 
 @kernel
-def undrop(gradient: Any, dropped: Any, scale: Any, out: Any) -> None:
-    """Gradients of what a dropout of rectified numbers read, from what it gave; all are lists."""
-    zero = scale - scale  # of its type: a literal would make it float64
-    for k in range(len(out)):
-        # Not a number is not below: it goes through, so that a divergence is seen.
-        out[k] = zero if dropped[k] <= zero else gradient[k] * scale
-
-
-@kernel
 def head_sums(rows: Any, weights: Any, out: Any) -> None:
     """out[i, h] = Σ rows · weights over the columns of head h, in their order; rows [n, heads · columns], weights of one row."""
     heads = out.shape[1]

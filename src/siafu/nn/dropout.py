@@ -188,22 +188,48 @@ def drop_rows(
     epoch: int,
     p: float,
     site: int,
+    *,
     bias: NDArray[Any] | None = None,
+    more: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """The mask on [rows, columns] whose columns are next to each other; runs on the calling thread.
 
-    bias: [columns], added before, and what is negative then is put to zero; None: neither
+    bias: [columns], more: [rows, columns]; where one is given, they are added before, in this order, and what is negative
+          then is put to zero
     """
-    count, columns = rows.shape
-    out = np.empty((count, columns), rows.dtype)
+    out = np.empty(rows.shape, rows.dtype)
     if out.size:
-        # One flat view tells the compiler that columns are adjacent, though rows may be padded.
-        step = rows.strides[0] // rows.itemsize
-        flat = np.lib.stride_tricks.as_strided(rows, ((count - 1) * step + columns,), (rows.itemsize,))
         scale = rows.dtype.type(kept_scale(p))
         key = site_key(seed, epoch, site)
-        _drop_range(flat, step, bias, vertices, key, _threshold(p), scale, 0, count, out)
+        flat, step = flat_view(rows)
+        others, further = (None, 0) if more is None else flat_view(more)
+        _drop_range(flat, step, bias, others, further, vertices, key, _threshold(p), scale, 0, len(rows), out)
     return out
+
+
+def undrop_rows(
+    gradient: NDArray[Any], more: NDArray[Any] | None, dropped: NDArray[Any], scale: float
+) -> NDArray[Any]:
+    """Gradients of what a dropout of rectified numbers read, from what it gave: `scale` times those of its positive numbers.
+
+    gradient, dropped: [rows, columns] whose columns are next to each other; more: is added to the gradient before
+    """
+    out = np.empty(gradient.shape, gradient.dtype)
+    if out.size:
+        flat, step = flat_view(gradient)
+        others, further = (None, 0) if more is None else flat_view(more)
+        _undrop_range(flat, step, others, further, *flat_view(dropped), gradient.dtype.type(scale), out)
+    return out
+
+
+def flat_view(rows: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """[rows, columns], not empty, as one list, and how many numbers further a row begins.
+
+    It tells the compiler that columns are next to each other, though rows may be padded.
+    """
+    count, columns = rows.shape
+    step = rows.strides[0] // rows.itemsize
+    return np.lib.stride_tricks.as_strided(rows, ((count - 1) * step + columns,), (rows.itemsize,)), step
 
 
 def site_key(seed: int, epoch: int, site: int) -> np.uint64:
@@ -230,6 +256,8 @@ def _drop_range(
     flat: Any,
     step: int,
     bias: Any,
+    more: Any,
+    further: int,
     vertices: Any,
     site: Any,
     threshold: Any,
@@ -238,13 +266,14 @@ def _drop_range(
     last: int,
     out: Any,
 ) -> None:
-    """Rows first to last of `out`: those of `flat`, `step` apart, under their masks."""
+    """Rows first to last of `out`: those of `flat`, `step` apart, under their masks; those of `more` are `further` apart."""
     columns = out.shape[1]
     zero = scale - scale  # of its type: a literal would make it float64
     for i in range(first, last):
         key = mix(site + np.uint64(vertices[i]) * GOLDEN)
         low, high = np.uint32(key), np.uint32(key >> np.uint64(32))
         source, target = flat[i * step : i * step + columns], out[i]
+        added = source if more is None else more[i * further : i * further + columns]
         # Numba widens every result to 64 bits: cast back at once, or half of a vector register is wasted.
         for c in range(columns):
             z = np.uint32(low + np.uint32(c) * _COLUMN_STEP)
@@ -255,8 +284,29 @@ def _drop_range(
             value = source[c]
             if bias is not None:
                 value += bias[c]
+            if more is not None:
+                value += added[c]
+            if bias is not None or more is not None:
                 value = zero if value <= zero else value
             target[c] = value * scale if z >= threshold else zero
+
+
+@kernel
+def _undrop_range(
+    flat: Any, step: int, more: Any, further: int, dropped: Any, dropped_step: int, scale: Any, out: Any
+) -> None:
+    columns = out.shape[1]
+    zero = scale - scale
+    for i in range(len(out)):
+        source, target = flat[i * step : i * step + columns], out[i]
+        added = source if more is None else more[i * further : i * further + columns]
+        given = dropped[i * dropped_step : i * dropped_step + columns]
+        for c in range(columns):
+            value = source[c]
+            if more is not None:
+                value += added[c]
+            # Not a number is not below: it goes through, so that a divergence is seen.
+            target[c] = zero if given[c] <= zero else value * scale
 
 
 def _check(rows: torch.Tensor, vertices: torch.Tensor, key: torch.Tensor) -> None:

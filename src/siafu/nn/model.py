@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from siafu.base.choices import refuse_other_activation, refuse_other_norm, refuse_other_shares
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn.layers.layer import Layer
-from siafu.nn.layers.norms import check_norm, norm_layer
+from siafu.nn.layers.norms import norm_layer
 from siafu.nn.sample_graph import SampleGraph
 from siafu.nn.tensors import Precision, features
 
@@ -26,8 +27,7 @@ _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 def activation(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """An activation by its PyTorch name."""
-    if name not in _ACTIVATIONS:
-        raise BadInput(f"act is {name!r}: choose one of {', '.join(_ACTIVATIONS)}")
+    refuse_other_activation(name)
     return _ACTIVATIONS[name]
 
 
@@ -202,8 +202,5 @@ class GNN(nn.Module):
         widths = (in_channels, hidden_channels, out_channels if out_channels is not None else 1)
         if min(widths) < 1:
             raise BadInput(f"in_channels, hidden_channels and out_channels must be at least 1, not {widths}")
-        if not (0 <= dropout < 1 and 0 <= input_dropout < 1):
-            raise BadInput(
-                f"dropout is {dropout}, input_dropout {input_dropout}: a share lies from 0 up to, not at, 1"
-            )
-        check_norm(norm)
+        refuse_other_shares(dropout, input_dropout)
+        refuse_other_norm(norm)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from siafu.base.choices import refuse_other_objective
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.objective.objective import Objective
@@ -29,8 +30,7 @@ class ObjectiveOptions(Protocol):
 
 def objective_named(name: str) -> Objective:
     """The objective of that name."""
-    if name not in OBJECTIVES:
-        raise BadInput(f"unknown objective {name!r}: choose one of {', '.join(OBJECTIVES)}")
+    refuse_other_objective(name, OBJECTIVES)
     return OBJECTIVES[name]
 
 

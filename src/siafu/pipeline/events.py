@@ -114,6 +114,26 @@ class EvaluationStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CopyStands(Event):
+    """Graph server: an eager copy of another stands in that life: send it the rows that its server reads, too.
+
+    there: False: it is gone
+    """
+
+    copy: Address
+    life: Life
+    there: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunAhead(Event):
+    """Eager copy: run the forward tasks of the open epoch with `version`, whose weights come with the message."""
+
+    epoch: Epoch
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
 class Settle(Event):
     """Weight server: no gradient is on its way. Apply what is left so that `anchor` holds; then answer `Settled`.
 
@@ -374,4 +394,20 @@ class ServerGone(Event):
     """A server is lost, in that life, with all it held."""
 
     server: Address
+    life: Life
+
+
+@dataclass(frozen=True, slots=True)
+class CopyMade(Event):
+    """An eager copy of a graph server waits to begin, in that life."""
+
+    copy: Address
+    life: Life
+
+
+@dataclass(frozen=True, slots=True)
+class CopyGone(Event):
+    """An eager copy, in that life, is lost, or takes its server's place."""
+
+    copy: Address
     life: Life

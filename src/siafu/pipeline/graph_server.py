@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from siafu.pipeline.again import gradients_again, rows_again
+from siafu.pipeline.ahead import Ahead, KnownCopies
 from siafu.pipeline.events import (
     Begin,
+    CopyStands,
     EpochFinished,
     EvaluationStarted,
     Event,
@@ -17,6 +19,7 @@ from siafu.pipeline.events import (
     Noted,
     Proceed,
     Ready,
+    Resume,
     RowsArrived,
     ServerAdvanced,
     TakenOver,
@@ -42,6 +45,7 @@ from siafu.pipeline.ids import (
 )
 from siafu.pipeline.instructions import (
     Abandon,
+    Adopt,
     CompareRows,
     ForgetGradients,
     Instruction,
@@ -51,6 +55,7 @@ from siafu.pipeline.instructions import (
 )
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.stamp import Fences
+from siafu.pipeline.task import Task
 from siafu.pipeline.track import Position, Track
 
 
@@ -61,11 +66,13 @@ class GraphServerCounts:
     staleness:  how often an interval entered an epoch with this lead over the slowest
     row_ages:   how often a gather read rows that were so many epochs older than itself (negative: newer)
     duplicates: events that had come before, or came too late to matter
+    adopted:    tasks of a lost server that need not be run again, since this one did them as its eager copy
     """
 
     staleness: Counter[int] = field(default_factory=Counter)
     row_ages: Counter[int] = field(default_factory=Counter)
     duplicates: int = 0
+    adopted: int = 0
 
 
 @dataclass(slots=True)
@@ -87,7 +94,10 @@ class GraphServer:
     finished the one before. A gather that begins early changes none of this: it is at its stage. Asynchronous gathers may find newer rows, or older ones, down to `_oldest_read`.
     """
 
-    def __init__(self, setup: Setup, server: ServerId, life: Life = FIRST_LIFE) -> None:
+    def __init__(
+        self, setup: Setup, server: ServerId, life: Life = FIRST_LIFE, ahead: Ahead | None = None
+    ) -> None:
+        """ahead: what it did as an eager copy of the server whose place it takes"""
         self.setup = setup
         self.server = server
         self.address = Address("graph", server)
@@ -95,6 +105,7 @@ class GraphServer:
         self.fences = Fences(self.address, life)
         self.intervals = setup.layout.owned(server)
         self._others = [ServerId(other) for other in range(setup.layout.num_servers) if other != server]
+        self._copies, self._ahead = KnownCopies(), ahead
         self._handlers: dict[type[Event], Callable[[Any, list[Instruction]], None]] = {
             Proceed: self._proceed,
             EvaluationStarted: self._evaluation_started,
@@ -105,6 +116,7 @@ class GraphServer:
             WeightsGranted: self._weights_granted,
             GradientTaken: self._gradient_taken,
             TakenOver: self._taken_over,
+            CopyStands: self._copy_stands,
         }
         self._reset(Anchor(Epoch(0), Version(0)), setup.exact)
 
@@ -182,8 +194,18 @@ class GraphServer:
     def _begin(self, event: Begin, out: list[Instruction]) -> None:
         self.fences.begin(event.incarnation, event.lives)
         self._reset(event.start, event.exact)
-        out.append(Abandon())
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and isinstance(event, Resume) and ahead.at == event.start:
+            self._adopt(ahead, out)
+        else:
+            out.append(Abandon())
         out.append(Send(RUN, Ready(self.address)))
+
+    def _copy_stands(self, event: CopyStands, out: list[Instruction]) -> None:
+        if self._copies.take(event):
+            self.fences.raise_to(event.copy, event.life)
+        else:
+            self.counts.duplicates += 1
 
     def _reset(self, start: Anchor, exact: bool) -> None:
         setup = self.setup
@@ -195,6 +217,7 @@ class GraphServer:
         self._asked: dict[IntervalId, Send] = {}
         self._load = [0] * setup.weight_servers
         self._pins: dict[tuple[IntervalId, Epoch], _Pin] = {}
+        self._done_ahead: dict[IntervalId, int] = {}
         self._evaluation = Epoch(-1)
         self._finished: Counter[tuple[LaneName, Epoch]] = Counter()
         self._measures: dict[tuple[LaneName, Epoch], dict[IntervalId, Measures]] = {}
@@ -219,6 +242,12 @@ class GraphServer:
             oldest_read=int,
             parts=setup.gather_parts,
         )
+
+    def _adopt(self, ahead: Ahead, out: list[Instruction]) -> None:
+        """Begin with what this server did as an eager copy."""
+        self._train.adopt(ahead)
+        self._done_ahead = dict(ahead.done)
+        out.append(Adopt())
 
     def _proceed(self, event: Proceed, out: list[Instruction]) -> None:
         if event.until <= self._until:
@@ -335,7 +364,20 @@ class GraphServer:
         self._pins[interval, event.epoch] = _Pin(event.server, set(self.setup.training.parameters))
         lead = 0 if self._exact is not None else event.epoch - self._slowest()
         self.counts.staleness[lead] += 1
-        self._train.enter(interval, event.epoch, event.version, event.server, out)
+        done = self._done_ahead.pop(interval, 0)
+        for stage in self.setup.training.stages[:done]:
+            self._count_done_ahead(Task("train", event.epoch, stage, interval), out)
+        self._train.enter(interval, event.epoch, event.version, event.server, out, done)
+        if done and self.setup.mode == "sync":
+            self._tell_position(out)
+
+    def _count_done_ahead(self, task: Task, out: list[Instruction]) -> None:
+        """A task was done by this server as an eager copy. Its rows may have been lost with the server before: send them."""
+        self.counts.adopted += 1
+        if task.stage.reads:
+            self._train.note_ages(task)
+        if task.stage.sends:
+            self._send_rows("train", task.epoch, task.stage.id, task.interval, out)
 
     # Inside an epoch
 
@@ -375,8 +417,10 @@ class GraphServer:
     ) -> None:
         schedule = self.setup.training if lane == "train" else self.setup.evaluation
         message = RowsArrived(lane, epoch, stage, interval)
-        receivers = self.setup.layout.readers(schedule[stage], interval)
-        out.extend(Send(Address("graph", server), message) for server in receivers)
+        to_copies = lane == "train" and schedule[stage].direction == "forward"
+        for server in self.setup.layout.readers(schedule[stage], interval):
+            copy = self._copies.of(server) if to_copies else None
+            out.append(Send(Address("graph", server), message, also=copy))
 
     def _rows_arrived(self, event: RowsArrived, out: list[Instruction]) -> None:
         track = self._train if event.lane == "train" else self._evaluate

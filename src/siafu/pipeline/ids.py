@@ -26,17 +26,19 @@ FIRST_LIFE = Life(1)
 LaneName = Literal["train", "evaluate"]
 Direction = Literal["forward", "backward"]
 Mode = Literal["sync", "pipe", "async"]
-Role = Literal["graph", "weight", "run"]
+Role = Literal["graph", "weight", "run", "copy"]
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a machine is: its role, and which of that role it is."""
+    """Where a machine is: its role, and which of that role it is. A copy has the number of its graph server."""
 
     role: Role
     index: ServerId
 
     def __str__(self) -> str:
+        if self.role == "copy":
+            return f"copy of graph server {self.index}"
         return "run" if self.role == "run" else f"{self.role} server {self.index}"
 
 

@@ -20,12 +20,16 @@ class Send(Instruction):
     """Bring `message` to the machine at `to`, at least once.
 
     With a `RowsArrived` go the rows that it names, with a `GradientArrived` the gradient, with a `WeightsMade`
-    the weights, with a `StateMade` the weights and the optimizer's state, with a `Begin` or a `Resume` those of its start.
+    the weights, with a `StateMade` the weights and the optimizer's state, with a `Begin` or a `Resume` those of its start, with a
+    `RunAhead` the weights of its version.
     What was sent since the last close can be sent again.
+
+    also: the same rows go there, too: to an eager copy; None: to nobody else
     """
 
     to: Address
     message: Event
+    also: Address | None = None
 
 
 # From graph servers
@@ -35,6 +39,11 @@ class Send(Instruction):
 class Abandon(Instruction):
     """A new incarnation begins: tasks that wait are not run, and what running ones make is thrown away. Nothing may
     be written to the tables on their behalf after this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt(Instruction):
+    """A server begins with what it made as an eager copy: its rows and ghosts of the open epoch stay in the tables."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 from siafu.base.errors import SiafuError
 from siafu.pipeline.ids import Address, Mode, PhaseId, ServerId
@@ -89,6 +90,12 @@ class Setup:
     def closes(self) -> bool:
         """Whether every epoch makes one version, which the run keeps: after a loss no recorded epoch is done again."""
         return self.exact or self.update_every is None
+
+    @cached_property
+    def ahead(self) -> Schedule | None:
+        """The stages of an epoch that an eager copy runs: those before the loss is made. None: it can run none."""
+        forward = tuple(takewhile(lambda stage: stage.direction == "forward", self.training.stages))
+        return Schedule(forward) if forward and self.resumes else None
 
     @cached_property
     def resumes(self) -> bool:

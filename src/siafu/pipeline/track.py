@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from siafu.pipeline.ahead import Ahead
 from siafu.pipeline.front import Front
-from siafu.pipeline.ids import Epoch, IntervalId, LaneName, ServerId, StageId, Version
+from siafu.pipeline.ids import Anchor, Epoch, IntervalId, LaneName, ServerId, StageId, Version
 from siafu.pipeline.instructions import BeginTask, Instruction, RunTask
 from siafu.pipeline.layout import Layout
 from siafu.pipeline.schedule import Schedule
@@ -87,11 +88,17 @@ class Track:
         return min(self._at)
 
     def enter(
-        self, interval: IntervalId, epoch: Epoch, version: Version, weights: ServerId, out: list[Instruction]
+        self,
+        interval: IntervalId,
+        epoch: Epoch,
+        version: Version,
+        weights: ServerId,
+        out: list[Instruction],
+        stage: int = 0,
     ) -> None:
-        """Let an interval into an epoch with the version that `weights` holds for it."""
+        """Let an interval into an epoch with the version that `weights` holds for it, at a stage: those before are done."""
         entering = self.passes[interval]
-        self._move(entering, epoch, 0)
+        self._move(entering, epoch, stage)
         entering.inside = True
         entering.version, entering.weights = version, weights
         self._try_stage(entering, out)
@@ -157,6 +164,25 @@ class Track:
     def has_rows(self, stage: StageId, interval: IntervalId, epoch: Epoch) -> bool:
         """Whether an interval's rows of a stage that are here are of an epoch."""
         return self._rows[stage][interval] == epoch
+
+    def adopt(self, ahead: Ahead) -> None:
+        """Rows that an eager copy made and got are there."""
+        for stage, interval in ahead.rows:
+            self._rows[stage][interval] = ahead.at.epoch
+
+    def ahead(self, at: Anchor) -> Ahead:
+        """What is there of an epoch, of which this track has the first stages alone."""
+        stages = len(self.schedule)
+        done = {
+            each.interval: stages if each.epoch > at.epoch else each.stage for each in self.passes.values()
+        }
+        there = {
+            (stage, IntervalId(interval))
+            for stage, rows in self._rows.items()
+            for interval, epoch in enumerate(rows)
+            if epoch == at.epoch
+        }
+        return Ahead(at, done, frozenset(there))
 
     def made(self, epoch: Epoch) -> list[tuple[StageId, IntervalId]]:
         """The rows of an epoch that this server's intervals have made: of which stages, of which intervals."""

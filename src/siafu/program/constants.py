@@ -53,6 +53,27 @@ def gathers_deep(parts: Cut) -> int:
     return max(map(depth, parts.constants), default=0)
 
 
+def reads_weights(parts: Cut) -> bool:
+    """Whether constants are made of weights that are not trained, or of a layer's own functions of edges."""
+    fixed = set(parts.recording.weights.values())
+    seen: set[fx.Node] = set()
+    ahead = list(parts.constants)
+    while ahead:
+        node = ahead.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        ahead += node.all_input_nodes
+        if node in fixed:
+            return True
+        if is_gather(node):
+            number: Any = node.args[2]
+            site = parts.recording.sites[number]
+            if site.weights or site.apply_edge is not None:
+                return True
+    return False
+
+
 def recipes(parts: Cut) -> list[str]:
     """Formula of each of parts.constants, in words: equal ones are the same rows of the same graph."""
     known: dict[fx.Node, str] = {parts.recording.features: "x"}

@@ -57,6 +57,9 @@ class Executor(Protocol):
     def abandon(self) -> None:
         """Forget tasks that wait, and rows that tasks left for each other: a new incarnation begins."""
 
+    def adopt(self) -> None:
+        """Go on with the rows that are in the tables: the server made them as an eager copy."""
+
     def resume(self) -> None:
         """Tasks may begin again."""
 
@@ -164,6 +167,9 @@ class ThreadExecutor:
         if self._early is not None:
             self._early.forget()
         self._worker.begin_anew()
+
+    def adopt(self) -> None:
+        """Nothing to do: the copy wrote its rows to the same tables."""
 
     def resume(self) -> None:
         self._pool.resume(self._address)

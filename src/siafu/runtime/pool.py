@@ -57,9 +57,11 @@ class Pool:
         threads: int,
         failed: Callable[[BaseException], None],
         watch: Callable[[int], None] | None = None,
+        prepare: Callable[[], None] = use_one_thread,
     ) -> None:
+        """prepare: called first in each thread; it lowers its priority, say"""
         self.activity = Activity()
-        self._failed, self._watch = failed, watch
+        self._failed, self._watch, self._prepare = failed, watch, prepare
         self._ready: list[_Ready] = []
         self._order = itertools.count()
         self._lock = threading.Lock()
@@ -170,6 +172,7 @@ class Pool:
             self._watch(len(self._ready))
 
     def _work(self, thread: int) -> None:
+        self._prepare()
         use_one_thread()
         record_nothing()
         while (ready := self._next()) is not None:

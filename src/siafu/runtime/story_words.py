@@ -66,6 +66,10 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     happens.TakenOver: lambda e: f"{e.server} was lost, and is there again in life {e.life}",
     happens.Closed: lambda e: f"versions before {e.oldest} may go",
     happens.Proceed: lambda e: f"intervals may enter epochs up to {e.until}",
+    happens.CopyStands: lambda e: f"{e.copy} is {'there' if e.there else 'gone'}, in life {e.life}",
+    happens.RunAhead: lambda e: (
+        f"run forward tasks of epoch {e.epoch + 1} beforehand, with version {e.version}"
+    ),
     happens.EvaluationStarted: lambda e: (
         f"evaluation after epoch {e.epoch + 1} begins, version {e.version} of weight server {e.weights}"
     ),
@@ -103,9 +107,12 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     ),
     happens.StopAsked: lambda e: "a stop is asked for",
     happens.HandOverAsked: lambda e: f"{e.server} is to be handed over",
+    happens.CopyMade: lambda e: f"{e.copy} is made, in life {e.life}",
+    happens.CopyGone: lambda e: f"{e.copy} is gone, in life {e.life}",
     happens.ServerGone: lambda e: f"{e.server} is lost",
     # Instructions
     does.Send: lambda i: f"tell {i.to}: {said(i.message)}",
+    does.Adopt: lambda i: "begin with what was done as an eager copy",
     does.Abandon: lambda i: "abandon the tasks of the incarnation before",
     does.RunTask: lambda i: f"run {i.task}, version {i.version}",
     does.BeginTask: lambda i: f"begin {i.task}, with rows of the sources before interval {i.until}",

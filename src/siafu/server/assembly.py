@@ -42,6 +42,7 @@ from siafu.server.rows.blocks import Labels
 from siafu.server.rows.constant_type import constant_type
 from siafu.server.rows.constants_on_disk import ConstantsOnDisk
 from siafu.server.rows.feature_rows import FeatureRows
+from siafu.server.rows.shared_constants import shared_constants
 from siafu.server.rows.sparse_constants import ConstantTable, sparse_constants
 from siafu.server.rows.streamed_rows import StreamedRows
 from siafu.server.schedules import Groups
@@ -334,10 +335,19 @@ class _Constants:
     def _of(self, program: Program) -> dict[str, Tensor]:
         recipes = constant_recipes(program.cut)
         if not all(recipe in self._known for recipe in recipes):
-            made = constant_rows(program.cut, self._graph, self._x, self._weights)
-            kind = constant_type(program, self._x.dtype)
-            self._known |= {recipe: rows.to(kind) for recipe, rows in zip(recipes, made, strict=True)}
+            self._known |= dict(zip(recipes, self._made(program, recipes), strict=True))
         return {name: self._known[recipe] for name, recipe in zip(program.constants, recipes, strict=True)}
+
+    def _made(self, program: Program, recipes: list[str]) -> list[Tensor]:
+        kind, shared = constant_type(program, self._x.dtype), shared_constants()
+        keys = None if shared is None else shared.keys(program, self._graph, self._x, kind, recipes)
+        if shared is not None and keys is not None and (known := shared.known(keys)) is not None:
+            return known
+        found = constant_rows(program.cut, self._graph, self._x, self._weights)
+        made = [rows.to(kind) for rows in found]
+        if shared is not None and keys is not None:
+            shared.keep(keys, made)
+        return made
 
 
 def constants_streamed(

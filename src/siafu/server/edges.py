@@ -18,6 +18,7 @@ from siafu.kernels import Blocks, HubEdges, block_edges, block_size, cut_hubs, h
 from siafu.kernels.advice.advisor import Advisor, WalkShape
 from siafu.server.gathers.gather_tables import GatherTables
 from siafu.server.gathers.on_disk.edge_buckets import EdgeBuckets, Ranges
+from siafu.server.gathers.on_disk.source_counts import SourceCounts
 from siafu.server.restrict import edges_to, rows_read, rows_read_by
 
 Ids = NDArray[np.int64]
@@ -57,6 +58,7 @@ class Walk:
     typed:    edges by row and type, by the gathers that put them in order
     numbering: the places of all edges of a direction among the graph's; None where edges have neither features nor types
     scratch:  a directory for the copy of the edges that are kept; None: it is in memory
+    counted:  sources of groups of rows, by the number of groups
     """
 
     whole: Csr
@@ -72,6 +74,7 @@ class Walk:
     _weights: dict[np.dtype[Any], NDArray[Any]] = field(default_factory=dict)
     _numbers: dict[str, NDArray[Any] | None] = field(default_factory=dict)
     typed: dict[Any, Any] = field(default_factory=dict)
+    counted: dict[int, SourceCounts] = field(default_factory=dict)
     _bucketed: dict[Any, EdgeBuckets] = field(default_factory=dict)
 
     @cached_property
@@ -374,14 +377,23 @@ class ServerEdges:
     def _forward(self, needed: Mask, rows: Ids) -> Walk:
         whole, ghosts = self._whole.forward, self.local.backward.ghosts
         if self._alone:
-            return replace(whole, picked=rows, _blocks={}, _numbers={}, typed={}, _bucketed={})
+            return replace(whole, picked=rows, _blocks={}, _numbers={}, typed={}, counted={}, _bucketed={})
         owner, parts = self._partition.owner, self._partition.parts
         read = rows_read(whole.edges, rows, whole.columns)
         readers = np.concatenate([np.full(self.own, self.local.server), owner[ghosts]])
         counts = np.concatenate([needed[self.local.vertices], needed[ghosts]])
         send = rows_read_by(self.local.backward.edges, readers, counts, self.local.server, parts)
         exchange = Exchange(send, _kept(whole.exchange.receive, read))
-        return replace(whole, exchange=exchange, picked=rows, _blocks={}, _numbers={}, typed={}, _bucketed={})
+        return replace(
+            whole,
+            exchange=exchange,
+            picked=rows,
+            _blocks={},
+            _numbers={},
+            typed={},
+            counted={},
+            _bucketed={},
+        )
 
     def _backward(self, needed: Mask) -> Walk:
         whole = self._whole.backward

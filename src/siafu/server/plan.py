@@ -35,6 +35,7 @@ from siafu.server.costs.graph_extent import extent_of
 from siafu.server.focus import Focus, focus_of
 from siafu.server.layout.layouts import laid_out
 from siafu.server.memory.savings import Savings
+from siafu.server.row_rules_choice import row_rules_of
 from siafu.server.rows.feature_rows import FeatureRows, normalized
 from siafu.server.schedules import Groups, schedule_evaluation, schedule_training
 from siafu.weights.groups import ParameterGroup, parameter_groups
@@ -108,6 +109,7 @@ class ServerPlan:
         weights = {name: tensor.detach().clone() for name, tensor in state_of(model).items()}
         running = _followed(programs["train"])
         rate_groups = _rate_groups(model, options, groups, [name for name in weights if name not in running])
+        row_rules = row_rules_of(model, options, programs["train"].of_vertices & weights.keys())
         focus = focus_of(graph, programs["train"], splits["train"], partition.parts)
         return cls(
             graph,
@@ -126,6 +128,7 @@ class ServerPlan:
                 running=running,
                 groups={name: place for place, each in enumerate(rate_groups) for name in each.names},
                 clip=options.clip,
+                row_rules=row_rules,
             ),
             objective,
             rate_groups=rate_groups,

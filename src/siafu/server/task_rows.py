@@ -146,8 +146,7 @@ class TaskRows:
             if local is not None:
                 local.send_back(block.first, block.last, gradient)
             else:
-                spread = _spread(gradient, block.labelled, block.last - block.first)
-                self._rows[interval].add(gradient_of(name), block.inside, spread)
+                self._rows[interval].add_some(gradient_of(name), block.inside, block.labelled, gradient)
 
     def put_gradients(self, phase: int, interval: int, block: Block, of_rows: Sequence[Tensor]) -> None:
         """The gradients of what a phase read: added to those of others, or sent back along the edges."""
@@ -254,10 +253,3 @@ def _picked(constant: Tensor | StreamedRows, block: Block | Chunk) -> Tensor:
 
 def _pick(rows: Tensor, which: Tensor | None) -> Tensor:
     return rows if which is None else rows.index_select(0, which)
-
-
-def _spread(rows: Tensor, which: Tensor | None, count: int) -> Tensor:
-    """`rows` at the places `which` of `count`, zero elsewhere."""
-    if which is None:
-        return rows
-    return rows.new_zeros((count, *rows.shape[1:])).index_copy_(0, which, rows)

@@ -11,6 +11,7 @@ from siafu.tables.partition_reader import PartitionReader
 from siafu.tables.row_stream import RowStream
 from siafu.tables.row_table import MemoryTable, RowTable
 from siafu.tables.scratch_directory import ScratchDirectory
+from siafu.tables.shared_groups import SharedGroups
 from siafu.tables.target_groups import TargetGroups
 from siafu.tables.write_behind import WriteBehind
 
@@ -26,6 +27,7 @@ __all__ = [
     "RowStream",
     "RowTable",
     "ScratchDirectory",
+    "SharedGroups",
     "TargetGroups",
     "WriteBehind",
     "lent_buffer",

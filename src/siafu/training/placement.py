@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from siafu.base.choices import refuse_other_method
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.graph.partition import METHODS, Partition, make_partition, read_partition
@@ -27,8 +28,7 @@ def choose_partition(graph: Graph, servers: int, wanted: str | Partition) -> Par
     if isinstance(wanted, Partition):
         return _laid_out(_fitting(wanted, graph, servers), graph)
     method = wanted
-    if method not in METHODS:
-        raise BadInput(f"no partition method {method!r}: choose one of {', '.join(METHODS)}")
+    refuse_other_method(method)
     if servers == 1:
         return Partition.whole(graph.num_vertices)
     saved = _saved(graph)

@@ -1,11 +1,18 @@
 """Recipe: the model that a command line asks for."""
 
-import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from siafu.base.choices import (
+    MODEL_NAMES,
+    refuse_other_activation,
+    refuse_other_model,
+    refuse_other_norm,
+    refuse_other_precision,
+    refuse_other_shares,
+)
 from siafu.base.errors import BadInput
 from siafu.base.option import option
 from siafu.options import MEMORY
@@ -68,22 +75,25 @@ class Recipe:
             ours: config[theirs] for theirs, ours in _ARGUMENTS.items() if theirs in config
         }
 
-    def check(self) -> None:
-        """Refuse a model that cannot be built, before the data is loaded."""
-        from siafu.nn import MODELS
-        from siafu.nn.tensors import PRECISIONS
-
-        if self.model not in MODELS:
-            near = difflib.get_close_matches(self.model, MODELS, n=1)
-            hint = f"did you mean {near[0]}? There are" if near else "choose one of"
-            raise BadInput(f"unknown model {self.model!r}: {hint} {', '.join(MODELS)}")
+    def check_names(self, models: Collection[str] = MODEL_NAMES) -> None:
+        """Refuse what no model has, before PyTorch is loaded; models: with those that a user has added."""
+        refuse_other_model(self.model, models)
         for name, owners in _ONLY_FOR.items():
             if getattr(self, name) is not None and self.model not in owners:
                 raise BadInput(
                     f"--{name.replace('_', '-')} is for --model {_either(owners)}: leave it out with {self.model}"
                 )
-        if self.precision not in (*PRECISIONS, "auto"):
-            raise BadInput(f"precision is {self.precision!r}: choose {', '.join(PRECISIONS)} or auto")
+        refuse_other_precision(self.precision)
+        refuse_other_shares(self.dropout, self.input_dropout)
+        refuse_other_norm(self.norm)
+        if self.act is not None:
+            refuse_other_activation(self.act)
+
+    def check(self) -> None:
+        """Refuse a model that cannot be built, before the data is loaded."""
+        from siafu.nn import MODELS
+
+        self.check_names(MODELS)
         self._build(1, 1)
 
     def build(self, graph: "Graph", objective: "Objective | None" = None, *, seed: int) -> "nn.Module":

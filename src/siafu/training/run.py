@@ -59,6 +59,7 @@ _LOSSES = (
     "servers_moved",
     "rows_compared",
     "rows_differ",
+    "tasks_done_ahead",
 )
 
 # How the work was laid out, as it stands in a summary.

@@ -1,13 +1,13 @@
 """Schedulers of torch.optim.lr_scheduler: made by name, and stepped once an epoch as PyTorch's users do."""
 
 import ast
-import difflib
 import warnings
 from typing import Any
 
 import torch
 from torch.optim import lr_scheduler
 
+from siafu.base.choices import refuse_other_scheduler, unknown_scheduler
 from siafu.base.errors import BadInput
 from siafu.report.files.metrics import EpochMetrics
 
@@ -65,18 +65,13 @@ def make_scheduler(asked: Any, optimizer: torch.optim.Optimizer) -> Any:
 
 def scheduler_named(text: str) -> Any:
     """A function of an optimizer, of "StepLR(step_size=50, gamma=0.5)"."""
-    wanted = f"scheduler is {text!r}: give a class of torch.optim.lr_scheduler with its arguments, such as StepLR(step_size=50)"
-    try:
-        call = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError):
-        raise BadInput(wanted) from None
+    refuse_other_scheduler(text)
+    call = ast.parse(text.strip(), mode="eval").body
     name = call.func if isinstance(call, ast.Call) else call
-    kind = getattr(lr_scheduler, name.id, None) if isinstance(name, ast.Name) else None
+    assert isinstance(name, ast.Name)
+    kind = getattr(lr_scheduler, name.id, None)
     if not isinstance(kind, type) or not issubclass(kind, lr_scheduler.LRScheduler):
-        near = (
-            difflib.get_close_matches(name.id, vars(lr_scheduler), n=1) if isinstance(name, ast.Name) else []
-        )
-        raise BadInput(f"{wanted}{f'; did you mean {near[0]}?' if near else ''}")
+        raise unknown_scheduler(text, name.id, vars(lr_scheduler))
     try:
         given = [ast.literal_eval(each) for each in call.args] if isinstance(call, ast.Call) else []
         named = (
@@ -85,5 +80,7 @@ def scheduler_named(text: str) -> Any:
             else {}
         )
     except ValueError:
-        raise BadInput(f"{wanted}; its arguments must be numbers, texts or lists of them") from None
+        raise BadInput(
+            f"{unknown_scheduler(text)}; its arguments must be numbers, texts or lists of them"
+        ) from None
     return lambda optimizer: kind(optimizer, *given, **named)

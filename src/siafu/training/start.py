@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.storage.absent import no_start
 from siafu.report.files.checkpoint import load_tensors
 from siafu.report.files.run_directory import RunDirectory
 from siafu.training.run import Run
@@ -32,5 +33,5 @@ def _weights_of(other: Any) -> tuple[dict[str, Tensor], str]:
         raise BadInput(f"start is a {type(other).__name__}: give a run, its directory, or a model")
     directory = RunDirectory(Path(other))
     if not directory.exists or not directory.model.is_file():
-        raise BadInput(f"start is {other}, which is no directory of a finished run: name one")
+        raise no_start(other)
     return load_tensors(directory.model, may_lack_checksum=directory.may_lack_checksums)[0], str(other)

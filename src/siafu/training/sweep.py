@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import nn
 
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.option import options_of
+from siafu.base.storage.documents import parse_json
 from siafu.base.storage.files import disk_errors, replacing
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
@@ -23,6 +25,7 @@ from siafu.objective.registry import objective_asked
 from siafu.options import Session
 from siafu.report.files.run_directory import RunDirectory, write_json
 from siafu.report.progress import Progress
+from siafu.server.rows.shared_constants import sharing_constants
 from siafu.training.keywords import Keywords
 from siafu.training.recipe import Recipe
 from siafu.training.train import train
@@ -31,6 +34,8 @@ Setting = dict[str, Any]
 
 MEASURES = ("val_accuracy", "test_accuracy", "train_loss", "best_epoch", "seconds_total", "peak_rss_bytes")
 """Fields of a run's summary that a table of results has."""
+_LAST = (*MEASURES, "error", "path")
+_TABLE = "sweep.json"
 _LONGEST_NAME = 80
 _OF_A_RUN = ("out", "resume", "overwrite", "progress", "callbacks", "start")
 
@@ -77,17 +82,12 @@ class Sweep:
         """A flat object for each row, with the same keys in all: `pandas.DataFrame(sweep.table())` takes it."""
         flat = [row.flat() for row in self.rows]
         keys = dict.fromkeys(key for row in self.rows for key in row.setting)
-        keys |= dict.fromkeys((*MEASURES, "error", "path"))
+        keys |= dict.fromkeys(_LAST)
         return [{key: each.get(key) for key in keys} for each in flat]
 
     def csv(self) -> str:
         """The table as CSV."""
-        rows = self.table()
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue()
+        return _csv(self.table())
 
 
 def sweep(
@@ -103,7 +103,8 @@ def sweep(
     """Train with each of the settings on one loaded graph; one that fails does not end the others.
 
     Every setting has a run's directory of its own in `out`, as `siafu.train(out=…)` writes it. Settings that have finished there are not
-    run again, one that was stopped goes on. `out` also has the table: sweep.json and sweep.csv, written after each run.
+    run again, one that was stopped goes on. `out` also has the table: sweep.json and sweep.csv, written after each run; rows of other settings that an
+    earlier sweep left there stay in it.
 
     settings: values for each name, of which all combinations are run; or a list of settings, one {name: value} each. Names are those of
               `siafu.train`'s keywords, and of the model: model, hidden, layers, dropout, heads, … as on the command line
@@ -120,12 +121,15 @@ def sweep(
     known = options_of(Keywords)
     for setting in listed:
         _check_names({**common, **setting}, known, own=model is not None)
-    done = Sweep()
-    for setting in listed:
-        row = _Setting(graph, setting, {**common, **setting}, directory, model, progress).run()
-        done.rows.append(row)
-        _write(directory, done)
-        told(row)
+    done, before = Sweep(), _earlier(directory)
+    # A budget is a run's own: rows that wait for later runs are in none.
+    budgeted = any("memory" in {**common, **setting} for setting in listed)
+    with nullcontext() if budgeted else sharing_constants():
+        for setting in listed:
+            row = _Setting(graph, setting, {**common, **setting}, directory, model, progress).run()
+            done.rows.append(row)
+            _write(directory, done, before)
+            told(row)
     return done
 
 
@@ -221,9 +225,32 @@ def _merit(row: SweepRow) -> float:
     return metric_of(summary["objective"], summary["metric"]).merit(value)
 
 
-def _write(directory: Path, done: Sweep) -> None:
+def _earlier(directory: Path) -> list[dict[str, Any]]:
+    """Rows of the table that another sweep left in this directory; none if there is no such table."""
+    try:
+        found = parse_json((directory / _TABLE).read_bytes())
+        rows = found["rows"]
+        return [row for row in rows if isinstance(row, dict) and "path" in row]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return []
+
+
+def _write(directory: Path, done: Sweep, before: list[dict[str, Any]]) -> None:
+    """Write the table: this sweep's rows, then those of other settings that an earlier sweep left here."""
     with disk_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / "sweep.json", {"rows": done.table()})
+    ours = done.table()
+    paths = {row["path"] for row in ours}
+    rows = [*ours, *(row for row in before if row["path"] not in paths)]
+    write_json(directory / _TABLE, {"rows": rows})
     with replacing(directory / "sweep.csv") as file:
-        file.write(done.csv().encode())
+        file.write(_csv(rows).encode())
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in _LAST]
+    writer = csv.DictWriter(text, [*columns, *_LAST] if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import nn
@@ -183,8 +183,8 @@ def _with_split(graph: Graph, asked: Keywords) -> Graph:
     return graph.split_as(asked.split, asked.split_seed).replace(source=graph.source)
 
 
-def _checked_redundancy(asked: Keywords) -> int:
-    """Refuse warm copies that no machine could hold."""
+def _checked_redundancy(asked: Keywords) -> int | Literal["eager"]:
+    """Refuse warm copies that no machine could hold, and eager ones where epochs have no end of their own."""
     if not asked.redundancy:
         return 0
     if asked.cluster is None:
@@ -195,12 +195,17 @@ def _checked_redundancy(asked: Keywords) -> int:
         raise BadInput(
             f"redundancy is {asked.redundancy}, and servers of mode sampled have no warm copies: leave it out, or choose another mode"
         )
-    if asked.redundancy >= asked.servers:
+    if asked.redundancy == "eager" and asked.mode == "async":
+        raise BadInput(
+            "redundancy is eager, and epochs of mode async overlap: copies cannot run forward tasks beforehand; give 1, or choose sync or pipe"
+        )
+    copies = 1 if isinstance(asked.redundancy, str) else asked.redundancy
+    if copies >= asked.servers:
         raise BadInput(
             f"redundancy is {asked.redundancy}, and of {asked.servers} servers there are at most {asked.servers - 1} warm copies "
             "each: ask for fewer, or for more servers"
         )
-    return asked.redundancy
+    return "eager" if isinstance(asked.redundancy, str) else copies
 
 
 def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str | None:

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -80,7 +80,7 @@ class Trainer:
         scratch: Path | None = None,
         callbacks: Sequence[Callback] = (),
         advisor: Advisor | None = None,
-        redundancy: int = 0,
+        redundancy: int | Literal["eager"] = 0,
     ) -> None:
         """Ready to be prepared.
 
@@ -92,7 +92,7 @@ class Trainer:
         scratch:  a directory for tables that do not fit, on a cluster one of each server's machine; None: all are in memory
         callbacks: called after every epoch
         advisor:  chooses how this process's servers walk their edges; None: the rules do
-        redundancy: number of warm copies of each server of a cluster
+        redundancy: number of warm copies of each server of a cluster; "eager": one, which runs forward tasks beforehand
         """
         self._redundancy = redundancy
         self.model, self.options = model, options

@@ -80,6 +80,7 @@ def simulate(
     most_servers: int = 4,
     most_intervals: int = 64,
     machines: int | None = None,
+    eager: bool = False,
 ) -> Simulated:
     """Run `epochs` epochs of training in virtual time.
 
@@ -92,6 +93,8 @@ def simulate(
     most_servers, most_intervals: how many servers, and intervals of a server, to simulate at most; where there are more,
                     those that are simulated stand for the others, which are like them
     machines:       that graph servers share, as after a loss, where all servers are simulated; None: each has its own
+    eager:          an eager copy of each graph server runs its forward tasks on another's machine, where all servers are
+                    simulated and epochs are exact
     """
     if (
         min(servers, weight_servers, epochs - 1, 1 if intervals is None else intervals) < 1
@@ -117,6 +120,8 @@ def simulate(
         raise BadInput(
             f"{servers} servers on {machines} machines: give 1 to {servers}, and simulate all of the servers"
         )
+    if eager and sample.simulated_servers != servers:
+        raise BadInput(f"eager copies of {servers} servers: simulate all of the servers")
     setup = Setup(
         workload.training,
         workload.evaluation,
@@ -139,6 +144,7 @@ def simulate(
         near=servers == 1,
         lambdas_on_cores=lambdas_on_cores,
         machines=machines,
+        eager=eager,
     )
     run.run()
     return _outcome(run, sample, machine)

@@ -30,9 +30,12 @@ class VirtualExecutor:
         costs: StageCosts,
         cores: Cores,
         fleet: VirtualLambdas | None,
+        *,
+        gives_way: bool = False,
     ) -> None:
+        """gives_way: tasks run when no other of their machine is ready"""
         self._agenda, self._setup, self._costs = agenda, setup, costs
-        self._cores, self._fleet = cores, fleet
+        self._cores, self._fleet, self._rank = cores, fleet, int(gives_way)
         self._gathers = VirtualGathers(setup, server, costs, cores) if setup.gather_parts else None
 
     def run(
@@ -49,7 +52,7 @@ class VirtualExecutor:
         def add(seconds: float) -> None:
             self._cores.add(urgency, str(task.stage), seconds, end)
 
-        urgency = (0, *(task.priority if self._setup.exact else task.fresh_priority))
+        urgency = (self._rank, *(task.priority if self._setup.exact else task.fresh_priority))
         if self._fleet is not None and task.stage.kind.remote and cost.work.received:
             self._hand_over(self._fleet, what, cost, urgency, end)
         elif self._gathers is not None and task.stage.kind.begins:
@@ -105,6 +108,7 @@ class VirtualExecutor:
 
     def halt(self) -> None: ...
     def abandon(self) -> None: ...
+    def adopt(self) -> None: ...
     def resume(self) -> None: ...
 
 

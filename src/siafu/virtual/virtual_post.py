@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from siafu.pipeline.events import GradientArrived, RowsArrived, StateMade, WeightsGranted, WeightsMade
+from siafu.pipeline.events import (
+    GradientArrived,
+    RowsArrived,
+    RunAhead,
+    StateMade,
+    WeightsGranted,
+    WeightsMade,
+)
 from siafu.pipeline.ids import Address
 from siafu.pipeline.setup import Setup
 from siafu.runtime.letter import Letter
@@ -28,6 +35,11 @@ T = TypeVar("T")
 def in_turn(there: list[T], count: int) -> list[T]:
     """Spread so many over what there is, in turn."""
     return [there[each % len(there)] for each in range(count)]
+
+
+def beside(address: Address, servers: int) -> int:
+    """The server whose machine one is on: of an eager copy, the one after its own."""
+    return (address.index + (address.role == "copy")) % servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,8 @@ class VirtualPost:
                 self._share_weights(sender, to, arrive)
             case StateMade() if not self._near:
                 self._send_state(sender, arrive)
+            case RunAhead():
+                self._send_to_copy(to, arrive)
             case _:
                 self._travel(arrive)
 
@@ -119,12 +133,13 @@ class VirtualPost:
             return
         now = self._agenda.now
         self.scattered += cost.sent
-        place = partial(self._cores[to.index].add, FIRST, "ghosts", cost.packing, arrive)
-        if self._cores[to.index] is self._cores[sender.index]:
+        there = beside(to, len(self._cores))
+        place = partial(self._cores[there].add, FIRST, "ghosts", cost.packing, arrive)
+        if self._cores[there] is self._cores[sender.index]:
             self._agenda.after(0.0, place)
             return
         gone = self._links.out[sender.index].carry(now, cost.sent)
-        came = self._links.come_in[to.index].carry(now, cost.sent)
+        came = self._links.come_in[there].carry(now, cost.sent)
         self._agenda.after(max(gone, came) - now + self._costs.machine.latency_s, place)
 
     def _send_gradient(self, sender: Address, to: Address, size: float, arrive: Callable[[], None]) -> None:
@@ -149,6 +164,13 @@ class VirtualPost:
         gone = self._links.weight_out[sender.index].carry(now, size * each)
         came = self._links.come_in[to.index].carry(now, size)
         self._agenda.after(max(gone, came) - now + self._costs.machine.latency_s, arrive)
+
+    def _send_to_copy(self, copy: Address, arrive: Callable[[], None]) -> None:
+        """A version from the run to an eager copy. The run's own interface is taken to be idle."""
+        now, size = self._agenda.now, self._costs.weight_bytes
+        self.weights += size
+        came = self._links.come_in[beside(copy, len(self._cores))].carry(now, size)
+        self._agenda.after(came - now + self._costs.machine.latency_s, arrive)
 
     def _send_state(self, sender: Address, arrive: Callable[[], None]) -> None:
         """To the run: weights, and Adam's two moments of them. The run's own interface is taken to be idle."""

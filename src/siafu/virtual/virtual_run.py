@@ -1,19 +1,22 @@
 """VirtualRun: a run's own hosts in virtual time: what their machines ask for takes as long as it costs."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, cast
 
 from siafu.base.errors import SiafuError
 from siafu.objective.score import Score
-from siafu.pipeline.events import EpochFinished
+from siafu.pipeline.events import CopyMade, EpochFinished
+from siafu.pipeline.graph_copy import GraphCopy
 from siafu.pipeline.graph_server import GraphServer
-from siafu.pipeline.ids import RUN, Address, Epoch, ServerId, Version
+from siafu.pipeline.ids import FIRST_LIFE, RUN, Address, Epoch, ServerId, Version
 from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.run_machine.run_options import RunOptions
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.weight_server import WeightServer
 from siafu.runtime.counters.server_activity import ServerActivity
 from siafu.runtime.happenings import Snapshot
+from siafu.runtime.hosts.copy_host import CopyHost
 from siafu.runtime.hosts.graph_host import GraphHost
 from siafu.runtime.hosts.host import Host
 from siafu.runtime.hosts.run_host import RunHost
@@ -25,7 +28,7 @@ from siafu.virtual.resources import Cores, VirtualLink
 from siafu.virtual.stage_costs import StageCosts
 from siafu.virtual.virtual_executor import VirtualExecutor, VirtualUpdates
 from siafu.virtual.virtual_lambdas import VirtualLambdas
-from siafu.virtual.virtual_post import Links, VirtualPost, in_turn
+from siafu.virtual.virtual_post import Links, VirtualPost, beside, in_turn
 from siafu.weights.store import WeightStore
 
 
@@ -47,11 +50,13 @@ class VirtualRun:
         near: bool,
         lambdas_on_cores: bool = False,
         machines: int | None = None,
+        eager: bool = False,
     ) -> None:
         """near: weight servers and graph servers are one process, and nothing travels between them
 
         lambdas_on_cores: Lambdas are processes on their server's cores
         machines: that graph servers share, in turn; None: each has its own
+        eager:    an eager copy of each graph server is on the next one's machine
         """
         self.agenda = Agenda()
         self.ended: list[float] = []
@@ -86,16 +91,22 @@ class VirtualRun:
             updates = VirtualUpdates(self.agenda, setup, costs, home.server, self.cores[0] if near else None)
             store = cast(WeightStore, NoWeights())
             self._hosts[home.address] = WeightHost(home, self.post.of(home.address), store, updates)
+        copied = range(graph) if eager and setup.ahead is not None else ()
+        copies = [GraphCopy(setup, ServerId(each)) for each in copied]
+        servers = list(self._hosts)
+        for copy in copies:
+            self._hosts[copy.address] = self._copy_host(copy)
+        self._copies = [each.address for each in copies]
         run = RunMachine(setup, RunOptions(epochs, evaluate_every=epochs), lambda _: Score(None, None))
         start = Snapshot(Epoch(0), Version(0), {}, {}, {})
-        self._run = RunHost(
-            run, self.post.of(RUN), list(self._hosts), start, lambda happening: None, threads=1
-        )
+        self._run = RunHost(run, self.post.of(RUN), servers, start, lambda happening: None, threads=1)
         self._hosts[RUN] = self._run
 
     def run(self) -> None:
         """To the end of the last epoch."""
         self._run.begin()
+        for copy in self._copies:
+            self._run.deliver(CopyMade(copy, FIRST_LIFE))
         while len(self.ended) < self._epochs:
             if not self.agenda.step():
                 raise SiafuError("the simulated run stands still: nothing is under way")
@@ -125,6 +136,14 @@ class VirtualRun:
             self.fleets[server] if self.fleets else None,
         )
         return GraphHost(machine, self.post.of(machine.address), executor, ServerActivity(None, None))
+
+    def _copy_host(self, machine: GraphCopy) -> CopyHost:
+        """An eager copy, which uses the cores of another server's machine when these would be idle."""
+        simple, there = replace(self._setup, gather_parts=0), beside(machine.address, len(self.cores))
+        executor = VirtualExecutor(
+            self.agenda, simple, machine.server, self._costs, self.cores[there], None, gives_way=True
+        )
+        return CopyHost(machine, self.post.of(machine.address), executor)
 
     def _fleet(self, kind: LambdaKind, server: int, on_cores: bool) -> VirtualLambdas:
         sample, weight_out = self._costs.sample, self.links.weight_out

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from siafu.base.errors import BadInput
 from siafu.weights.groups import GroupRates
+from siafu.weights.row_rules import adagrad, sparse_adam
 
 Weights = Mapping[str, Tensor]
 """Parameters by name. The tensors belong to a version, and versions do not change."""
@@ -53,6 +54,7 @@ class Settings:
     running:      buffers that follow statistics, by name: no optimizer's, but made with every version
     groups:       number of each parameter's group, by name, where the run decides every update's rates
     clip:         bound of the norm of all parameters' gradients together; None: there is none
+    row_rules:    of `ROW_RULES`, by the names of parameters with a row for each vertex that one of them updates
     """
 
     optimizer: str
@@ -63,10 +65,16 @@ class Settings:
     running: Mapping[str, Follows] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
     clip: float | None = None
+    row_rules: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.optimizer not in RULES:
             raise BadInput(f"unknown optimizer {self.optimizer!r}: choose one of {', '.join(RULES)}")
+
+    def rule_of(self, name: str) -> "Rule":
+        """How a parameter is updated."""
+        found = self.row_rules.get(name)
+        return RULES[self.optimizer] if found is None else ROW_RULES[found]
 
     def of(self, name: str, rates: tuple[float, ...]) -> tuple["Settings", float]:
         """Settings for a parameter, and its weight decay; rates: of all groups, as `GroupRates` has them."""
@@ -81,11 +89,14 @@ def check_state(state: State, weights: Weights, settings: Settings, *, updated: 
 
     updated: each of the weights has been updated; else some may have no state yet
     """
-    slots = RULES[settings.optimizer].slots
     learnt = {name: weight for name, weight in weights.items() if name not in settings.running}
-    known = {f"{name}.{slot}": (weight, slot) for name, weight in learnt.items() for slot in slots}
+    known = {
+        f"{name}.{slot}": (weight, slot)
+        for name, weight in learnt.items()
+        for slot in settings.rule_of(name).slots
+    }
     if unknown := sorted(state.keys() - known.keys()):
-        rule = settings.optimizer
+        rule = settings.row_rules.get(unknown[0].rpartition(".")[0], settings.optimizer)
         raise ValueError(f"the optimizer's state has {unknown[0]!r}, which {rule} does not know")
     begun = {key.rpartition(".")[0] for key in state}
     for key, (weight, slot) in known.items():
@@ -112,13 +123,13 @@ def step(
 
     rates: of this step, for each group of parameters (`GroupRates`); (): those of the settings
     """
-    rule = RULES[settings.optimizer]
     next_weights, next_state = dict(weights), dict(state)
     for name, gradient in gradients.items():
         weight = _weight_of(name, gradient, weights)
         if name in settings.running:
             next_weights[name] = settings.running[name].next(name, gradients, weights)
             continue
+        rule = settings.rule_of(name)
         slots = {slot: state[f"{name}.{slot}"] for slot in rule.slots if f"{name}.{slot}" in state}
         how, decay = settings.of(name, rates)
         next_weights[name], remembered = rule.update(weight, gradient, slots, decay, how)
@@ -197,3 +208,7 @@ class Rule:
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 RULES = {"adam": Rule(_adam, _MOMENTS), "adamw": Rule(_adamw, _MOMENTS), "sgd": Rule(_sgd, ())}
+"""Optimizers of all parameters, by the names that `siafu.train(optimizer=NAME)` takes."""
+
+ROW_RULES = {"sparse_adam": Rule(sparse_adam, _MOMENTS), "adagrad": Rule(adagrad, ("step", "sum"))}
+"""Those of parameters with a row for each vertex, by the names that `row_optimizer` takes."""

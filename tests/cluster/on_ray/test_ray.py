@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -66,7 +66,7 @@ def train_on(
     graph: Graph,
     heard: Heard = lambda trainer, event: None,
     name: str = "gcn",
-    redundancy: int = 0,
+    redundancy: int | Literal["eager"] = 0,
     **changes: Any,
 ) -> tuple[Trained, list[Rewound]]:
     """Train as `siafu.train` does, but keep the weights of the last epoch."""
@@ -102,8 +102,10 @@ def exact() -> History:
 
 def test_a_run_on_three_nodes_is_the_oracles_whoever_is_killed(cluster: RayNodes, graph: Graph) -> None:
     killed: list[int] = []
+    eager: list[str] = []
 
     def kill_one_of_each(trainer: Trainer, event: Any) -> None:
+        eager.extend(str(each.address) for each in trainer._runtime.copies.members)  # type: ignore[union-attr]
         if isinstance(event, EpochMetrics) and event.epoch in (3, 6) and len(killed) < event.epoch // 3:
             role = "graph" if event.epoch == 3 else "weight"
             servers = trainer._runtime.servers  # type: ignore[union-attr]
@@ -111,8 +113,10 @@ def test_a_run_on_three_nodes_is_the_oracles_whoever_is_killed(cluster: RayNodes
             killed.append(int(re.findall(r"process (\d+)", where)[0]))
             os.kill(killed[-1], signal.SIGKILL)
 
-    ran, rewound = train_on(cluster, graph, kill_one_of_each, mode="pipe", redundancy=1)
+    ran, rewound = train_on(cluster, graph, kill_one_of_each, mode="pipe", redundancy="eager")
     assert_exact(ran, exact())
+    # Copies of weight servers are plain warm ones.
+    assert set(eager) == {"copy of graph server 0", "copy of graph server 1"}
     assert "and replaced by a warm copy in " in rewound[0].lost
     # Rows that differ are counted only where some came twice.
     assert (ran.counters["epochs_lost"], ran.counters.get("rows_differ", 0)) == (0, 0)

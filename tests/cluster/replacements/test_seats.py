@@ -1,6 +1,6 @@
 """Warm copies of servers: where they are made, when they take over, and what is done without them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,10 +8,14 @@ import pytest
 
 from siafu.base.errors import BadInput
 from siafu.cluster.crew import Server, ServerLost
+from siafu.cluster.post.member import Member
+from siafu.cluster.replacements.eager_copies import EagerCopies
 from siafu.cluster.replacements.seats import WarmSeats
 from siafu.cluster.stations.graph_station import Share
 from siafu.pipeline.ids import Address
+from siafu.pipeline.setup import Setup
 from tests.cluster.cluster_runs import graph, weight
+from tests.pipeline.small import setup
 
 SHARE = Share([(0, 4)], 4, 9, 3, 10**6, 10**6, 10**6, peak_bytes=10**7, taken_bytes=4 * 10**6)
 
@@ -31,6 +35,9 @@ class Seat:
 
     def share(self) -> Share | None:
         return self.room if self.server.role == "graph" else None
+
+    def run_ahead(self, life: int, setup: Setup, members: Sequence[Member]) -> Member:
+        return Member(Address("copy", self.server.index), life, self.machine, "", "", "", "")
 
     def take_in(self, life: int) -> Server:
         raise NotImplementedError
@@ -53,6 +60,7 @@ class SmallCrew:
     made: list[Seat] = field(default_factory=list)
     aside: list[bool] = field(default_factory=list)
     before: Callable[[], None] = lambda: None
+    room: int = 10**9
 
     def machines(self) -> list[str]:
         return self.names
@@ -62,13 +70,29 @@ class SmallCrew:
         self.before()
         if machine not in self.names:
             raise ServerLost(f"{machine} is gone")
-        free = 10**6 if machine in self.full else 10**9
+        free = 10**6 if machine in self.full else self.room
         self.made.append(Seat(server, machine, Share(*[*_fields(SHARE)[:-1], free])))
         return self.made[-1]
 
 
 def _fields(share: Share) -> list[Any]:
     return [getattr(share, name) for name in share.__dataclass_fields__]
+
+
+class Copied:
+    """What a run is told of its eager copies."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def members(self) -> list[Member]:
+        return []
+
+    def copy_came(self, member: Member) -> None:
+        self.told.append(f"{member.address} came, {member.life}")
+
+    def copy_left(self, member: Member) -> None:
+        self.told.append(f"{member.address} left, {member.life}")
 
 
 class Run:
@@ -79,12 +103,15 @@ class Run:
         self.where = {graph(0): "a", graph(1): "b", weight(0): "a"}
         self.asked: list[Address] = []
         self.notes: list[str] = []
+        self.copied = Copied()
+        self.eager = EagerCopies(self.copied)
         self.seats = WarmSeats(
             self.crew,  # type: ignore[arg-type]
             copies,
             lambda: self.where,
             self.asked.append,
             lambda server, text: self.notes.append(f"{server}: {text}"),
+            self.eager,
         )
 
     def begin(self) -> list[str]:
@@ -203,12 +230,52 @@ def test_one_that_is_ready_after_the_run_is_over_is_ended() -> None:
     assert not run.there()
 
 
+def test_copies_of_graph_servers_are_eager_if_the_run_has_such_and_one_that_is_lost_is_made_again() -> None:
+    run = Run(["a", "b"])
+    run.begin()
+    run.look()
+    assert not run.copied.told
+    run.eager.setup = setup(intervals=(1, 1), first=0)
+    run.look()
+    run.look()
+    assert run.copied.told == ["copy of graph server 0 came, 1", "copy of graph server 1 came, 1"]
+    assert [each.address for each in run.eager.members] == [
+        Address("copy", each.index) for each in run.where
+    ][:2]
+    seat = run.eager.seat(Address("copy", graph(0).index), 1)
+    assert seat is not None
+    assert run.eager.seat(Address("copy", graph(0).index), 2) is None
+    seat.drop()
+    run.look()
+    assert run.copied.told[2:] == ["copy of graph server 0 left, 1", "copy of graph server 0 came, 2"]
+    taken = run.seats.take(graph(1))
+    assert taken is not None
+    run.eager.end(taken)
+    assert run.copied.told[-1] == "copy of graph server 1 left, 1"
+
+
+def test_a_machine_must_have_room_for_the_rows_of_all_its_eager_copies() -> None:
+    run = Run(["a", "b"])
+    run.where = {graph(0): "a", graph(1): "a"}
+    run.eager.setup = setup(intervals=(1, 1), first=0)
+    run.crew.room = 10**7  # for one copy's rows, of 6 MB, and not for two
+    told = run.begin()
+    assert all("has no warm copy" in line for line in told), told
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
         ({"redundancy": 1}, "redundancy is 1, and warm copies are for servers on a cluster"),
         ({"redundancy": 2, "servers": 2, "cluster": "auto"}, "of 2 servers there are at most 1 warm copies"),
         ({"redundancy": -1}, "redundancy is -1"),
+        ({"redundancy": "soon"}, "redundancy"),
+        ({"redundancy": "eager"}, "redundancy is eager, and warm copies are for servers on a cluster"),
+        ({"redundancy": "eager", "cluster": "auto"}, "of 1 servers there are at most 0 warm copies"),
+        (
+            {"redundancy": "eager", "servers": 2, "cluster": "auto", "mode": "async"},
+            "redundancy is eager, and epochs of mode async overlap",
+        ),
     ],
 )
 def test_redundancy_that_no_cluster_can_have_is_refused(changes: dict[str, Any], why: str) -> None:

@@ -36,7 +36,9 @@ def vectors_of(trainer: DiskTrainer, kind: int = 0) -> np.ndarray:
 def test_rows_stay_with_their_partition_wherever_it_is(tmp_path: Path, ahead: int, told: bool) -> None:
     layout = PartitionLayout(1003, 10, 5, 2)
     buffer = PartitionBuffer(layout, 2, ScratchDirectory(tmp_path), ahead=ahead)
-    buffer.fill(lambda entities: np.repeat(entities, 10).reshape(-1, 10).astype(np.float32))
+    buffer.fill(
+        lambda begin, end: np.arange(begin, end, dtype=np.float32)[:, None] + np.zeros(10, np.float32)
+    )
     moves = [(3, 4), (1, 0), (4, 3), (0, 1), (3, 2)]
     buffer.load((3, 1), [coming for _, coming in moves] if told else ())
     buffer.arrays[1][buffer.slots[3] * layout.rows] = 7.0
@@ -60,7 +62,7 @@ def test_rows_stay_with_their_partition_wherever_it_is(tmp_path: Path, ahead: in
 def test_a_partition_is_not_read_ahead_while_it_changes(tmp_path: Path) -> None:
     layout = PartitionLayout(30, 4, 5, 1)
     buffer = PartitionBuffer(layout, 2, ScratchDirectory(tmp_path), ahead=2)
-    buffer.fill(lambda entities: np.zeros((len(entities), 4), np.float32))
+    buffer.fill(lambda begin, end: np.zeros((end - begin, 4), np.float32))
     buffer.load((0, 1), [2, 1])  # 1 comes again, and is here still
     buffer.arrays[0][buffer.slots[1] * layout.rows] = 5.0
     buffer.admit(2)
@@ -73,7 +75,7 @@ def test_a_partition_is_not_read_ahead_while_it_changes(tmp_path: Path) -> None:
 def test_a_write_that_fails_behind_is_told(tmp_path: Path) -> None:
     calls = FaultyDisk(kind="write", error=errno.EIO, fails_at=6)
     buffer = PartitionBuffer(PartitionLayout(30, 4, 5, 1), 2, ScratchDirectory(tmp_path, calls))
-    buffer.fill(lambda entities: np.zeros((len(entities), 4), np.float32))
+    buffer.fill(lambda begin, end: np.zeros((end - begin, 4), np.float32))
     buffer.load((0, 1), [2, 3])
     buffer.admit(2)
     buffer.release(0)
@@ -101,6 +103,26 @@ def test_every_triple_is_trained_once_an_epoch(
     trainer = DiskTrainer(families(), options, tmp_path)
     for _ in range(2):
         assert trainer.run_epoch().triples == len(families().train)
+
+
+@pytest.mark.parametrize(("batch", "chunk"), [(40, 20), (100, 30), (20, 50)])
+def test_every_triple_is_trained_once_however_batches_are_cut(tmp_path: Path, batch: int, chunk: int) -> None:
+    options = small_options(partitions=6, buffer=3, batch=batch, chunk=chunk)
+    trainer = DiskTrainer(families(), options, tmp_path)
+    assert trainer.run_epoch().triples == len(families().train)
+
+
+def test_a_chunk_of_one_bucket_draws_a_fair_share_from_its_own_partitions(tmp_path: Path) -> None:
+    triples = families()
+    trainer = DiskTrainer(triples, small_options(partitions=4, buffer=3, batch=8, chunk=4), tmp_path)
+    layout, slots = trainer.buffer.layout, {0: 0, 1: 1, 2: 2}
+    batches = trainer._batches.of([(0, 1)], slots, 0, 0)
+    drawn = [sampler.draw(random, 1, 1000)[0, 0] // layout.rows for _, sampler, random in batches][:-1]
+    own = np.mean([(each < 2).mean() for each in drawn])
+    assert own == pytest.approx(2 / 4, abs=0.02)
+    batches = trainer._batches.of([(0, 0)], slots, 0, 0)
+    drawn = [sampler.draw(random, 1, 1000)[0, 0] // layout.rows for _, sampler, random in batches][:-1]
+    assert np.mean([(each < 1).mean() for each in drawn]) == pytest.approx(1 / 4, abs=0.02)
 
 
 @pytest.mark.parametrize("order", sorted(ORDERS))

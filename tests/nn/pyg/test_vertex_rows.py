@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,6 +208,85 @@ def test_clipped_gradients_count_the_rows() -> None:
     )
     found = torch.tensor([each.train_loss for each in run.history])
     torch.testing.assert_close(found, torch.tensor(losses), rtol=1e-9, atol=0)
+
+
+class MarkedSparse(ByNumbers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb = nn.Embedding(V, 8, sparse=True)
+
+    def forward(self, edge_index: Tensor, num_nodes: int = V) -> Tensor:
+        return super().forward(edge_index, num_nodes)
+
+
+def train_sparsely(data: Data, model: Any, rule: str) -> list[float]:
+    """Plain PyTorch: Adam, and a sparse optimizer of the rows that have a gradient."""
+    rows = {"sparse_adam": torch.optim.SparseAdam, "adagrad": torch.optim.Adagrad}[rule]
+    of_rows = rows([model.emb.weight], lr=SETTINGS["lr"])
+    rest = torch.optim.Adam(
+        [each for name, each in model.named_parameters() if name != "emb.weight"], **SETTINGS
+    )
+    losses = []
+    for _ in range(EPOCHS):
+        model.zero_grad()
+        loss = F.cross_entropy(called(model, data)[data.train_mask], data.y[data.train_mask])
+        loss.backward()
+        dense = model.emb.weight.grad.to_dense()
+        kept = dense.ne(0).any(1).nonzero().squeeze(1)
+        model.emb.weight.grad = torch.sparse_coo_tensor(
+            kept[None], dense[kept], dense.shape, check_invariants=True
+        )
+        of_rows.step()
+        rest.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"), [(ByWeight, "sparse_adam"), (ByWeight, "adagrad"), (MarkedSparse, None)]
+)
+def test_a_sparse_optimizer_moves_the_rows_that_have_a_gradient(
+    kind: type[nn.Module], asked: str | None
+) -> None:
+    data, model = made(kind)
+    few = data.train_mask.nonzero()[:3]  # so that most vertices reach no training vertex
+    data.train_mask = torch.zeros(V, dtype=torch.bool).index_fill(0, few.squeeze(1), value=True)
+    first = model.emb.weight.detach().clone()  # type: ignore[union-attr]
+    truth = train_sparsely(data, copy.deepcopy(model), asked or "sparse_adam")
+    for servers in (1, 3):
+        ours: Any = copy.deepcopy(model)
+        run = siafu.train(data, ours, epochs=EPOCHS, servers=servers, row_optimizer=asked, **SETTINGS)
+        found = torch.tensor([each.train_loss for each in run.history])
+        torch.testing.assert_close(found, torch.tensor(truth), rtol=1e-9, atol=0)
+        still = (ours.emb.weight == first).all(1)
+        assert 0 < still.sum() < V
+
+
+def test_a_sparse_optimizer_resumes_to_the_bit(tmp_path: Path) -> None:
+    data, model = made(ByWeight)
+    kept: dict[str, Any] = {"row_optimizer": "adagrad", **SETTINGS}
+    whole = siafu.train(data, copy.deepcopy(model), epochs=4, **kept)
+    siafu.train(data, copy.deepcopy(model), epochs=2, out=tmp_path / "run", **kept)
+    rest = siafu.train(data, copy.deepcopy(model), epochs=4, out=tmp_path / "run", resume=True, **kept)
+    assert [each.train_loss for each in rest.history] == [each.train_loss for each in whole.history]
+
+
+def test_a_sparse_optimizer_without_rows_to_move_or_with_weight_decay_is_refused() -> None:
+    data, model = made(ByWeight)
+    with pytest.raises(BadInput, match=r"row_optimizer is sparse_adam, and optimizer sgd has no betas"):
+        siafu.train(data, model, epochs=1, optimizer="sgd", row_optimizer="sparse_adam")
+    with pytest.raises(BadInput, match=r"unknown row_optimizer 'adam'"):
+        siafu.train(data, model, epochs=1, row_optimizer="adam")
+    with pytest.raises(
+        BadInput, match=r"group 'emb' has weight_decay 0.1, and adagrad of emb.weight has none"
+    ):
+        siafu.train(data, model, epochs=1, row_optimizer="adagrad", groups="emb: weight_decay=0.1")
+    featured, _ = made(Beside)
+    plain = pyg.GCN(4, 6, 2, CLASSES).double()
+    with pytest.raises(BadInput, match=r"row_optimizer is adagrad, and the model learns no row"):
+        siafu.train(featured, plain, epochs=1, row_optimizer="adagrad")
+    with pytest.raises(BadInput, match=r"row_optimizer is adagrad, and mode sampled learns no rows"):
+        siafu.train(featured, plain, epochs=1, mode="sampled", row_optimizer="adagrad")
 
 
 class Categories(nn.Module):

@@ -2,7 +2,7 @@
 
 import torch
 
-from siafu.nn.dropout import dropout
+from siafu.nn.dropout import dropout, kept_scale
 from siafu.program.execute.fusing import fused_steps
 from siafu.program.execute.numpy_interpreter import NumpyInterpreter
 from siafu.program.execute.torch_executor import TorchExecutor
@@ -26,8 +26,8 @@ def _rectified_and_back() -> TensorProgram:
         Op("add", (Ref(0), Ref(1)), (rows,)),
         Op("relu", (Ref(5),), (rows,)),
         Op("dropout", (Ref(6), Ref(3), Ref(4), 0.4, 2), (rows,)),
-        Op("dropout", (Ref(2), Ref(3), Ref(4), 0.4, 2), (rows,)),
-        Op("threshold_backward", (Ref(8), Ref(6), 0), (rows,)),
+        Op("mul", (Ref(2), kept_scale(0.4)), (rows,)),
+        Op("threshold_backward", (Ref(8), Ref(7), 0), (rows,)),
     )
     return TensorProgram(inputs, ops, (("output/0", 7), ("grad/rows/0", 9)))
 
@@ -70,6 +70,36 @@ def test_dropout_after_bias_and_relu_and_its_way_back_have_the_bits_of_one_opera
         torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
 
 
+def test_sums_before_dropout_and_on_its_way_back_are_part_of_one_pass() -> None:
+    rows, bias = _floats(ROWS, 5), _floats(5)
+    inputs = (
+        *(("rows/0", rows), ("rows/1", rows), ("weight/bias", bias)),
+        *(("gradient/0", rows), ("vertices", Spec("int64", (ROWS,))), ("key", Spec("int64", (2,)))),
+    )
+    torch.manual_seed(0)
+    wide = torch.randn(40, 8)
+    given = {"rows/0": wide[:, :5], "rows/1": torch.randn(40, 5), "weight/bias": torch.randn(5)}
+    given |= {"gradient/0": torch.randn(40, 5), "vertices": torch.arange(40), "key": torch.tensor([7, 1])}
+    for biased in (False, True):
+        sums = [Op("add", (Ref(0), Ref(2)), (rows,)), Op("add", (Ref(1), Ref(6)), (rows,))]
+        ops = sums if biased else [Op("add", (Ref(0), Ref(1)), (rows,))]
+        end = 6 + len(ops)
+        ops += [
+            Op("relu", (Ref(end - 1),), (rows,)),
+            Op("dropout", (Ref(end), Ref(4), Ref(5), 0.4, 2), (rows,)),
+            Op("add", (Ref(3), Ref(0)), (rows,)),
+            Op("mul", (Ref(end + 2), kept_scale(0.4)), (rows,)),
+            Op("threshold_backward", (Ref(end + 3), Ref(end + 1), 0), (rows,)),
+        ]
+        program = TensorProgram(inputs, tuple(ops), (("output/0", end + 1), ("grad/rows/0", end + 4)))
+        assert [op.name for op in fused_steps(program).values()] == ["drop_rectified", "undrop"]
+        start = given["rows/0"] + given["weight/bias"] if biased else given["rows/0"]
+        dropped = dropout(torch.relu(start + given["rows/1"]), given["vertices"], given["key"], 0.4, 2)
+        back = torch.where(dropped <= 0, 0.0, (given["gradient/0"] + given["rows/0"]) * kept_scale(0.4))
+        for found, wanted in zip(TorchExecutor(program)(given), (dropped, back), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+
+
 def test_a_value_that_is_read_twice_is_not_fused_away() -> None:
     program = _rectified_and_back()
     shown = TensorProgram(program.inputs, program.ops, (*program.outputs, ("output/1", 6)))
@@ -97,3 +127,18 @@ def test_logits_of_narrow_heads_and_their_way_back_have_the_bits_of_one_operatio
 
 def test_logits_of_wide_heads_are_left_to_pytorch() -> None:
     assert "head_sums" not in [op.name for op in fused_steps(_attention(16)).values()]
+
+
+def test_products_whose_columns_nearly_fill_vectors_have_the_numbers_of_pytorchs() -> None:
+    torch.manual_seed(0)
+    for count, columns in ((600, 47), (600, 48), (600, 50), (3, 47)):
+        rows, weight = _floats(ROWS, 20), _floats(columns, 20)
+        ops = (
+            Op("permute", (Ref(1), (1, 0)), (_floats(20, columns),)),
+            Op("mm", (Ref(0), Ref(2)), (_floats(ROWS, columns),)),
+        )
+        program = TensorProgram((("rows/0", rows), ("weight/w", weight)), ops, (("output/0", 3),))
+        x, w = torch.randn(count, 20), torch.randn(columns, 20)
+        (found,) = TorchExecutor(program)({"rows/0": x, "weight/w": w})
+        assert found.is_contiguous()
+        torch.testing.assert_close(found, x @ w.t())

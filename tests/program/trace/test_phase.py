@@ -162,8 +162,11 @@ def test_what_is_kept_is_the_activation_where_that_is_all_the_backward_needs() -
     kept = dict(programs.forward_keeping.outputs)["kept/0"]
     first = len(programs.forward_keeping.inputs)
     maker = [op.name for op in programs.forward_keeping.ops for _ in op.results][kept - first]
-    assert maker == "relu"
+    assert (
+        maker == "dropout"
+    )  # what ReLU gave is positive where that is, and where it is not, no gradient goes through
     assert len(programs.kept) == 1
+    assert "dropout" not in [op.name for op in programs.backward_kept.ops]  # type: ignore[union-attr]
     # Two products for each weight matrix, and one more to compute the first again.
     assert (products(programs, "backward_kept"), products(programs, "backward")) == (4, 5)
     assert "weight/0.bias" not in programs.backward_kept.input_names  # type: ignore[union-attr]

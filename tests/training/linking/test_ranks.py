@@ -71,6 +71,34 @@ def test_losses_and_rows_are_those_of_plain_torch(sampling: str) -> None:
     assert torch.allclose(model.rows, rows, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("rule", ["sparse_adam", "adagrad"])
+def test_a_sparse_optimizer_moves_the_rows_of_a_step_alone(rule: str) -> None:
+    data = toy()
+    torch.manual_seed(1)
+    model = siafu.nn.LightGCN(USERS + ITEMS, 6, 0).double()  # no layer: rows themselves are scored
+    e = model.rows.detach().clone().requires_grad_()
+    made = {"sparse_adam": torch.optim.SparseAdam, "adagrad": torch.optim.Adagrad}[rule]([e], lr=0.02)
+    drawn = [torch.from_numpy(each) for each in data.draws(0, 0, "pairs")]
+    for u, i, j in zip(*(each.split(16) for each in drawn), strict=True):
+        z = [torch.nn.functional.embedding(each, e, sparse=True) for each in (u, i + USERS, j + USERS)]
+        loss = -torch.nn.functional.logsigmoid((z[0] * z[1]).sum(1) - (z[0] * z[2]).sum(1)).mean()
+        made.zero_grad()
+        loss.backward()
+        made.step()
+    siafu.train_ranks(data, model, epochs=1, k=K, lr=0.02, batch=16, penalty=0.0, row_optimizer=rule)
+    assert torch.allclose(model.rows, e, rtol=0, atol=1e-9)
+
+
+def test_a_sparse_optimizer_without_learnt_rows_is_refused() -> None:
+    data = toy()
+    graph = data.graph.replace(x=np.ones((USERS + ITEMS, 3), np.float32))
+    assert graph.num_features == 3
+    with pytest.raises(
+        BadInput, match="row_optimizer is adagrad, and the model learns no row for each vertex"
+    ):
+        siafu.train_links(graph, siafu.nn.GCN(3, 4, 2, 4), epochs=1, row_optimizer="adagrad")
+
+
 def test_recall_and_ndcg_are_those_of_the_definition() -> None:
     data = toy(val=True)
     run = siafu.train_ranks(data, epochs=2, k=K, channels=8, batch=64, lr=0.01)
@@ -157,3 +185,15 @@ def test_refusals() -> None:
     full = Interactions.of([[0, 0, 1], [0, 1, 0]], [[1], [1]])
     with pytest.raises(BadInput, match="a user has every item"):
         siafu.train_ranks(full, k=1)
+
+
+def test_users_and_items_may_have_names() -> None:
+    train = [["bob", "ann", "eve"], ["tea", "jam", "jam"]]
+    named = siafu.Interactions.of(train=train, test=[["ann"], ["tea"]])
+    run = siafu.train_ranks(named, epochs=1, k=1)
+    assert run.best_items(["bob", "ann"], k=1).tolist() == [["jam"], ["tea"]]
+    assert run.best_items(1, k=1).tolist() == [["jam"]]
+    with pytest.raises(BadInput, match="no user is called 'bobb': did you mean bob"):
+        run.best_items("bobb")
+    numbered = siafu.Interactions.of(train=[[1, 0, 2], [1, 0, 0]], test=[[0], [1]])
+    assert (named.train == numbered.train).all() and (named.test == numbered.test).all()

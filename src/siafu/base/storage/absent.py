@@ -3,6 +3,7 @@
 They stand apart from what reads these places, so that a command can refuse a mistyped path before it imports PyTorch and Numba.
 """
 
+import difflib
 from pathlib import Path
 
 from siafu.base.errors import BadInput, StoreError
@@ -16,6 +17,16 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # a name that is too long, or a place we may not look into
         return False
+
+
+def near_file(path: Path) -> str:
+    """A question about the file beside an absent one whose name is most like it; empty: none is."""
+    try:
+        there = [each.name for each in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return ""
+    near = difflib.get_close_matches(path.name, there, n=1, cutoff=0.75)
+    return f"did you mean {path.parent / near[0]}?" if near else ""
 
 
 def not_imported(path: Path) -> StoreError:
@@ -42,6 +53,17 @@ def refuse_absent_run(path: Path) -> None:
     """Refuse a run's directory that is not there."""
     if not path.is_dir():
         raise no_run(path)
+
+
+def no_start(path: str | Path) -> BadInput:
+    """There are no weights to begin with at `path`."""
+    return BadInput(f"start is {path}, which is no directory of a finished run: name one")
+
+
+def refuse_absent_start(path: Path) -> None:
+    """Refuse a run to begin with that is not there."""
+    if not path.is_dir():
+        raise no_start(path)
 
 
 def refuse_absent_dataset(dataset: str) -> None:

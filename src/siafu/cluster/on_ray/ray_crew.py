@@ -8,12 +8,12 @@ from typing import Any
 from torch import nn
 
 from siafu.cluster.crew import ServerLost
-from siafu.cluster.on_ray.aside import run_aside
 from siafu.cluster.on_ray.ray_actors import RayActors, RayServer, own_threads, ray
 from siafu.cluster.on_ray.ray_seat import RaySeat
 from siafu.cluster.on_ray.station_actor import StationActor
 from siafu.cluster.post.member import Member
 from siafu.cluster.replacements.placement import MachineName
+from siafu.cluster.stations.aside import run_aside
 from siafu.pipeline.ids import Address
 from siafu.runtime.lambdas import Lambdas
 from siafu.server.plan import ServerPlan, WeightPlan

@@ -1,14 +1,16 @@
 """RaySeat: a warm copy of a server in a Ray actor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from siafu.cluster.crew import ServerLost
 from siafu.cluster.on_ray.ray_actors import CALL_SECONDS, RayServer, answered, ray
 from siafu.cluster.on_ray.reachable import reachable
+from siafu.cluster.post.member import Member
 from siafu.cluster.replacements.placement import MachineName
 from siafu.cluster.stations.graph_station import Share
 from siafu.pipeline.ids import Address
+from siafu.pipeline.setup import Setup
 
 TAKE_IN_SECONDS = 10.0
 """Seconds that a warm copy may take to answer when it is needed: longer, and a cold start is as good."""
@@ -38,6 +40,10 @@ class RaySeat:
         if self.address.role == "weight":
             return None
         return answered(self.address, self._actor.ask.remote("share"), CALL_SECONDS)  # type: ignore[no-any-return]
+
+    def run_ahead(self, life: int, setup: Setup, members: Sequence[Member]) -> Member:
+        asked = self._actor.ask.remote("run_ahead", life, setup, list(members))
+        return answered(self.address, asked, CALL_SECONDS)  # type: ignore[no-any-return]
 
     def take_in(self, life: int) -> RayServer:
         # Of two machines that are lost at once, one has the other's copies: its actors would be waited for.

@@ -59,6 +59,7 @@ class _Line:
     asked: the number of the last question; questions count down from -1
     until: the letters before this number were sent before it
     deaf:  seconds without any answer through `socket` until another is tried
+    is_over: the server is gone, and letters to it are dropped
     """
 
     member: Member | None = None
@@ -71,6 +72,7 @@ class _Line:
     asked: int = 0
     until: int = 0
     deaf: float = _DEAF_SECONDS
+    is_over: bool = False
 
 
 class WirePost:
@@ -169,6 +171,7 @@ class WirePost:
                 left = [letter for _, letter in line.letters if not _is_late(letter, member)]
                 line.letters = deque(enumerate(left))
                 line.next, line.sent, line.until, line.member = len(line.letters), 0, 0, member
+                line.is_over = False
         self._wake()
 
     def part(self, server: Address) -> None:
@@ -180,10 +183,22 @@ class WirePost:
             if (line := self._lines.get(server)) is not None:
                 line.member = None
 
+    def forget(self, server: Address, life: int) -> None:
+        """A member is gone, in that life, and nobody waits for another: drop letters to it, until one is met there."""
+        with self._lock:
+            known = self._roster.get(server)
+            if known is not None and known.life == life:
+                line = self._lines[server]
+                line.member, line.is_over = None, True
+                line.letters.clear()
+                line.sent = 0
+
     def send(self, to: Address, letter: Letter) -> None:
         """Send a letter; it is kept until the receiver has it, or is replaced."""
         with self._lock:
             line = self._lines.setdefault(to, _Line())
+            if line.is_over:
+                return
             if not line.letters:
                 line.moved = time.monotonic()
             line.letters.append((line.next, letter))

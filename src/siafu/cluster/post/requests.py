@@ -20,6 +20,14 @@ class Replaced(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Departed(Event):
+    """Driver → server: the member at this address is gone, in that life, and nobody takes its place yet."""
+
+    address: Address
+    life: int
+
+
+@dataclass(frozen=True, slots=True)
 class StateWanted(Event):
     """Driver → server: a question whether anything is under way there.
 

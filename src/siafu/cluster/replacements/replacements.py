@@ -10,12 +10,13 @@ from siafu.cluster.crew import Crew, Loss, Server, ServerLost
 from siafu.cluster.logs import Logs
 from siafu.cluster.post.member import Member
 from siafu.cluster.post.post import WirePost
-from siafu.cluster.post.requests import Replaced
+from siafu.cluster.post.requests import Departed, Replaced
+from siafu.cluster.replacements.eager_copies import EagerCopies
 from siafu.cluster.replacements.losses import MOST_LOSSES, Losses, LostServer
 from siafu.cluster.replacements.seats import WarmSeats
 from siafu.cluster.stations.graph_station import Bounds
-from siafu.pipeline.events import CheckpointAsked, HandOverAsked, ServerGone
-from siafu.pipeline.ids import Address, Epoch, Life
+from siafu.pipeline.events import CheckpointAsked, CopyGone, CopyMade, HandOverAsked, ServerGone
+from siafu.pipeline.ids import RUN, Address, Epoch, Life
 from siafu.pipeline.setup import Setup
 from siafu.runtime.happenings import Happening
 from siafu.runtime.hosts.run_host import RunHost
@@ -27,10 +28,12 @@ class ServerReplacements:
 
     servers: all that there are now
     seats:   warm copies of them
+    copies:  those of the warm copies that are eager
     """
 
     servers: dict[Address, Server]
     seats: WarmSeats
+    copies: EagerCopies
     _crew: Crew
     _post: WirePost
     _logs: Logs
@@ -166,6 +169,7 @@ class ServerReplacements:
     def _warm(self, server: Address, gone: LostServer, old: str) -> Server | None:
         """A warm copy in a lost server's place; None: there is none, or all of them are gone, too."""
         while (seat := self.seats.take(server, not_on=old if gone.elsewhere else None)) is not None:
+            self.copies.end(seat)
             with suppress(ServerLost):
                 fresh = seat.take_in(gone.life)
                 gone.warm = True
@@ -183,7 +187,7 @@ class ServerReplacements:
         with self._lock:
             self.servers[server] = fresh
             self._announce(fresh.member)
-        fresh.join(self._setup, self._members())
+        fresh.join(self._setup, self.members())
         with self._lock:
             again = self._losses.back(server)
         if again is not None:
@@ -192,14 +196,58 @@ class ServerReplacements:
     def _announce(self, member: Member) -> None:
         """Tell all others. A server that is being replaced gets the letter when it begins."""
         self._post.meet([member])
-        replaced = Letter(Replaced(member))
-        for address in self.servers:
-            if address != member.address:
-                self._post.send(address, replaced)
+        self._tell_others(member.address, Letter(Replaced(member)))
 
-    def _members(self) -> list[Member]:
+    def _tell_others(self, about: Address, letter: Letter) -> None:
+        """Send a letter about a member to all servers and eager copies but that one."""
+        for address in [*self.servers, *(each.address for each in self.copies.members)]:
+            if address != about:
+                self._post.send(address, letter)
+
+    # Eager copies
+
+    def members(self) -> list[Member]:
+        """The driver, all servers and all eager copies."""
         with self._lock:
-            return [self._post.member, *(each.member for each in self.servers.values())]
+            return [
+                self._post.member,
+                *(each.member for each in self.servers.values()),
+                *self.copies.members,
+            ]
+
+    def copy_came(self, member: Member) -> None:
+        """Make an eager copy and all others known to each other, and to the run's machine."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._announce(member)
+            # Some may have come since it was told who there is.
+            for other in self.members():
+                if other.address not in (RUN, member.address):
+                    self._post.send(member.address, Letter(Replaced(other)))
+            assert self._run is not None
+            self._run.deliver(CopyMade(member.address, Life(member.life)))
+
+    def copy_left(self, member: Member) -> None:
+        """Have everyone forget an eager copy."""
+        with self._lock:
+            self._post.forget(member.address, member.life)
+            self._tell_others(member.address, Letter(Departed(member.address, member.life)))
+            if not self._is_over:
+                assert self._run is not None
+                self._run.deliver(CopyGone(member.address, Life(member.life)))
+
+    def _lose_copy(self, copy: Address, life: int | None, why: str) -> None:
+        """An eager copy cannot be reached, or has failed: end it. Another is made in its place.
+
+        life: None: whichever it is in
+        """
+        seat = self.copies.seat(copy, life)
+        if seat is not None:
+            self._logs.write(copy, f"lost: {why}")
+            self.copies.end(seat)
+            with suppress(ServerLost):
+                seat.drop()
 
     @property
     def _is_over(self) -> bool:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from siafu.base.errors import SiafuError
 from siafu.cluster.crew import Crew, Server, ServerLost, WarmSeat
+from siafu.cluster.replacements.eager_copies import EagerCopies
 from siafu.cluster.replacements.placement import MachineName, Seats, seats, warm_machines
 from siafu.cluster.stations.graph_station import Bounds, Share
 from siafu.pipeline.ids import Address
@@ -27,6 +28,7 @@ class WarmSeats:
     may_move:  whether the run can hand a server over
     where:     gives the machines of all servers; None: some are being replaced
     hand_over: asks the run to let another take a server's place at the end of the epoch
+    eager:     lets copies of graph servers be eager, where the run has such
     note:      writes a line to a server's log
     """
 
@@ -37,8 +39,10 @@ class WarmSeats:
         where: Callable[[], Where | None],
         hand_over: Callable[[Address], None],
         note: Callable[[Address, str], None],
+        eager: EagerCopies | None = None,
     ) -> None:
         self.may_move = True
+        self._eager = eager
         self._crew, self._copies, self._where = crew, copies, where
         self._hand_over, self._note = hand_over, note
         self._seats: dict[Address, list[WarmSeat]] = {}
@@ -69,10 +73,18 @@ class WarmSeats:
             for machine in found
         ]
         coming = dict.fromkeys(machines, 0)
-        for address, share in shares.items():
-            coming[where[address]] += max(0, share.peak_bytes - share.taken_bytes)
+        needed = {address: max(0, each.peak_bytes - each.taken_bytes) for address, each in shares.items()}
+        for address, bytes_ in needed.items():
+            coming[where[address]] += bytes_
+        if self._eager is not None and self._eager.setup is not None:
+            # Each takes its rows from the beginning; other copies need theirs only if they take over.
+            for address, machine in wanted:
+                coming[machine] += needed.get(address, 0)
+            wanted_besides = [(*each, coming[each[1]] - needed.get(each[0], 0)) for each in wanted]
+        else:
+            wanted_besides = [(*each, coming.get(each[1], 0)) for each in wanted]
         with ThreadPoolExecutor(len(wanted)) as pool:
-            return [*pool.map(lambda each: self._first(each[0], each[1], coming.get(each[1], 0)), wanted)]
+            return [*pool.map(lambda each: self._first(*each), wanted_besides)]
 
     def start(self) -> None:
         """Begin to look after the copies."""
@@ -131,6 +143,7 @@ class WarmSeats:
     # In the thread
 
     def _run(self) -> None:
+        self._let_run_ahead()
         while not self._closing.wait(_LOOK_SECONDS):
             try:
                 self._look()
@@ -159,9 +172,23 @@ class WarmSeats:
                 if moves and machine != where[server]:
                     self._move(server, machine)
             self._drop_unwanted(placed)
+        self._let_run_ahead()
         with self._lock:
             if not (missing or self._moves or taken != self._taken):
                 self._whole.set()
+
+    def _let_run_ahead(self) -> None:
+        """Let one copy of each graph server be eager, where the run has eager copies."""
+        if self._eager is None:
+            return
+        with self._lock:
+            first = {server: found[0] for server, found in self._seats.items() if found}
+        for server, seat in first.items():
+            if server.role == "graph":
+                try:
+                    self._eager.start(server, seat)
+                except (SiafuError, ServerLost) as error:
+                    self._note(server, f"its warm copy is not eager: {error}")
 
     def _placed(self, where: Where, machines: Sequence[MachineName]) -> list[Seats]:
         """Where graph servers and weight servers should be, and copies of them as they are placed now.
@@ -245,9 +272,17 @@ class WarmSeats:
     def _drop_lost(self) -> None:
         """Forget copies whose processes have ended."""
         with self._lock:
+            gone = [each for found in self._seats.values() for each in found if not each.is_there]
             self._seats = {
-                server: [each for each in found if each.is_there] for server, found in self._seats.items()
+                server: [each for each in found if all(each is not other for other in gone)]
+                for server, found in self._seats.items()
             }
+        for seat in gone:
+            self._end_eager(seat)
+
+    def _end_eager(self, seat: WarmSeat) -> None:
+        if self._eager is not None:
+            self._eager.end(seat)
 
     def _drop_unwanted(self, placed: Seats) -> None:
         """End copies that are where none should be, but for those that a server will move to."""
@@ -259,5 +294,6 @@ class WarmSeats:
                 dropped += [each for each in found if each.machine not in stay]
                 self._seats[server] = [each for each in found if each.machine in stay]
         for seat in dropped:
+            self._end_eager(seat)
             with suppress(ServerLost):
                 seat.drop()

@@ -1,9 +1,10 @@
 """GraphStation: a graph server as a process of its own: its part of the graph, a pool of threads, its Lambdas."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,16 +12,22 @@ import torch
 from siafu.base.activity import About
 from siafu.base.hardware.memory import budget_bytes, own_bytes, refuse_more_than_budget
 from siafu.cluster.post.member import Member
+from siafu.cluster.post.post import WirePost
+from siafu.cluster.post.requests import ServerFailed
+from siafu.cluster.stations.aside import give_way
 from siafu.cluster.stations.station import Station
 from siafu.graph import Graph
 from siafu.graph.partition.reads import Reads, all_read, intervals_of_vertices, server_reads
-from siafu.pipeline.events import Begin
+from siafu.pipeline.ahead import Ahead
+from siafu.pipeline.events import Begin, RunAhead
+from siafu.pipeline.graph_copy import GraphCopy
 from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import Address, Epoch, IntervalId, Life, ServerId
 from siafu.pipeline.setup import Setup
 from siafu.pipeline.task import Task
 from siafu.runtime.counters.server_activity import ServerActivity
 from siafu.runtime.executor import SOON, ThreadExecutor
+from siafu.runtime.hosts.copy_host import CopyHost
 from siafu.runtime.hosts.graph_host import GraphHost
 from siafu.runtime.lambda_tasks import LambdaTasks
 from siafu.runtime.lambdas import Lambdas
@@ -36,6 +43,8 @@ from siafu.server.share import constants_of_share, surroundings
 from siafu.server.worker import GraphWorker
 
 Bounds = list[tuple[int, int]]
+
+_TURN_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +82,21 @@ class Share:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EagerCopy:
+    """An eager copy's machine, and its own threads: a priority that was lowered cannot be raised again."""
+
+    machine: GraphCopy
+    pool: Pool
+
+
 class GraphStation(Station):
-    """A graph server."""
+    """A graph server, or a warm copy of one; a copy may be eager."""
 
     host_kind = GraphHost
     executor_kind = ThreadExecutor
+    _copy: EagerCopy | None = None
+    _ahead: Ahead | None = None
 
     def __init__(
         self,
@@ -188,8 +207,49 @@ class GraphStation(Station):
         vertices = [partition.vertices_of(server) for server in range(partition.parts)]
         return server_reads(self._edges.local, bounds, intervals_of_vertices(vertices, bounds))
 
+    def run_ahead(self, life: int, setup: Setup, members: list[Member]) -> Member:
+        """Be an eager copy from now on: run the forward tasks of every epoch, in threads that give way to others."""
+        copy = Address("copy", self.address.index)
+        self.post = WirePost(copy, life, self.machine, self._hear, self.fail, self._stuck)
+        pool = Pool(self._threads, self.fail, prepare=give_way)
+        # Nobody is kept waiting by a gather that begins late.
+        simple = replace(setup, gather_parts=0)
+        executor = self.executor_kind(simple, self.address.index, self._worker, pool)
+        machine = GraphCopy(setup, self.address.index, Life(life))
+        self._copy = EagerCopy(machine, pool)
+        self._host = CopyHost(machine, self.post, executor, self._story.note)
+        self.post.meet(members)
+        pool.start()
+        self.post.start()
+        return self.post.member
+
+    def take_in(self, life: int) -> None:
+        if self._copy is not None:
+            self._ahead = self._end_copy(self._copy)
+        super().take_in(life)
+
+    def _end_copy(self, copy: EagerCopy) -> Ahead | None:
+        """Run no more tasks as an eager copy; what it has, unless one of them failed."""
+        self.post.stop()
+        while self._aside is not None:
+            time.sleep(_TURN_SECONDS)
+        copy.pool.halt(self.address)
+        copy.pool.close()
+        ahead = None if self._failing else copy.machine.ahead
+        self._copy = self._host = None
+        self._failing = False
+        return ahead
+
+    def fail(self, error: BaseException) -> None:
+        if self._copy is None:
+            super().fail(error)
+        elif not self._failing:
+            self._failing = True
+            self._tell(ServerFailed(self._copy.machine.address, f"{type(error).__name__}: {error}", False))
+
     def join(self, setup: Setup, members: list[Member]) -> None:
-        machine = GraphServer(setup, self.address.index, Life(self.post.member.life))
+        ahead, self._ahead = self._ahead, None
+        machine = GraphServer(setup, self.address.index, Life(self.post.member.life), ahead)
         executor = self.executor_kind(setup, self.address.index, self._worker, self._pool, self._lambdas)
         disk = self._worker.disk
         traffic = None if disk is None else disk.scratch.traffic
@@ -227,7 +287,7 @@ class GraphStation(Station):
             if self._aside is not None:
                 self._aside.append((sender, letter))
                 return
-            if isinstance(letter.event, Begin):
+            if isinstance(letter.event, Begin | RunAhead):
                 self._aside = deque([(sender, letter)])
                 threading.Thread(target=self._hear_aside, name="siafu-begin", daemon=True).start()
                 return

@@ -8,6 +8,7 @@ from siafu.cluster.post.member import Member
 from siafu.cluster.post.post import WirePost
 from siafu.cluster.post.requests import (
     Alive,
+    Departed,
     Leaving,
     LogLine,
     Replaced,
@@ -137,6 +138,8 @@ class Station:
                 pass
             case Replaced() as replaced:
                 self.post.meet([replaced.member])
+            case Departed() as departed:
+                self.post.forget(departed.address, departed.life)
             case StateWanted() as wanted:
                 self._tell(self._state(wanted.number))
             case event:

@@ -6,11 +6,14 @@ buffer, which holds some partitions at a time. Orders are pure functions of thei
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
 Buckets = list[tuple[int, int]]
+
+_DRAWS = 3  # orders that are drawn to know their sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,28 @@ ORDERS: dict[str, Order] = {"beta": beta_order, "comet": comet_order, "random": 
 def read_ahead(order: str, buffer: int) -> int:
     """Partitions that change from one state to the next, so that as many places let the disk work while a state is trained."""
     return max(1, buffer // 2) if order == "comet" else 1
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSizes:
+    """Sizes of an order's epochs, the largest of a few draws.
+
+    buckets: that are trained in one state
+    reads:   partitions that are read in an epoch, the first ones counted
+    """
+
+    buckets: int
+    reads: int
+
+
+@cache
+def order_sizes(order: str, partitions: int, buffer: int) -> OrderSizes:
+    """Sizes of an order with so many partitions, of which `buffer` are in memory."""
+    drawn = [ORDERS[order](partitions, buffer, np.random.default_rng(seed)) for seed in range(_DRAWS)]
+    return OrderSizes(
+        max(len(state.buckets) for states in drawn for state in states),
+        max(len(states[0].resident) + count_swaps(states) for states in drawn),
+    )
 
 
 def count_swaps(states: list[BufferState]) -> int:

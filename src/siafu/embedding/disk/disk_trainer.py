@@ -1,16 +1,20 @@
 """DiskTrainer: epochs over triples with the entities' vectors in partitions on disk."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise, zip_longest
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from siafu.embedding.disk.bucket_orders import ORDERS, BufferState, read_ahead
 from siafu.embedding.disk.partition_buffer import PartitionBuffer, layout_of
-from siafu.embedding.disk.partitioned_trainer import DiskCounts, PartitionedTrainer, first_rows
+from siafu.embedding.disk.partitioned_trainer import DiskCounts, PartitionedTrainer
 from siafu.embedding.disk.state_batches import StateBatches
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embedding_trainer import Pause, never, refuse_divergence
-from siafu.embedding.embeddings import first_relations
+from siafu.embedding.embeddings import first_entities, first_relations
 from siafu.embedding.known_triples import KnownTriples
 from siafu.embedding.steps.epoch import EpochLosses, EpochRunner
 from siafu.embedding.steps.lane import TrainedTables
@@ -36,7 +40,9 @@ class DiskTrainer(PartitionedTrainer):
         ahead = read_ahead(options.order, options.buffer)
         self.buffer = PartitionBuffer(layout, options.buffer, ScratchDirectory(scratch), ahead=ahead)
         self.partitions = self.buffer
-        self.buffer.fill(lambda entities: first_rows(self._score, entities, options))
+        self.buffer.fill(
+            lambda begin, end: first_entities(self._score, begin, end, options.dim, options.seed)
+        )
         vectors, *moments = self.buffer.arrays
         relations = first_relations(
             self._score, triples.num_relations, options.dim, options.seed, reciprocal=options.reciprocal
@@ -94,6 +100,10 @@ class DiskTrainer(PartitionedTrainer):
                     self.buffer.release(leaving)
             yield state
 
+    def write_entities(self, kinds: list[NDArray[Any]]) -> None:
+        for kind, table in enumerate(kinds):
+            self.buffer.fill(partial(_rows_between, table), kind)
+
     def counts(self) -> DiskCounts:
         buffer, traffic = self.buffer, self.buffer.scratch.traffic
         return DiskCounts(
@@ -106,6 +116,10 @@ class DiskTrainer(PartitionedTrainer):
 
     def close(self) -> None:
         self.buffer.close()
+
+
+def _rows_between(table: NDArray[Any], begin: int, end: int) -> NDArray[Any]:
+    return table[begin:end]
 
 
 def _moves(before: BufferState, after: BufferState) -> list[tuple[int | None, int | None]]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,22 @@ from siafu.tables.pages import PAGE
 
 _FLOAT32 = np.dtype(np.float32)
 
-FirstRows = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+SPAN_BYTES = 32 << 20
+"""Bytes of float32 of the rows of all partitions that are put in order at once, as far as pages allow."""
+
+_LARGE_SPAN = 8 * SPAN_BYTES
+
+RowsOf = Callable[[int, int], NDArray[np.float32]]
+"""Rows of the entities from a first one to a last one, which is not among them."""
+
+
+class RowSpan(NamedTuple):
+    """Rows from `first` to `last` of every partition. Together they are the entities from `begin` to `end`, one of each partition in turn."""
+
+    first: int
+    last: int
+    begin: int
+    end: int
 
 
 class PartitionLayout:
@@ -60,6 +75,18 @@ class PartitionLayout:
     @property
     def file_bytes(self) -> int:
         return self.partitions * self.kinds * self.bytes
+
+    def rows_in(self, size: int) -> int:
+        """Rows of float32 that fill so many bytes: whole pages of a partition, one at least."""
+        return self.step * max(1, size // (self.step * self.dim * _FLOAT32.itemsize))
+
+    def spans(self, size: int = SPAN_BYTES) -> Iterator[RowSpan]:
+        """All entities in order, about so many bytes of float32 at a time; each span begins on pages of every partition."""
+        some = self.rows_in(size // self.partitions)
+        for first in range(0, self.rows, some):
+            last = min(first + some, self.rows)
+            begin, end = (min(self.num_entities, row * self.partitions) for row in (first, last))
+            yield RowSpan(first, last, begin, end)
 
     def buffer_bytes(self, buffer: int, ahead: int) -> int:
         """Bytes of a buffer for so many partitions, and for those that are on their way."""
@@ -106,25 +133,27 @@ class PartitionBuffer:
         self._leaving: list[Future[None]] = []
         self._disk = ThreadPoolExecutor(1, "siafu-partitions")
 
-    def fill(self, first_rows: FirstRows) -> None:
-        """Write every partition's first vectors, and zeros for what the optimizer keeps."""
-        # Entities go to partitions in turn, and their first numbers are drawn in blocks: each draw serves as many partitions as the
-        # buffer, which is empty yet, has places for.
-        layout, together = self.layout, len(self._free)
-        for first in range(0, layout.partitions, together):
-            partitions = range(first, min(first + together, layout.partitions))
-            rows = first_rows(np.sort(np.concatenate([layout.entities(each) for each in partitions])))
-            for place, partition in enumerate(partitions):
-                self.write(partition, 0, rows[place :: len(partitions)])
-                for kind in range(1, layout.kinds):
-                    self.write(partition, kind, np.zeros((0, layout.dim), np.float32))
+    def fill(self, rows_of: RowsOf, kind: int = 0) -> None:
+        """Write rows of one kind of every partition, in the order of entities. Without that they are zeros, as the file is."""
+        # The buffer is empty yet. Its memory allows larger spans, of which each partition gets more at a time.
+        room = sum(len(memory) for memory in self._memory) // 4
+        for span in self.layout.spans(max(SPAN_BYTES, min(_LARGE_SPAN, room))):
+            rows = rows_of(span.begin, span.end)
+            for partition in range(self.layout.partitions):
+                self._write_range(
+                    partition, kind, span.first, span.last, rows[partition :: self.layout.partitions]
+                )
 
     def write(self, partition: int, kind: int, rows: NDArray[Any]) -> None:
         """Write rows of a partition that is not resident; what they leave of its place is zeros."""
-        memory = page_buffer(self.layout.bytes)[: self.layout.bytes]
+        self._write_range(partition, kind, 0, self.layout.rows, rows)
+
+    def _write_range(self, partition: int, kind: int, first: int, last: int, rows: NDArray[Any]) -> None:
+        size = (last - first) * self.layout.width
+        memory = page_buffer(size)[:size]
         table = memory.view(self.layout.dtype).reshape(-1, self.layout.dim)
         table[: len(rows)] = as_kind(rows, self.layout.dtype)
-        self._file.write(memory, self.layout.place(partition, kind))
+        self._file.write(memory, self.layout.place(partition, kind) + first * self.layout.width)
 
     def read(self, partition: int, kind: int) -> NDArray[np.float32]:
         """Rows of a partition: from the file, unless it is resident."""

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,15 +11,15 @@ from numpy.typing import NDArray
 from siafu.embedding.disk.partition_buffer import PartitionLayout
 from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embedding_trainer import Pause, never
-from siafu.embedding.embeddings import Embeddings, VectorBlock, first_entities
+from siafu.embedding.embeddings import Embeddings, VectorBlock
 from siafu.embedding.steps.epoch import EpochLosses
 from siafu.embedding.steps.row_updates import RowOptimizer
-from siafu.embedding.steps.scores import SCORES, TripleScore
+from siafu.embedding.steps.scores import SCORES
 from siafu.graph.triples import Triples
 from siafu.report.files.large_tensors import StreamedTable
 
-_SPAN = 1 << 16  # entities whose first vectors are drawn at a time: whole blocks of theirs
-_STREAM = 32 << 20  # bytes of vectors that are put in order at once
+READ_BYTES = 16 << 20
+"""Bytes of a partition's vectors that are read at once."""
 
 
 class Partitions(Protocol):
@@ -34,9 +33,6 @@ class Partitions(Protocol):
 
     def read_range(self, partition: int, kind: int, first: int, last: int) -> NDArray[np.float32]:
         """Some of them; first and last are multiples of `layout.step`."""
-
-    def write(self, partition: int, kind: int, rows: NDArray[Any]) -> None:
-        """Write all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +61,36 @@ class PartitionedEmbeddings(Embeddings):
         return self.partitions.layout.dim
 
     def rows(self, entities: NDArray[Any]) -> NDArray[Any]:
-        layout = self.partitions.layout
-        found = np.empty((len(entities), layout.dim), np.float32)
-        for partition in range(layout.partitions):
-            own = np.flatnonzero(entities % layout.partitions == partition)
-            if len(own):
-                found[own] = self.partitions.read(partition, 0)[entities[own] // layout.partitions]
+        step = self.partitions.layout.partitions
+        found = np.empty((len(entities), self.dim), np.float32)
+        partition_of, row_of = entities % step, entities // step
+        for partition in range(step):
+            own = np.flatnonzero(partition_of == partition)
+            for first, last in self._ranges(partition):
+                here = own[(row_of[own] >= first) & (row_of[own] < last)]
+                if len(here):
+                    found[here] = self.partitions.read_range(partition, 0, first, last)[row_of[here] - first]
         return found
 
     def is_one_block(self, most: int) -> bool:
         return False
 
     def blocks(self, most: int) -> Iterator[VectorBlock]:
-        step = self.partitions.layout.partitions
-        for partition in range(step):
-            rows = self.partitions.read(partition, 0)
-            for first in range(0, len(rows), most):
-                yield VectorBlock(partition + first * step, step, rows[first : first + most])
+        layout = self.partitions.layout
+        for partition in range(layout.partitions):
+            for start, last in self._ranges(partition):
+                rows = self.partitions.read_range(partition, 0, start, last)
+                rows = rows[: layout.count(partition) - start]
+                for first in range(0, len(rows), most):
+                    begin = partition + (start + first) * layout.partitions
+                    yield VectorBlock(begin, layout.partitions, rows[first : first + most])
+
+    def _ranges(self, partition: int) -> Iterator[tuple[int, int]]:
+        """First and last rows of a partition that are read together."""
+        layout = self.partitions.layout
+        some = layout.rows_in(READ_BYTES)
+        for first in range(0, layout.count(partition), some):
+            yield first, min(first + some, layout.rows)
 
 
 class PartitionedTrainer(ABC):
@@ -148,40 +157,24 @@ class PartitionedTrainer(ABC):
 
     def _in_order(self, kind: int) -> Iterator[NDArray[np.float32]]:
         layout = self.partitions.layout
-        some = layout.step * max(1, _STREAM // (layout.step * layout.partitions * layout.dim * 4))
-        for first in range(0, layout.rows, some):
-            last = min(first + some, layout.rows)
-            rows = np.empty((last - first, layout.partitions, layout.dim), np.float32)
+        for span in layout.spans():
+            rows = np.empty((span.last - span.first, layout.partitions, layout.dim), np.float32)
             for partition in range(layout.partitions):
-                rows[:, partition] = self.partitions.read_range(partition, kind, first, last)
-            yield rows.reshape(-1, layout.dim)[: max(0, layout.num_entities - first * layout.partitions)]
+                rows[:, partition] = self.partitions.read_range(partition, kind, span.first, span.last)
+            yield rows.reshape(-1, layout.dim)[: span.end - span.begin]
 
     def restore(self, arrays: dict[str, NDArray[Any]], steps: dict[str, int]) -> None:
         """Take the tables that `state` gave. ValueError: they are of other embeddings."""
-        layout = self.partitions.layout
         for name, found in self.state()[0].items():
             if name not in arrays or tuple(arrays[name].shape) != tuple(found.shape):
                 raise ValueError(f"it has no {name} of shape {list(found.shape)}")
-        for partition in range(layout.partitions):
-            self.partitions.write(partition, 0, arrays["entities"][partition :: layout.partitions])
-            for kind in range(1, layout.kinds):
-                moments = arrays[f"entities.moment{kind - 1}"]
-                self.partitions.write(partition, kind, moments[partition :: layout.partitions])
+        kinds = range(1, self.partitions.layout.kinds)
+        self.write_entities([arrays["entities"], *(arrays[f"entities.moment{kind - 1}"] for kind in kinds)])
         self.relations.table[:] = arrays["relations"]
         for k, moment in enumerate(self.relations.moments):
             moment[:] = arrays[f"relations.moment{k}"]
         self.set_steps(steps)
 
-
-def first_rows(score: TripleScore, entities: NDArray[np.int64], options: EmbedOptions) -> NDArray[np.float32]:
-    """The first vectors of ascending entities, the same as in memory: they depend on an entity's number and the seed."""
-    out = np.empty((len(entities), options.dim), np.float32)
-    if not len(entities):
-        return out
-    edges = np.searchsorted(entities, np.arange(0, entities[-1] + 1 + _SPAN, _SPAN))
-    for first, last in pairwise(edges.tolist()):
-        if first < last:
-            own = entities[first:last]
-            drawn = first_entities(score, int(own[0]), int(own[-1]) + 1, options.dim, options.seed)
-            out[first:last] = drawn[own - own[0]]
-    return out
+    @abstractmethod
+    def write_entities(self, kinds: list[NDArray[Any]]) -> None:
+        """Write the entities' rows of all kinds to their partitions; each is a table in the order of entities, and may be a mapped file."""

@@ -16,7 +16,7 @@ from siafu.cluster.driven_cluster import server_address
 from siafu.cluster.post.member import Member
 from siafu.cluster.stations.station import Station
 from siafu.embedding.disk.partition_buffer import layout_of
-from siafu.embedding.disk.partitioned_trainer import first_rows
+from siafu.embedding.embeddings import first_entities
 from siafu.embedding.servers import server_letters as letters
 from siafu.embedding.servers.bucket_server import (
     BucketInstruction,
@@ -99,11 +99,14 @@ class EmbedStation(Station):
     def _keep_first_rows(self, partitions: tuple[int, ...], asked: Any) -> None:
         """Write the first vectors; what the optimizer keeps is zeros, as the file is."""
         score, layout = SCORES[asked.score], self._layout
+        for span in layout.spans():
+            drawn = first_entities(score, span.begin, span.end, layout.dim, asked.seed)
+            rows = np.zeros((span.last - span.first, layout.dim), layout.dtype)
+            for partition in partitions:
+                own = drawn[partition :: layout.partitions]
+                rows[: len(own)], rows[len(own) :] = as_kind(own, layout.dtype), 0
+                self._keeper.write(partition, 0, span.first * layout.width, rows.reshape(-1).view(np.uint8))
         for partition in partitions:
-            rows = np.zeros((layout.rows, layout.dim), layout.dtype)
-            first = first_rows(score, layout.entities(partition), asked)
-            rows[: len(first)] = as_kind(first, layout.dtype)
-            self._keeper.write(partition, 0, 0, rows.reshape(-1).view(np.uint8))
             self._keeper.versions.fill(partition, 0, 0)
 
     def join(self, setup: None, members: Iterable[Member]) -> None:

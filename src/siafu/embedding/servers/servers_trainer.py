@@ -2,6 +2,9 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
 
 from siafu.base.errors import SiafuError
 from siafu.cluster.driven_cluster import DrivenCluster, DrivenCrew
@@ -85,6 +88,12 @@ class ServersTrainer(PartitionedTrainer):
         losses, self.losses = self.losses, EpochLosses()
         self.epoch += 1
         return losses
+
+    def write_entities(self, kinds: list[NDArray[Any]]) -> None:
+        step = self._remote.layout.partitions
+        for partition in range(step):
+            for kind, table in enumerate(kinds):
+                self._remote.write(partition, kind, table[partition::step])
 
     def counts(self) -> DiskCounts:
         remote = self._remote

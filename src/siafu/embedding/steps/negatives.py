@@ -65,3 +65,29 @@ class NegativeSampler:
         at = np.searchsorted(ends, drawn, side="right")
         found: NDArray[np.int64] = drawn - (ends - lengths)[at] + starts[at]
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDraw:
+    """Draws a share of the negatives from some rows, and the rest from others."""
+
+    own: NegativeSampler
+    others: NegativeSampler
+    share: float
+
+    def draw(self, random: np.random.Generator, chunks: int, count: int) -> NDArray[np.int64]:
+        """[2, chunks, count] rows, for each side and chunk."""
+        own = round(self.share * count)
+        parts = [self.own.draw(random, chunks, own), self.others.draw(random, chunks, count - own)]
+        return np.concatenate(parts, axis=2)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkNegatives:
+    """Draws the negatives of each chunk of a batch from a source of its own."""
+
+    sources: list[Negatives]
+
+    def draw(self, random: np.random.Generator, chunks: int, count: int) -> NDArray[np.int64]:
+        """[2, chunks, count] rows, for each side and chunk."""
+        return np.concatenate([source.draw(random, 1, count) for source in self.sources[:chunks]], axis=1)

@@ -1,9 +1,9 @@
 """The graphs that `siafu generate` makes: the four of the Dorylus paper's Table 1 in shape, ogbn-products, and a small one."""
 
-import difflib
 from dataclasses import dataclass, replace
 from typing import Any
 
+from siafu.base.dataset_names import refuse_not_generated
 from siafu.base.errors import BadInput
 from siafu.graph.csr import MAX_INT32_VERTICES
 
@@ -96,8 +96,5 @@ SHAPES = {name: Shape(name, *values) for name, values in _SHAPES.items()}
 
 def shape_named(name: str) -> Shape:
     """The shape of that name; an unknown one is refused with the nearest names."""
-    if name in SHAPES:
-        return SHAPES[name]
-    near = difflib.get_close_matches(name, SHAPES, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(SHAPES)}"
-    raise BadInput(f"siafu cannot generate {name!r}: {hint}")
+    refuse_not_generated(name)
+    return SHAPES[name]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from siafu.base.choices import refuse_other_method
 from siafu.base.errors import BadInput
 from siafu.graph.graph import Graph
 from siafu.graph.partition.contiguous import contiguous_owners
@@ -52,8 +53,7 @@ def make_partition(
 
 def chosen_method(graph: Graph, method: str, memory: int | None = None) -> str:
     """The method that `method` stands for on this machine, or in so many bytes of memory."""
-    if method not in METHODS:
-        raise BadInput(f"no partition method {method!r}: choose one of {', '.join(METHODS)}")
+    refuse_other_method(method)
     fits = metis_memory(graph) <= memory_for_metis(memory) if method in ("auto", "metis") else False
     if method == "metis" and memory is not None and not fits:
         raise metis_refused(graph, memory)

@@ -13,7 +13,7 @@ WIDE_LANES = 16  # of a vector that has none: one register with AVX-512, two wit
 TILE_STEP = 16  # columns: tables and tiles come in multiples of it
 MAX_TILE = 128  # columns: what fits sixteen 8-lane registers
 
-AHEAD = 16  # edges between asking for a row and reading it
+AHEAD = 32  # edges between asking for a row and reading it
 LINE = 64  # bytes that one prefetch brings
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -85,11 +85,18 @@ def list_entry(context: Any, builder: IRBuilder, kind: Any, value: Value) -> Cal
     return entry
 
 
-def prefetch(builder: IRBuilder, address: Value, size: int) -> None:
+def prefetch(builder: IRBuilder, address: Value, size: int, *, nearest: bool = False) -> None:
+    """Ask for memory that is read soon.
+
+    nearest: into the first-level cache. It has few places for lines that are on their way: where many rows are asked
+             for, the second level brings them in faster, and the first takes them from there.
+    """
     signature = ir.FunctionType(ir.VoidType(), [_BYTES, I32, I32, I32])
     function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
     for offset in range(0, size, LINE):
-        builder.call(function, [builder.gep(address, [I64(offset)]), I32(0), I32(3), I32(1)])
+        builder.call(
+            function, [builder.gep(address, [I64(offset)]), I32(0), I32(3 if nearest else 2), I32(1)]
+        )
 
 
 def edge_loop(

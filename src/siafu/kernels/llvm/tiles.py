@@ -266,7 +266,17 @@ def add_where_equal(typing_context, out, row, own, maxima, shares, ids, lo, hi, 
 
 @intrinsic
 def ask_for(typing_context, rows, row, columns):  # type: ignore[no-untyped-def]
+    """Bring rows[row, :columns] into the core's nearest cache."""
+    return _ask(rows, nearest=True)
+
+
+@intrinsic
+def ask_early(typing_context, rows, row, columns):  # type: ignore[no-untyped-def]
     """Bring rows[row, :columns] towards the core."""
+    return _ask(rows, nearest=False)
+
+
+def _ask(rows: Any, *, nearest: bool) -> Any:
     signature = types.void(rows, types.int64, types.int64)
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -275,7 +285,7 @@ def ask_for(typing_context, rows, row, columns):  # type: ignore[no-untyped-def]
         lines = builder.sdiv(builder.add(builder.mul(args[2], I64(table.item)), I64(LINE - 1)), I64(LINE))
 
         def body(line, state):  # type: ignore[no-untyped-def]
-            prefetch(builder, builder.gep(address, [builder.mul(line, I64(LINE))]), 1)
+            prefetch(builder, builder.gep(address, [builder.mul(line, I64(LINE))]), 1, nearest=nearest)
             return []
 
         edge_loop(builder, (I64(0), NONE, NONE, lines), [], body)

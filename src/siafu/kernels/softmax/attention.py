@@ -18,16 +18,17 @@ from siafu.base.hashing import GOLDEN, mix, uniform
 from siafu.base.jit import kernel
 from siafu.kernels.chunks import over_rows, row_at
 from siafu.kernels.llvm.emit import LANES, MAX_TILE
-from siafu.kernels.llvm.tiles import accumulate, ask_for, one_by_one
+from siafu.kernels.llvm.tiles import accumulate_near, ask_early, ask_for, one_by_one
 from siafu.kernels.rows import Table, empty_table
 from siafu.kernels.softmax.blocks import match_rows, soften, weigh, weigh_back
 from siafu.kernels.softmax.head_vectors import (
     HEAD_STEP,
     SOURCE_STEP,
-    attend_adjoint_row,
+    attend_adjoint_block,
     attend_row,
     drop_threshold,
     edge_key,
+    end_adjoint_block,
     working_space,
 )
 from siafu.kernels.sums import sum_dtype
@@ -175,9 +176,12 @@ def attend_range(
     per_head = head_columns // LANES
     space, keys = working_space(EDGE_BLOCK, out), np.empty(EDGE_BLOCK, np.uint64)
     threshold, scale = drop_threshold(dropout), kind(kept_factor(dropout))
+    asked = 0
     for p in range(first, last):
         i = row_at(picked, p)
         at, count = next_edges(indices, indptr[i], indptr[i + 1], i, self_loops, near, self_loops)
+        end = indptr[last] if picked is None else indptr[i + 1]
+        asked = ask_onward(indices, asked, at, end, rows, source)
         if heads == LANES and count > 0 and at == indptr[i + 1]:
             # fmt: off
             if dropout > 0:
@@ -229,12 +233,13 @@ def attend_range(
                         above[h * EDGE_BLOCK + k] *= keep
             for c in range(0, out.shape[1], MAX_TILE):
                 tile = min(out.shape[1] - c, MAX_TILE)
-                accumulate(out, i, rows, near, 0, -1, -1, count, c, tile, weights, EDGE_BLOCK, per_head)
+                accumulate_near(out, i, rows, near, 0, -1, -1, count, c, tile, weights, EDGE_BLOCK, per_head)
                 if positive is not None:
-                    accumulate(
+                    accumulate_near(
                         positive, i, rows, near, 0, -1, -1, count, c, tile, above, EDGE_BLOCK, per_head
                     )
             at, count = next_edges(indices, at, indptr[i + 1], i, self_loops, near, False)
+            asked = ask_onward(indices, asked, at, end, rows, source)
         for h in range(heads):
             # Written so that a sum that is not a number stays one: a divergence must be seen.
             share = kind(0) if total[h] == 0 else kind(1) / total[h]
@@ -274,28 +279,34 @@ def attend_adjoint_range(
     matches = np.empty(heads * EDGE_BLOCK, out.dtype)
     keeps = np.empty(heads * EDGE_BLOCK, out.dtype)
     per_head = head_columns // LANES
-    space, keys = working_space(EDGE_BLOCK, out), np.empty(EDGE_BLOCK, np.uint64)
+    _, along, _, slots, _, pulls = working_space(EDGE_BLOCK, out)
+    slots[:] = 0
+    keys = np.empty(EDGE_BLOCK, np.uint64)
     threshold, scale = drop_threshold(dropout), kind(kept_factor(dropout))
+    asked = 0
     for j in range(first, last):
         at, count = next_edges(indices, indptr[j], indptr[j + 1], j, self_loops, near, self_loops)
-        if heads == LANES and count > 0 and at == indptr[j + 1]:
+        asked = ask_onward(indices, asked, at, indptr[last], gradient, targets)
+        out[j, :] = 0
+        of_source[j, :] = 0
+        while heads == LANES and count > 0:
             # fmt: off
             if dropout > 0:
                 for k in range(count):
                     keys[k] = edge_key(seed, row_at(ids, near[k]), row_at(ids, j))
-                attend_adjoint_row(
+                attend_adjoint_block(
                     rows, source, targets, gradient, kind(slope), keys, threshold, scale, per_head,
-                    out, of_source, j, near, count, space,
+                    out, j, near, 0, count, along, slots,
                 )
             else:
-                attend_adjoint_row(
+                attend_adjoint_block(
                     rows, source, targets, gradient, kind(slope), None, threshold, scale, per_head,
-                    out, of_source, j, near, count, space,
+                    out, j, near, 0, count, along, slots,
                 )
             # fmt: on
-            continue
-        out[j, :] = 0
-        of_source[j, :] = 0
+            end_adjoint_block(slots, pulls, of_source, j)
+            at, count = next_edges(indices, at, indptr[j + 1], j, self_loops, near, False)
+            asked = ask_onward(indices, asked, at, indptr[last], gradient, targets)
         while count > 0:
             for k in range(count):
                 ask_for(gradient, near[k], heads * head_columns)
@@ -320,8 +331,11 @@ def attend_adjoint_range(
                     )
             for c in range(0, out.shape[1], MAX_TILE):
                 tile = min(out.shape[1] - c, MAX_TILE)
-                accumulate(out, j, gradient, near, 0, -1, -1, count, c, tile, weights, EDGE_BLOCK, per_head)
+                accumulate_near(
+                    out, j, gradient, near, 0, -1, -1, count, c, tile, weights, EDGE_BLOCK, per_head
+                )
             at, count = next_edges(indices, at, indptr[j + 1], j, self_loops, near, False)
+            asked = ask_onward(indices, asked, at, indptr[last], gradient, targets)
 
 
 @kernel
@@ -358,6 +372,16 @@ def next_edges(
             count += 1
         at += 1
     return at, count
+
+
+@kernel
+def ask_onward(indices: Any, asked: int, at: int, end: int, rows: Any, logits: Any) -> int:
+    """Ask for what the edges of the block after `at` read, up to edge `end`, where they are not `asked` for; up to where they are then."""
+    until = min(at + EDGE_BLOCK, end)
+    for e in range(max(asked, at), until):
+        ask_early(rows, indices[e], rows.shape[1])
+        ask_early(logits, indices[e], logits.shape[1])
+    return max(asked, until)
 
 
 @kernel

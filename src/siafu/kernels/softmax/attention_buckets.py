@@ -16,8 +16,22 @@ from siafu.base.jit import kernel
 from siafu.kernels.chunks import row_at
 from siafu.kernels.llvm.emit import LANES, MAX_TILE
 from siafu.kernels.llvm.tiles import accumulate, ask_for
-from siafu.kernels.softmax.attention import EDGE_BLOCK, by_head, keep_factor, next_edges, scale_head
+from siafu.kernels.softmax.attention import (
+    EDGE_BLOCK,
+    by_head,
+    keep_factor,
+    kept_factor,
+    next_edges,
+    scale_head,
+)
 from siafu.kernels.softmax.blocks import match_rows, soften, sum_lanes, weigh, weigh_back_part
+from siafu.kernels.softmax.head_vectors import (
+    attend_adjoint_block,
+    drop_threshold,
+    edge_key,
+    end_adjoint_block,
+    working_space,
+)
 
 
 class AttentionState(NamedTuple):
@@ -233,6 +247,9 @@ def attend_adjoint_bucket(
     matches = np.empty(heads * EDGE_BLOCK, out.dtype)
     keeps = np.empty(heads * EDGE_BLOCK, out.dtype)
     per_head = head_columns // LANES
+    _, along, _, _, _, pulls = working_space(EDGE_BLOCK, out)
+    keys = np.empty(EDGE_BLOCK, np.uint64)
+    threshold, scale = drop_threshold(dropout), kind(kept_factor(dropout))
     for j in range(first, last):
         while done[j] >= 0:
             begin = done[j]
@@ -243,6 +260,28 @@ def attend_adjoint_bucket(
                 done[j] = -1
             if stop <= begin:
                 break
+            if heads == LANES:
+                if dropout > 0:
+                    for k in range(begin, stop):
+                        keys[k] = edge_key(seed, row_at(ids, near[k]), row_at(ids, own + j))
+                for k in range(begin, stop):
+                    near[k] -= low
+                # fmt: off
+                if dropout > 0:
+                    attend_adjoint_block(
+                        rows, source, targets, gradient, kind(slope), keys, threshold, scale, per_head,
+                        out, j, near, begin, stop, along, lanes[j],
+                    )
+                else:
+                    attend_adjoint_block(
+                        rows, source, targets, gradient, kind(slope), None, threshold, scale, per_head,
+                        out, j, near, begin, stop, along, lanes[j],
+                    )
+                # fmt: on
+                if stop == count:
+                    end_adjoint_block(lanes[j], pulls, of_source, j)
+                _step_on(j, after, count, stop, at, done)
+                continue
             if dropout > 0:
                 for h in range(heads):
                     for k in range(begin, stop):

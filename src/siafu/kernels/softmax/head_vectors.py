@@ -1,4 +1,4 @@
-"""Attention with as many heads as a vector has lanes, for rows of few edges: the vectors run along the heads.
+"""Attention with as many heads as a vector has lanes, forth for rows of few edges and back for all: the vectors run along the heads.
 
 `blocks` has a list of edges for each head, which short rows leave nearly empty. Here an edge's numbers of all heads are one vector,
 next to each other. Every number is that of `blocks`, bit for bit: what it adds lane by lane, edge k in lane k mod `LANES`, is added
@@ -80,13 +80,13 @@ def attend_row(
         for h in range(LANES):
             positive_share[i, h] *= share[h]
     for c in range(0, out.shape[1], _TILE):
-        _accumulate(out, i, rows, near, count, c, per_head, weights, share)
+        _accumulate(out, i, rows, near, 0, count, c, per_head, weights, share)
         if positive is not None:
-            _accumulate(positive, i, rows, near, count, c, per_head, above, share)
+            _accumulate(positive, i, rows, near, 0, count, c, per_head, above, share)
 
 
 @kernel
-def attend_adjoint_row(
+def attend_adjoint_block(
     rows: Any,
     source: Any,
     targets: Any,
@@ -97,20 +97,25 @@ def attend_adjoint_row(
     scale: Any,
     per_head: int,
     out: Any,
-    of_source: Any,
     j: int,
     near: Any,
-    count: int,
-    space: Any,
+    begin: int,
+    stop: int,
+    weights: Any,
+    slots: Any,
 ) -> None:
-    """`attend_adjoint_range` for row j; arguments as in `attend_row`."""
-    _, weights, _, sums, _, pulls = space
-    for k in range(count):
+    """Add what comes back along the edges near[begin:stop] of a block to out[j], and what they pull at its logits to `slots`.
+
+    weights: a list to work in; other arguments are those of `attend_row`
+    """
+    for k in range(begin, stop):
         ask_for(gradient, near[k], out.shape[1])
+        ask_for(targets, near[k], targets.shape[1])
     _pull(
         targets,
         near,
-        count,
+        begin,
+        stop,
         gradient,
         rows,
         source,
@@ -121,13 +126,19 @@ def attend_adjoint_row(
         scale,
         per_head,
         weights,
-        sums,
+        slots,
     )
-    _sum_slots(sums, 0, pulls)
-    for h in range(LANES):
-        of_source[j, h] = pulls[h]
     for c in range(0, out.shape[1], _TILE):
-        _accumulate(out, j, gradient, near, count, c, per_head, weights, None)
+        _accumulate(out, j, gradient, near, begin, stop, c, per_head, weights, None)
+
+
+@kernel
+def end_adjoint_block(slots: Any, pulls: Any, of_source: Any, j: int) -> None:
+    """A block is complete: of_source[j] gets the sum of `slots`, which are empty then. pulls: a list to work in."""
+    _sum_slots(slots, 0, pulls)
+    for h in range(LANES):
+        of_source[j, h] += pulls[h]
+    slots[:_TILE] = 0
 
 
 @kernel
@@ -229,7 +240,8 @@ def _pull(  # type: ignore[no-untyped-def]
     typing_context,
     targets,
     near,
-    count,
+    begin,
+    stop,
     gradient,
     rows,
     source,
@@ -240,13 +252,14 @@ def _pull(  # type: ignore[no-untyped-def]
     scale,
     per_head,
     weights,
-    sums,
+    slots,
 ):
-    """weights = those that the forward pass gave the edges to near[:count]; sums: slots of what they pull at the source's logits."""
+    """weights = those that the forward pass gave the edges to near[begin:stop]; what they pull at the source's logits is added to slots."""
     number = weights.dtype
     signature = types.void(
         targets,
         near,
+        types.int64,
         types.int64,
         gradient,
         rows,
@@ -258,22 +271,21 @@ def _pull(  # type: ignore[no-untyped-def]
         number,
         types.int64,
         weights,
-        sums,
+        slots,
     )
     dropping = not isinstance(keys, types.NoneType)
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds = signature.args
         ends, theirs, mine, own, w_code, slots = (
-            TableCode(context, builder, kinds[k], args[k]) for k in (0, 3, 4, 5, 12, 13)
+            TableCode(context, builder, kinds[k], args[k]) for k in (0, 4, 5, 6, 13, 14)
         )
         name = list_entry(context, builder, kinds[1], args[1])
-        keep = _keeper(context, builder, kinds[8:11], args[8:11], w_code) if dropping else None
-        slope = splat(builder, args[7], w_code.vector)
+        keep = _keeper(context, builder, kinds[9:12], args[9:12], w_code) if dropping else None
+        slope = splat(builder, args[8], w_code.vector)
         zero, one, lowest = (constant_of(w_code, value) for value in (0.0, 1.0, float("-inf")))
-        _clear(builder, slots, 1)
-        added = own.load(builder, own.address(builder, args[6], I64(0)), 0)
-        mine_at = mine.address(builder, args[6], I64(0))
+        added = own.load(builder, own.address(builder, args[7], I64(0)), 0)
+        mine_at = mine.address(builder, args[7], I64(0))
 
         def matched(end: Value) -> Value:
             """⟨gradient, row⟩ of each head."""
@@ -282,7 +294,7 @@ def _pull(  # type: ignore[no-untyped-def]
             def step(vector, totals):  # type: ignore[no-untyped-def]
                 found = []
                 for head, total in enumerate(totals):
-                    place = builder.mul(builder.add(builder.mul(args[11], I64(head)), vector), I64(LANES))
+                    place = builder.mul(builder.add(builder.mul(args[12], I64(head)), vector), I64(LANES))
                     a, b = (
                         code.load(builder, builder.gep(at, [builder.mul(place, I64(code.item))]), 0)
                         for code, at in ((theirs, theirs_at), (mine, mine_at))
@@ -291,7 +303,7 @@ def _pull(  # type: ignore[no-untyped-def]
                 return found
 
             return sum_each(
-                builder, list(edge_loop(builder, (I64(0), NONE, NONE, args[11]), [zero] * LANES, step))
+                builder, list(edge_loop(builder, (I64(0), NONE, NONE, args[12]), [zero] * LANES, step))
             )
 
         def body(edge, state):  # type: ignore[no-untyped-def]
@@ -312,7 +324,7 @@ def _pull(  # type: ignore[no-untyped-def]
             w_code.store(builder, weight, _at(builder, w_code, edge), 0)
             return []
 
-        edge_loop(builder, (I64(0), NONE, NONE, args[2]), [], body)
+        edge_loop(builder, (args[2], NONE, NONE, args[3]), [], body)
         return context.get_dummy_value()
 
     return signature, generate
@@ -337,22 +349,25 @@ def _sum_slots(typing_context, sums, start, out):  # type: ignore[no-untyped-def
 
 
 @intrinsic
-def _accumulate(typing_context, out, row, rows, near, count, column, per_head, weights, share):  # type: ignore[no-untyped-def]
-    """A tile of out[row] = the rows that near[:count] name, each times its weights, times each head's share (None: 1)."""
+def _accumulate(typing_context, out, row, rows, near, begin, stop, column, per_head, weights, share):  # type: ignore[no-untyped-def]
+    """A tile of out[row] = the rows that near[begin:stop] name, each times its weights, times each head's share.
+
+    share: None: they are added to what is there
+    """
     signature = types.void(
-        out, types.int64, rows, near, types.int64, types.int64, types.int64, weights, share
+        out, types.int64, rows, near, types.int64, types.int64, types.int64, types.int64, weights, share
     )
     shared = not isinstance(share, types.NoneType)
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds = signature.args
         result, table = (TableCode(context, builder, kinds[k], args[k]) for k in (0, 2))
-        name, weight = (list_entry(context, builder, kinds[k], args[k]) for k in (3, 7))
-        first = builder.sdiv(args[5], I64(LANES))
-        heads = [builder.sdiv(builder.add(first, I64(v)), args[6]) for v in range(LANES)]
+        name, weight = (list_entry(context, builder, kinds[k], args[k]) for k in (3, 8))
+        first = builder.sdiv(args[6], I64(LANES))
+        heads = [builder.sdiv(builder.add(first, I64(v)), args[7]) for v in range(LANES)]
 
         def body(edge, totals):  # type: ignore[no-untyped-def]
-            source = table.address(builder, name(edge), args[5])
+            source = table.address(builder, name(edge), args[6])
             begin = builder.mul(edge, I64(LANES))
             return [
                 fma(
@@ -364,10 +379,10 @@ def _accumulate(typing_context, out, row, rows, near, count, column, per_head, w
                 for v, (head, total) in enumerate(zip(heads, totals, strict=True))
             ]
 
-        zeros = [constant_of(result, 0.0)] * LANES
-        totals = edge_loop(builder, (I64(0), NONE, NONE, args[4]), zeros, body)
-        factor = list_entry(context, builder, kinds[8], args[8]) if shared else None
-        at = result.address(builder, args[1], args[5])
+        at = result.address(builder, args[1], args[6])
+        before = [constant_of(result, 0.0) if shared else result.load(builder, at, v) for v in range(LANES)]
+        totals = edge_loop(builder, (args[4], NONE, NONE, args[5]), before, body)
+        factor = list_entry(context, builder, kinds[9], args[9]) if shared else None
         for v, (head, total) in enumerate(zip(heads, totals, strict=True)):
             if factor is not None:
                 total = builder.fmul(total, splat(builder, factor(head), result.vector))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from siafu.base.errors import BadInput
+from siafu.base.choices import refuse_other_norm
 
 
 class BatchNorm(nn.Module):
@@ -40,16 +40,8 @@ _NORMS: dict[str, Callable[[int], nn.Module]] = {
 
 def norm_layer(name: str, channels: int) -> nn.Module:
     """A norm by its name."""
-    check_norm(name)
+    refuse_other_norm(name)
     return _NORMS[name](channels)
-
-
-def check_norm(name: str | None) -> None:
-    """Refuse a name that no norm has."""
-    if name is not None and name not in _NORMS:
-        raise BadInput(
-            f"norm is {name!r}: choose layer_norm or batch_norm, or write a model with PyG's norms"
-        )
 
 
 def is_batch_norm(name: str | None) -> bool:

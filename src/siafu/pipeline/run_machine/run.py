@@ -9,6 +9,8 @@ from siafu.pipeline.events import (
     CheckpointAsked,
     CheckpointSaved,
     Closed,
+    CopyGone,
+    CopyMade,
     EpochClosed,
     EpochFinished,
     Event,
@@ -74,6 +76,8 @@ class RunMachine(RunLosses):
             EpochClosed: self._epoch_closed,
             StateMade: self._state_made,
             Noted: self._noted,
+            CopyMade: self._copy_made,
+            CopyGone: self._copy_gone,
         }
 
     def begin(self, lives: Iterable[tuple[Address, Life]] = ()) -> list[Instruction]:
@@ -166,6 +170,8 @@ class RunMachine(RunLosses):
         self._send_rates(self._until, until, sorted(self.setup.parts), out)
         self._until = until
         message = self._may_proceed()
+        if self._copies_ready:
+            self._run_ahead(Epoch(until - 1), out)
         out.extend(Send(to, message) for to in self.setup.graph_addresses)
 
     @property

@@ -9,7 +9,7 @@ from siafu.pipeline.events import (
     Proceed,
     RatesSet,
 )
-from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, ServerId, Version
+from siafu.pipeline.ids import RUN, Address, Anchor, Epoch, Life, ServerId, Version
 from siafu.pipeline.instructions import (
     Instruction,
     Send,
@@ -75,6 +75,9 @@ class RunBasis:
         self._limits = RunLimits(options, start.epoch)
         self._evaluations = Evaluations(setup, options)
         self._handing_over: set[Address] = set()
+        self._copies: dict[Address, Life] = {}
+        self._copies_ready: set[Address] = set()
+        self._copies_told: dict[Address, Life] = {}
         self._begin_records()
         self._reset()
 

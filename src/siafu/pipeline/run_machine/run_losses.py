@@ -15,10 +15,10 @@ from siafu.pipeline.instructions import (
     Rewind,
     Send,
 )
-from siafu.pipeline.run_machine.run_basis import RunBasis
+from siafu.pipeline.run_machine.run_copies import RunCopies
 
 
-class RunLosses(RunBasis):
+class RunLosses(RunCopies):
     """A run's beginning, and its losses.
 
     Within an exact epoch another takes a lost server's place: it stands ready, all others are told and send again what it
@@ -77,6 +77,9 @@ class RunLosses(RunBasis):
         out += [Replace(server, life, within=True), Send(server, resume)]
 
     def _ready(self, event: Ready, out: list[Instruction]) -> None:
+        if event.sender.role == "copy":
+            self._copy_ready(event)
+            return
         if not self._succession.ready(event.sender):
             self.duplicates += 1
             return
@@ -110,6 +113,7 @@ class RunLosses(RunBasis):
         running = self._evaluations.running
         for server in self._succession.go_on():
             if server.role == "graph":
+                self._tell_of_copies(server, out)
                 if self._until > self._closing.anchor.epoch:
                     out.append(Send(server, self._may_proceed()))
                 if (again := self._evaluations.started()) is not None:

@@ -16,8 +16,6 @@ _MOST_INTERVALS = 24
 _EPOCHS = 3
 _STANDBY_LAMBDAS = (16, 64)  # of a server, to choose from
 _MB_PER_GB = 1024
-_EAGER_BYTES = 1.6
-"""Bytes that travel if rows go to eager copies, too, as a share of those without: SPOT's reckoning for GCN, SAGE and GAT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Paces:
     fewer:     seconds of an epoch on 1, 2, … machines, all of them at last; infinite: their memory does not do
     standby:   the same with Lambdas for tensor tasks, where that is faster; None: it is not
     forward:   share of an epoch's work that is its forward part
-    eager:     seconds of an epoch while copies run that part, too; infinite: their rows do not fit
+    eager:     seconds of an epoch while copies run that part, too; infinite: their rows do not fit, or none can be
     copy_bytes: memory of a warm copy
     has_room:  whether a machine has it beside its server
     """
@@ -49,6 +47,16 @@ class Paces:
     eager: float
     copy_bytes: float
     has_room: bool
+
+    @property
+    def eager_every(self) -> float:
+        """Epochs from loss to loss up to which eager copies are faster than warm ones; infinite: always.
+
+        A loss at a random moment repeats half an epoch with warm copies, and (1 - forward)² / 2 of one with eager copies.
+        """
+        epoch = self.fewer[-1]
+        saved = epoch * (1 - (1 - self.forward) ** 2) / 2
+        return saved / (self.eager - epoch) if self.eager > epoch else math.inf
 
 
 def paces_of(offer: Offer, estimates: Estimates) -> Paces:
@@ -71,7 +79,7 @@ def paces_of(offer: Offer, estimates: Estimates) -> Paces:
         standby.append(found.standby(machines, slower * whole, ratio) if each > 1 else None)
     eager = math.inf
     if 2 * offer.server_bytes <= room:
-        eager = epoch * max(1.0, (1 + forward) * offer.utilisation, _EAGER_BYTES * found.network)
+        eager = epoch * found.eager(forward)
     return Paces(
         tuple(fewer), tuple(standby), forward, eager, copy, offer.server_bytes + copy <= room or servers == 1
     )
@@ -91,13 +99,18 @@ class _Fewer:
             return self._found[machines].seconds_per_epoch
         return self._offer.seconds_per_epoch * math.ceil(self._servers / machines)
 
-    @property
-    def network(self) -> float:
-        """Share of the time that the machines' interfaces are busy."""
-        if not self._one_by_one:
-            return 0.0
-        whole = self._found[self._servers]
-        return whole.busy_seconds["server network"] / (2 * self._servers * whole.seconds_total)
+    def eager(self, forward: float) -> float:
+        """How many times as long an epoch takes while eager copies run; infinite: gathers are by columns, and none can be eager.
+
+        forward: share of an epoch's work that they do
+        """
+        stages = self._estimates.workload_for(self._offer.setup).training.stages
+        if any(stage.everywhere for stage in stages):
+            return math.inf
+        if self._one_by_one and self._offer.setup.mode != "async":
+            whole = self._found[self._servers].seconds_per_epoch
+            return max(1.0, self._simulate(self._servers, eager=True).seconds_per_epoch / whole)
+        return max(1.0, (1 + forward) * self._offer.utilisation)
 
     def standby(self, machines: int, without: float, ratio: float) -> Standby | None:
         """With Lambdas, if that is faster.
@@ -118,7 +131,7 @@ class _Fewer:
                 best = Standby(found.seconds_per_epoch * ratio, usd)
         return best
 
-    def _simulate(self, machines: int, lambdas: int = 0) -> Simulated:
+    def _simulate(self, machines: int, lambdas: int = 0, *, eager: bool = False) -> Simulated:
         estimates, setup = self._estimates, self._offer.setup
         return simulate(
             estimates.request.shape,
@@ -132,6 +145,7 @@ class _Fewer:
             machines=machines,
             lambdas=aws_lambda(estimates.measured, lambdas) if lambdas else None,
             lambda_count=lambdas,
+            eager=eager,
         )
 
 

@@ -60,10 +60,14 @@ def _about_copies(risk: OfferRisk) -> list[str]:
     eager = risk.schemes.get("eager")
     if eager is not None:
         slower = eager.training.epoch_seconds / risk.warm.training.epoch_seconds - 1
-        worth = "would be worth more" if risk.eager_pays else "would be worth less"
+        worth = "worth more" if risk.eager_pays else "worth less"
+        every = risk.paces.eager_every
+        often = (
+            f"if a loss comes every {every:.1f} epochs or more often" if math.isfinite(every) else "always"
+        )
         found.append(
-            f"eager copies, which run {risk.paces.forward:.0%} of the work beforehand, {worth}: {_expected(eager)}; if nothing "
-            f"fails an epoch takes {slower:.0%} longer with them"
+            f"with --redundancy eager, copies run {risk.paces.forward:.0%} of the work beforehand; {worth}: {_expected(eager)}; if nothing "
+            f"fails an epoch takes {slower:.0%} longer; it saves time {often}"
         )
     return found
 

@@ -23,7 +23,7 @@ WORDS: dict[SchemeName, str] = {
     "checkpoints on fewer": "checkpoints every {every}, goes on with fewer machines",
     "cold": "closed epochs (--redundancy 0)",
     "warm": "warm copies (--redundancy 1)",
-    "eager": "eager copies (Bamboo's; a model, not built)",
+    "eager": "eager copies (--redundancy eager)",
     "standby": "warm copies, and Lambdas for missing machines (a model, not built)",
 }
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.kernels import elementwise
-from siafu.nn.dropout import drop_rows, kept_scale
+from siafu.nn.dropout import drop_rows, undrop_rows
 from siafu.nn.tensors import as_rows
 from siafu.program.execute.running import steps_of
 from siafu.program.tensor_program import Op, Ref, RowCount, TensorProgram
@@ -75,6 +75,20 @@ class _Steps:
         spec = self._specs[value.number] if isinstance(value, Ref) else None
         return None if spec is None or spec.kind != "float" else spec.shape
 
+    def sum_of(self, value: Any) -> tuple[Any, Any] | None:
+        """The two whose sum is read here alone: both [rows, columns], or the second the columns of one row."""
+        parts = self.made_by(value, "add")
+        if parts is None or len(parts) != 2:
+            return None
+        rows, other = parts
+        whole = self.shape(rows)
+        fits = whole is not None and len(whole) == 2 and self.shape(other) in (whole, whole[1:])
+        return (rows, other) if fits else None
+
+    def is_bias(self, value: Any, rows: Any) -> bool:
+        """Whether a value is a number for each column of rows."""
+        return self.shape(value) == self.shape(rows)[1:]  # type: ignore[index]
+
     def is_heads(self, value: Any, *, rows: bool) -> bool:
         """Whether a value has columns of several heads: for each row, or of one row that stands for all."""
         shape = self.shape(value)
@@ -94,30 +108,33 @@ _Fused = tuple[str, tuple[Any, ...]]
 
 
 def _fuse_dropout(steps: _Steps, op: Op) -> _Fused | None:
-    """dropout(relu(rows + bias))"""
+    """dropout(relu(rows + bias + others)), one of them or both"""
     rectified = steps.made_by(op.arguments[0], "relu")
-    summed = None if rectified is None else steps.made_by(rectified[0], "add")
-    if summed is None or len(summed) != 2:
+    summed = None if rectified is None else steps.sum_of(rectified[0])
+    if summed is None:
         return None
-    rows, bias = summed
-    whole, part = steps.shape(rows), steps.shape(bias)
-    if whole is None or len(whole) != 2 or part != whole[1:]:
-        return None
-    return "drop_rectified", (rows, bias, *op.arguments[1:])
+    rows, other = summed
+    if steps.is_bias(other, rows):
+        return "drop_rectified", (rows, other, None, *op.arguments[1:])
+    for first, second in (summed, summed[::-1]):
+        inner = steps.sum_of(first)
+        if inner is not None and steps.is_bias(inner[1], inner[0]):
+            return "drop_rectified", (*inner, second, *op.arguments[1:])
+    return "drop_rectified", (rows, None, other, *op.arguments[1:])
 
 
 def _fuse_undrop(steps: _Steps, op: Op) -> _Fused | None:
-    """threshold_backward(dropout(gradient), x, 0), where dropout(x) is there, too: it is positive where the gradient goes through"""
+    """threshold_backward(gradient · number, x, 0), where the gradient may be a sum"""
     gradient, x, threshold = op.arguments
-    dropped = steps.made_by(gradient, "dropout")
-    if dropped is None or threshold != 0 or dropped[3] >= 1:
+    scaled = steps.made_by(gradient, "mul")
+    if scaled is None or threshold != 0 or isinstance(scaled[1], Ref) or steps.shape(x) is None:
         return None
-    for number, other in steps.ops.items():
-        if number >= gradient.number:
-            break
-        if other.name == "dropout" and other.arguments == (x, *dropped[1:]):
-            return "undrop", (dropped[0], Ref(number), dropped[3])
-    return None
+    if steps.shape(scaled[0]) != steps.shape(x) or len(steps.shape(x)) != 2:  # type: ignore[arg-type]
+        return None
+    summed = steps.sum_of(scaled[0])
+    if summed is None or steps.is_bias(summed[1], summed[0]):
+        summed = scaled[0], None
+    return "undrop", (*summed, x, scaled[1])
 
 
 def _fuse_sum(steps: _Steps, op: Op) -> _Fused | None:
@@ -164,19 +181,28 @@ _RULES: dict[str, Callable[[_Steps, Op], _Fused | None]] = {
 }
 
 
-def _drop_rectified(rows: Tensor, bias: Tensor, vertices: Tensor, key: Tensor, p: float, site: int) -> Tensor:
+def _drop_rectified(
+    rows: Tensor, bias: Tensor | None, more: Tensor | None, vertices: Tensor, key: Tensor, p: float, site: int
+) -> Tensor:
     seed, epoch = key.tolist()
-    found = drop_rows(as_rows(rows), vertices.numpy(), seed, epoch, p, site, bias.detach().numpy())
+    found = drop_rows(
+        as_rows(rows),
+        vertices.numpy(),
+        seed,
+        epoch,
+        p,
+        site,
+        bias=None if bias is None else bias.detach().numpy(),
+        more=None if more is None else as_rows(more),
+    )
     return torch.from_numpy(found)
 
 
-def _undrop(gradient: Tensor, dropped: Tensor, p: float) -> Tensor:
-    given = _flat(gradient)
-    out = np.empty_like(given)
-    elementwise.undrop(
-        given.reshape(-1), _flat(dropped).reshape(-1), given.dtype.type(kept_scale(p)), out.reshape(-1)
+def _undrop(gradient: Tensor, more: Tensor | None, dropped: Tensor, scale: float) -> Tensor:
+    rows = as_rows(gradient)
+    return torch.from_numpy(
+        undrop_rows(rows, None if more is None else as_rows(more), as_rows(dropped), scale)
     )
-    return torch.from_numpy(out).reshape(gradient.shape)
 
 
 def _head_sums(rows: Tensor, weights: Tensor) -> Tensor:

@@ -17,6 +17,9 @@ from siafu.program.tensor_program import Op, Ref, RowCount, TensorProgram
 aten = torch.ops.aten
 _KINDS = {"int64": torch.int64, "uint8": torch.uint8, "bool": torch.bool}
 
+_LANES = 16  # floats of the widest vectors
+_MANY = 512  # rows: of fewer, a product takes not much longer than the zeros beside it
+
 Values = list[Any]
 RunOperation = Callable[[Values, int, torch.dtype], None]
 
@@ -183,7 +186,13 @@ def _compare(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _mm(a: Any, b: Any) -> Tensor:
     if isinstance(a, SparseRows):
         return a.times(b)
-    return b.times_from_left(a) if isinstance(b, SparseRows) else torch.mm(a, b)
+    if isinstance(b, SparseRows):
+        return b.times_from_left(a)
+    spare = -b.shape[1] % _LANES
+    if not 0 < spare < _LANES // 2 or b.shape[1] < _LANES or len(a) < _MANY or b.dtype != torch.float32:
+        return torch.mm(a, b)
+    # Columns that fill no vector are computed at a fraction of the speed: a few zeros more have the same bits.
+    return torch.mm(a, F.pad(b, (0, spare)))[:, : b.shape[1]].contiguous()
 
 
 def _addmm(bias: Tensor, a: Any, b: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from siafu.program.trace.builder import Builder
 from siafu.program.trace.decompositions import decompositions
 from siafu.program.trace.fuse import fuse_biases
 from siafu.program.trace.keep import choose_kept, read_kept
+from siafu.program.trace.read_dropped import read_dropped
 from siafu.program.trace.rowwise import check_outputs, check_rowwise
 from siafu.program.trace.tracing import refusing, shapes_only, traced, without_numbers
 
@@ -214,6 +215,7 @@ def _split(builder: Builder, given: dict[str, Ref | None], phase: _Phase) -> Pha
             value = builder.emit("full", spec.shape, 0.0, "float", result=spec)
         named[name] = value.number
     ops = fuse_biases(builder.inputs, tuple(builder.ops), named.values())
+    ops = read_dropped(len(builder.inputs), ops, named.values())
 
     def take(prefixes: tuple[str, ...], extra: Sequence[tuple[str, int]] = ()) -> TensorProgram:
         outputs = [each for each in named.items() if each[0].startswith(prefixes)]

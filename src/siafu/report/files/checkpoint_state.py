@@ -115,4 +115,5 @@ _COUNTERS: dict[str, _Fits] = {
     "servers_moved": _is_count,
     "rows_compared": _is_count,
     "rows_differ": _is_count,
+    "tasks_done_ahead": _is_count,
 }

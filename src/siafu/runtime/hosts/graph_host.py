@@ -22,6 +22,7 @@ from siafu.pipeline.graph_server import GraphServer, GraphServerCounts
 from siafu.pipeline.ids import RUN, Address, Epoch, IntervalId, PhaseId, Version
 from siafu.pipeline.instructions import (
     Abandon,
+    Adopt,
     BeginTask,
     CompareRows,
     ForgetGradients,
@@ -129,6 +130,8 @@ class GraphHost(Host):
                 self._rows_differ += differ
             case Abandon():
                 self._abandon()
+            case Adopt():
+                self._executor.adopt()
             case ForgetGradients():
                 for key in [each for each in self._gradients if each[0] < what.before]:
                     del self._gradients[key]
@@ -148,9 +151,10 @@ class GraphHost(Host):
         to, message = send.to, send.message
         match message:
             case RowsArrived():
-                stamp = self._server.fences.stamp(to)
+                receivers = [to] if send.also is None else [to, send.also]
+                stamped = [(each, self._server.fences.stamp(each)) for each in receivers]
                 self._executor.pack_rows(
-                    to, message, lambda letter, size: self._send_rows(to, replace(letter, stamp=stamp), size)
+                    to, message, lambda letter, size: self._send_rows(stamped, letter, size)
                 )
             case GradientArrived():
                 key = message.epoch, message.phase, message.interval
@@ -177,10 +181,11 @@ class GraphHost(Host):
         self.send(to, message)
         self.post.flush()
 
-    def _send_rows(self, to: Address, letter: Letter, size: int) -> None:
+    def _send_rows(self, receivers: list[tuple[Address, Stamp]], letter: Letter, size: int) -> None:
         with self.lock:
-            self._bytes_scattered += size
-        self.post.send(to, letter)
+            self._bytes_scattered += size * len(receivers)
+        for to, stamp in receivers:
+            self.post.send(to, replace(letter, stamp=stamp))
         self.post.flush()
 
     def _schedule(self, what: RunTask) -> None:
@@ -257,9 +262,14 @@ class GraphHost(Host):
         """Counters since the run began, or began again."""
         counts = self._server.counts
         twice = {"rows_compared": self._rows_compared, "rows_differ": self._rows_differ}
-        return (twice if self._rows_compared else {}) | {
-            "max_staleness_seen": max(counts.staleness, default=0),
-            "staleness_histogram": {str(lead): count for lead, count in sorted(counts.staleness.items())},
-            "row_age_histogram": {str(age): count for age, count in sorted(counts.row_ages.items())},
-            "bytes_scattered": self._bytes_scattered,
-        }
+        ahead = {"tasks_done_ahead": counts.adopted} if counts.adopted else {}
+        return (
+            (twice if self._rows_compared else {})
+            | ahead
+            | {
+                "max_staleness_seen": max(counts.staleness, default=0),
+                "staleness_histogram": {str(lead): count for lead, count in sorted(counts.staleness.items())},
+                "row_age_histogram": {str(age): count for age, count in sorted(counts.row_ages.items())},
+                "bytes_scattered": self._bytes_scattered,
+            }
+        )

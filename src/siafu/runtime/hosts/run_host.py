@@ -17,6 +17,7 @@ from siafu.pipeline.events import (
     EvaluationStarted,
     Noted,
     Proceed,
+    RunAhead,
     StateMade,
     StopAsked,
 )
@@ -241,6 +242,8 @@ class RunHost(Host):
             )
             if again is not None and again.version != version:
                 beside |= named(HELD, self._states.weights(again.version))
+        elif isinstance(message, RunAhead):
+            beside = named(WEIGHT, self._states.weights(message.version))
         self.send(to, message, beside)
         if isinstance(message, Begin) and to.role == "graph" and self._traced:
             self.send(to, TraceWanted())

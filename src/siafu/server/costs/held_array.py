@@ -21,10 +21,15 @@ class Grouped(NamedTuple):
 
     rows:  for each row, while the group is made and until its rows were used
     types: for each row and type of its edges, in a table whose rows stay as `rows` do; the gathered rows are in the threads' buffers
+    collected: the rows that a group's edges read are collected, before any is gathered; the gathered rows are in the threads' buffers.
+           `rows` are then of own rows that a thread reads at a time
+    through: times that own rows are read in order in an epoch, where others are collected
     """
 
     rows: int = 0
     types: int = 0
+    collected: bool = False
+    through: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,11 @@ class HeldArray:
         if self.aligned:
             return table_row_bytes(self.columns, self.itemsize)
         return self.columns * self.itemsize
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether rows that edges read of it are collected, group by group, where it is on disk."""
+        return self.grouped is not None and self.grouped.collected
 
     def of(self, what: str) -> "HeldArray":
         """The same array with a name that says whose it is."""

@@ -258,6 +258,15 @@ class MaxBehaviour(GatherBehaviour[Max]):
             passes=True,
         )
         back = HeldArray(
-            "maxima sent", "to be compared again", "gather", width, itemsize, "backward", backward="needed"
+            "maxima sent",
+            "to be compared again",
+            "gather",
+            width,
+            itemsize,
+            "backward",
+            backward="needed",
+            on_disk="source",
+            grouped=Grouped(collected=True, through=1),
+            beside=True,
         )
         return (ties, back) if training else (ties,)

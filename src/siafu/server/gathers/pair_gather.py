@@ -15,13 +15,12 @@ from siafu.kernels import (
     pair_sources_range,
     pair_stats_range,
     pair_targets_range,
-    zero_table,
 )
-from siafu.nn.gathers.pair_softmax import PairSoftmax, mix_of, of_mix, one_row, unpadded
+from siafu.nn.gathers.pair_softmax import PairSoftmax
 from siafu.nn.tensors import storage
 from siafu.program.program import GatherStep
 from siafu.server.costs.extent import Extent
-from siafu.server.costs.held_array import HeldArray
+from siafu.server.costs.held_array import Grouped, HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.behaviour import GatherBehaviour
 from siafu.server.gathers.gather_tables import ResultTable
@@ -33,8 +32,9 @@ from siafu.server.gathers.local_gather import (
     checked,
     stored_size,
     sum_type,
-    view,
 )
+from siafu.server.gathers.on_disk.disk_pair_gather import DiskPairGather
+from siafu.server.gathers.pair_weights import PairWeights, in_one_place
 
 # With their optional arguments in lists, they cannot be typed.
 _forward: Any = pair_range
@@ -114,7 +114,7 @@ class PairGather(LocalGather):
         _forward(
             walk.edges.indptr,
             walk.edges.indices,
-            *self._both_ends(weights, self._rows),
+            *self._learnt.both_ends(self.forward_tables, self._rows, weights),
             *self._terms(weights, "forward"),
             *self._how._replace(dropout=dropout, seed=seed).arguments,
             walk.drawn,
@@ -149,7 +149,7 @@ class PairGather(LocalGather):
         _to_sources(
             back.edges.indptr,
             back.edges.indices,
-            *self._both_ends(weights, self._rows),
+            *self._learnt.both_ends(self.forward_tables, self._rows, weights),
             *self._terms(weights, "backward"),
             gradient,
             stats,
@@ -179,57 +179,39 @@ class PairGather(LocalGather):
         weights: Weights | None,
     ) -> dict[str, torch.Tensor]:
         """Gradients of the targets' rows; those of the weights are returned."""
-        walk, additive = self._walks.forward, self._gather.form == "additive"
-        query = np.zeros(self._columns, self._kind)
-        terms = self._terms(weights, "forward")
-        mixed = None if terms.mix is None else zero_table(len(terms.mix), self._columns, self._kind)
-        in_place = np.lib.stride_tricks.as_strided(query, (len(of_rows), len(query)), (0, query.itemsize))
+        walk, learnt = self._walks.forward, self._learnt
+        query, mixed = learnt.begin()
+        in_place = in_one_place(query, len(of_rows))
         _to_targets(
             walk.edges.indptr,
             walk.edges.indices,
-            *self._both_ends(weights, self._rows),
-            *terms,
+            *learnt.both_ends(self.forward_tables, self._rows, weights),
+            *self._terms(weights, "forward"),
             gradient,
             stats,
             *settings,
             walk.drawn,
-            of_rows if additive else None,
-            in_place if additive else of_rows,
+            of_rows if learnt.additive else None,
+            in_place if learnt.additive else of_rows,
             mixed,
             self.needed,
             *self._walks.span(first, last),
         )
-        given = weights or {}
-        found = {}
-        if additive:
-            name = self.weight_names[0]
-            found[name] = unpadded(query, self._how, given[name])
-        if mixed is not None:
-            name = self.weight_names[-1]
-            found[name] = of_mix(mixed, self._how, given[name])
-        return {name: found[name] for name in self.learnt}
+        return learnt.gradients(query, mixed, weights)
 
-    def _both_ends(self, weights: Weights | None, rows: Table) -> tuple[Any, ...]:
-        """Keys, values, targets and queries, as kernels take them."""
-        if self._gather.form == "product":
-            return (*self.forward_tables, None, rows)
-        query = one_row((weights or {})[self.weight_names[0]], len(rows), self._how, self._kind)
-        return (*self.forward_tables, None, rows, query)
+    @property
+    def _learnt(self) -> PairWeights:
+        return PairWeights(self._gather, self._how, self._kind, self.weight_names, self.learnt)
 
     def _terms(self, weights: Weights | None, direction: str) -> EdgeTerms:
-        if not self._gather.features:
+        mix = self._learnt.mix(weights)
+        if mix is None:
             return EdgeTerms()
         walk = self._walks.forward if direction == "forward" else self._walks.backward
-        mix = mix_of((weights or {})[self.weight_names[-1]], self._how, self._kind)
         return EdgeTerms(self.server.graph.edge_attr, walk.numbers(direction), mix, self._loops)
 
     def _joined(self, out: Table, first: int, last: int) -> torch.Tensor:
-        """Rows with no gap between heads; a copy only where there are several, with gaps."""
-        heads, padded = self._how.heads, self._how.head_columns
-        if heads == 1 or heads * padded == self._width:
-            return view(out, first, last, self._width)
-        rows = view(out, first, last, heads * padded)
-        return rows.reshape(last - first, heads, padded)[:, :, : self._width // heads].flatten(1)
+        return self._learnt.joined(out, first, last, self._width)
 
     def _kept(self) -> list[NDArray[Any]]:
         return [self._rows, self._log_sum, *([] if self._loops is None else [self._loops])]
@@ -245,6 +227,7 @@ class PairBehaviour(GatherBehaviour[PairSoftmax]):
 
     gather = PairSoftmax
     in_memory = PairGather
+    on_disk = DiskPairGather
     blocked = False
 
     def flops(self, gather: PairSoftmax, width: int, *, back: bool, weighted: bool) -> int:
@@ -279,8 +262,18 @@ class PairBehaviour(GatherBehaviour[PairSoftmax]):
         self, gather: PairSoftmax, width: int, itemsize: int, *, training: bool
     ) -> tuple[HeldArray, ...]:
         heads, columns = gather.heads, self.columns(gather, width)
+        # On disk: rows and gradients of targets are read in order beside the keys, and keys beside what goes back.
         keys = HeldArray(
-            "keys", "what edges gather", "backward", columns, stored_size(gather, itemsize), "forward", "all"
+            "keys",
+            "what edges gather",
+            "backward",
+            columns,
+            stored_size(gather, itemsize),
+            "forward",
+            "all",
+            on_disk="source",
+            grouped=Grouped(2 * columns, collected=True, through=1),
+            reads_back=1,
         )
         sums = HeldArray(
             "sums",
@@ -296,7 +289,17 @@ class PairBehaviour(GatherBehaviour[PairSoftmax]):
         log_sums = HeldArray(
             "denominators", "make weights again", "backward", heads, itemsize, "own", "needed", aligned=False
         )
-        targets = HeldArray("targets", "read by edges", "backward", columns, itemsize, "own", "all")
+        targets = HeldArray(
+            "targets",
+            "read by edges",
+            "backward",
+            columns,
+            itemsize,
+            "own",
+            "all",
+            on_disk="source",
+            grouped=Grouped(collected=True, through=1),
+        )
         loops: tuple[HeldArray, ...] = ()
         if gather.sends_loops:
             loops = (
@@ -311,7 +314,13 @@ class PairBehaviour(GatherBehaviour[PairSoftmax]):
             sums,
             log_sums,
             *loops,
-            replace(targets, name="targets sent", rows="backward"),
+            replace(
+                targets,
+                name="targets sent",
+                rows="backward",
+                grouped=Grouped((len(sources)) * columns, collected=True, through=3),
+                beside=True,
+            ),
             replace(
                 keys,
                 name="gradients",
@@ -320,6 +329,9 @@ class PairBehaviour(GatherBehaviour[PairSoftmax]):
                 rows="backward",
                 forward=None,
                 backward="needed",
+                grouped=Grouped(collected=True, through=1),
+                beside=True,
+                reads_back=0,
             ),
             # Filled when it is made.
             HeldArray(

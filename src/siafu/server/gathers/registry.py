@@ -1,5 +1,6 @@
 """The gathers that servers can run, and from a layer's gather to the one that runs it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -19,9 +20,11 @@ from siafu.server.gathers.edgewise.edge_code import codes_of
 from siafu.server.gathers.edgewise.edge_gather import EdgeGather, EdgeProgram, held_on_edges
 from siafu.server.gathers.edgewise.edge_programs import TracedEdge
 from siafu.server.gathers.edgewise.fused_edge_gather import FusedEdgeGather
-from siafu.server.gathers.gather_tables import GatherTables
+from siafu.server.gathers.gather_tables import DiskTables, GatherTables
 from siafu.server.gathers.local_gather import LocalGather, Mask
 from siafu.server.gathers.max_gather import MaxBehaviour
+from siafu.server.gathers.on_disk.disk_edge_gather import DiskEdgeGather
+from siafu.server.gathers.on_disk.disk_fused_edge_gather import DiskFusedEdgeGather
 from siafu.server.gathers.pair_gather import PairBehaviour
 from siafu.server.gathers.relation_gather import RelationBehaviour
 from siafu.server.gathers.sum_gather import SumBehaviour
@@ -79,7 +82,8 @@ def local_messages(
     if not gather.reduces_messages:
         raise refused_messages(gather)
     reduction = behaviour_of(gather).reduction(gather, server, message_width, dtype)
-    return EdgeGather(
+    make = DiskEdgeGather if isinstance(server.tables, DiskTables) else EdgeGather
+    return make(
         reduction,
         program,
         server,
@@ -138,7 +142,10 @@ def local_step(
     reduction = behaviour_of(gather).reduction(gather, server, made, dtype)
     codes = codes_of(step.edge, greatest=reduction.ties is not None)
     if codes is not None:
-        return FusedEdgeGather(
+        make: Callable[..., LocalGather] = (
+            DiskFusedEdgeGather if isinstance(server.tables, DiskTables) else FusedEdgeGather
+        )
+        return make(
             reduction,
             TracedEdge(step),
             codes,

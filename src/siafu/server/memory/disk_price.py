@@ -74,18 +74,36 @@ def _table_seconds(lane: LaneRows, cut: DiskCut) -> float:
         if array.on_disk == "rows":
             found += size / disk.read_bytes_s + size / disk.write_bytes_s
             continue
-        gathers = _walks(lane, stage, array)
-        reads = tables_read(cut) * cut.partitions
-        a_gather = reads * (size / cut.partitions / disk.read_bytes_s + _REQUEST)
-        a_gather += cut.partitions * (cut.groups * _STEP + 2 * size / _SUMS)
-        found += written * size / disk.write_bytes_s + gathers * a_gather
+        a_gather = (
+            _collect_seconds(lane, cut, stage, array) if array.is_collected else _sum_seconds(lane, cut, size)
+        )
+        through = 0 if array.grouped is None else array.grouped.through
+        found += written * size / disk.write_bytes_s + through * size / disk.read_bytes_s
+        found += _walks(lane, stage, array) * a_gather
     return found
+
+
+def _sum_seconds(lane: LaneRows, cut: DiskCut, size: int) -> float:
+    """Of one gather that adds up what each partition of a table brings."""
+    reads = tables_read(cut) * cut.partitions
+    found = reads * (size / cut.partitions / lane.hardware.read_bytes_s + _REQUEST)
+    return found + cut.partitions * (cut.groups * _STEP + 2 * size / _SUMS)
+
+
+def _collect_seconds(lane: LaneRows, cut: DiskCut, stage: Stage, array: HeldArray) -> float:
+    """Of one gather that collects the sources of each group from a table."""
+    size, groups = array.bytes(lane.part.rows), lane.collects(cut, stage, array)
+    reads = 1 if groups == 1 else groups * cut.partitions
+    copied = 0.0 if groups == 1 else 2 * size / _SUMS
+    return groups * (size / lane.hardware.read_bytes_s + copied) + reads * (_REQUEST + _STEP)
 
 
 def _walks(lane: LaneRows, stage: Stage, array: HeldArray) -> int:
     """Times that an epoch gathers from a table on disk: forth, perhaps once more, and back."""
     training = lane.extent.training
     again = training and stage.phase - 1 in gathers_again(lane.extent.program, lane.extent.savings)
+    if array.is_collected and array.rows != "forward":
+        return int(array.rows == "backward")  # of own rows nothing is gathered
     forth = 1 + again if array.forward is not None else 0
     return forth + (array.reads_back if training else 0) + (array.backward is not None)
 

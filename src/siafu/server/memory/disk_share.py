@@ -11,15 +11,19 @@ from numpy.typing import DTypeLike, NDArray
 
 from siafu.kernels import table_row_bytes
 from siafu.server.costs.held_array import Grouped, HeldArray
+from siafu.server.gathers.on_disk.source_counts import SourceCounts
 from siafu.tables import GhostedTable, NamedTables, ScratchDirectory, WriteBehind
 
 WRITTEN_BEHIND = 32 << 20
 """Bytes of rows that may wait to be written."""
 SLOTS = 3
 """Partitions of sources in memory at a time: one is used while others are read."""
+LIVE = 2
+"""Groups in memory at a time whose sources are collected."""
 CONSTANT_PARTITIONS = 4
 """Partitions of what constants are gathered from, for each group."""
-_EDGE = 8  # bytes of a row's next edge
+_EDGE = 8  # bytes of a row's next edge, and of a source's number
+_MARK = 1  # bytes of whether a source is wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +115,20 @@ def buffer_bytes(cut: DiskCut, gathered: Gathered, array: HeldArray, summed: int
         found += types * (2 * table_row_bytes(holds.types, summed) + _EDGE)
     partition = -(-gathered.rows // cut.partitions)
     return found + min(SLOTS, cut.partitions) * partition * array.row_bytes
+
+
+def collected_bytes(
+    cut: DiskCut, own: int, columns: int, counts: SourceCounts, row_bytes: int, index: int
+) -> int:
+    """Memory for the sources of some groups: of two while a third of partitions is read, or of all rows if that is no more.
+
+    own, columns: rows that are gathered for, and from
+    counts:       the most that a group has
+    row_bytes:    of a source, in all tables that are read together
+    index:        bytes of an edge's source
+    """
+    rows, partition = -(-own // cut.groups), -(-columns // cut.partitions)
+    group = counts.sources * (row_bytes + 2 * _EDGE) + counts.edges * index + rows * _EDGE
+    apart = min(LIVE, cut.groups) * group + columns * (index + _MARK)
+    apart += min(SLOTS, cut.partitions) * partition * (row_bytes + 2 * _EDGE)
+    return min(apart, columns * row_bytes)

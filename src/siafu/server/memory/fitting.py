@@ -282,11 +282,7 @@ def _told(plan: ServerPlan, scratch: int) -> str:
     copied = ", edges in that order" if disk.buckets else ""
     held = ", ".join(f"G{depth + 1}" for depth in sorted(disk.held))
     copied += f", rows that {held} reads in memory" if held else ""
-    kept = (
-        ", tables of edge functions, pairs and gathers by columns in memory"
-        if disk.tables and _some_stay(plan)
-        else ""
-    )
+    kept = ", tables of gathers by columns in memory" if disk.tables and _some_stay(plan) else ""
     return f"{' and '.join(what)} are on disk: {scratch / 1e6:,.0f} MB in {disk.directory}{cut}{copied}{kept}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from siafu.kernels import table_row_bytes
 from siafu.nn.gathers.pair_softmax import PairSoftmax
 from siafu.pipeline.ids import LaneName
 from siafu.pipeline.schedule import Stage, fused_gathers
@@ -15,8 +16,10 @@ from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.reduce_cost import sum_bytes
 from siafu.server.fused_gathers import ROWS_AT_ONCE
 from siafu.server.fusion import frees_rows, gathers_again
+from siafu.server.gathers.on_disk.collected_sources import OWN_ROWS
 from siafu.server.gathers.registry import behaviour_of, held_by_step
-from siafu.server.memory.disk_share import DiskCut, Gathered, buffer_bytes
+from siafu.server.memory.disk_share import DiskCut, Gathered, buffer_bytes, collected_bytes
+from siafu.server.memory.group_counts import group_counts
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
 from siafu.server.memory.server_hardware import ServerHardware
@@ -82,12 +85,20 @@ class LaneRows:
         beside = self.extent.savings.shared and self._is_guest  # it runs while the training does not
         if cut is None or not tables or beside:
             return
-        forth = [self._buffers(cut, each) for _, each in tables if each.forward is not None]
+        forth = [
+            self._buffers(cut, each)
+            for _, each in tables
+            if each.forward is not None and not each.is_collected
+        ]
+        by_stage = {stage: [each for other, each in tables if other == stage] for stage, _ in tables}
+        forth += [self._collected(cut, arrays, "forward") for arrays in by_stage.values()]
         again = self.extent.training and gathers_again(self.extent.program, self.extent.savings)
         back = [
-            sum(self._buffers(cut, each) for other, each in tables if other == stage)
-            for stage, array in tables
-            if array.beside
+            sum(self._buffers(cut, each) for each in arrays if not each.is_collected)
+            + self._collected(cut, arrays, "forward")
+            + self._collected(cut, arrays, "backward")
+            for arrays in by_stage.values()
+            if any(each.beside for each in arrays)
         ]
         found = max(
             sum(sorted(forth)[-2 if again else -1 :]),
@@ -106,6 +117,34 @@ class LaneRows:
         types = type_counts(self.plan.graph, part)[back]
         gathered = Gathered(part.vertices, types, array.bytes(part.rows) // array.row_bytes)
         return buffer_bytes(cut, gathered, array, self.extent.itemsize)
+
+    def _collected(self, cut: DiskCut, arrays: Sequence[HeldArray], rows: str) -> int:
+        """Bytes of a gather that collects the sources of a group of rows, of all tables of one direction together."""
+        sources = [each for each in arrays if each.is_collected and each.rows == rows]
+        if not sources:
+            return 0
+        own = sum(
+            table_row_bytes(each.grouped.rows, self.extent.itemsize) for each in sources if each.grouped
+        )
+        threads = self.hardware.threads * min(OWN_ROWS, self.part.vertices)
+        return self._of_sources(cut, sources, rows) + threads * own
+
+    def _of_sources(self, cut: DiskCut, sources: Sequence[HeldArray], rows: str) -> int:
+        part, back = self.part, rows == "backward"
+        columns = part.rows.backward if back else part.rows.forward
+        row_bytes, index = sum(each.row_bytes for each in sources), self.plan.graph.indices.itemsize
+        counts = group_counts(self.plan.graph, part, cut.groups, back=back)
+        return collected_bytes(cut, part.vertices, columns, counts, row_bytes, index)
+
+    def collects(self, cut: DiskCut, stage: Stage, array: HeldArray) -> int:
+        """Times that a gather goes through a table whose rows it collects: once for each group."""
+        alike = [
+            each
+            for other, each in self.on_disk()
+            if other == stage and each.is_collected and each.rows == array.rows
+        ]
+        whole = sum(each.bytes(self.part.rows) for each in alike)
+        return 1 if self._of_sources(cut, alike, array.rows) >= whole else cut.groups
 
     def _held(self) -> Iterator[tuple[HeldArray, Allocation]]:
         """Tables and kept rows, as the stages list them."""
@@ -266,7 +305,10 @@ class LaneRows:
 
 def _in_groups(held: Sequence[HeldArray]) -> bool:
     """Whether rows that are gathered from disk are in a group's table; else they are in the threads' buffers."""
-    return any(each.on_disk and (each.grouped is None or not each.grouped.types) for each in held)
+    return any(
+        each.on_disk and (each.grouped is None or not (each.grouped.types or each.grouped.collected))
+        for each in held
+    )
 
 
 def _key(stage: Stage) -> tuple[str, int]:

@@ -27,7 +27,6 @@ from siafu.tables.page_pool import IDLE_BYTES
 
 _KERNELS = 40 << 20  # bytes that compiled kernels take once they are loaded
 _VERSIONS = 2  # of the weights at a time, where tasks overlap
-_STATES = {"sgd": 0}  # arrays of an optimizer's state for each weight; others have 2
 _ID = 8  # bytes of a vertex's number
 _NEXT_EDGE = 12  # bytes for each row of a gather that is begun: its next edge, how many of a block are added
 _ON_THEIR_WAY = 2  # intervals of each server whose rows travel at a time
@@ -214,8 +213,12 @@ class RunListing:
         yield Allocation(
             "gradients of weights", one * tasks, Lifetime.TASK, "of running tasks, and their sum"
         )
-        states = _STATES.get(plan.settings.optimizer, 2)
-        yield Allocation("optimizer", one * states, Lifetime.EPOCHS, f"state of {plan.settings.optimizer}")
+        settings = plan.settings
+        states = sum(
+            each.nbytes * sum(slot != "step" for slot in settings.rule_of(name).slots)
+            for name, each in plan.weights.items()
+        )
+        yield Allocation("optimizer", states, Lifetime.EPOCHS, f"state of {settings.optimizer}")
 
     def _rows(self, savings: Savings) -> Iterator[Allocation]:
         plan = self.plan if savings == self.plan.savings else self.plan.saving(savings)

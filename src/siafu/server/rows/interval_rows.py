@@ -49,6 +49,18 @@ class IntervalRows:
                 self._there[name] = table
             table[where] += rows
 
+    def add_some(self, name: str, where: slice, which: Tensor | None, rows: Tensor) -> None:
+        """`add` for rows at the places `which` of `where`; others get zeros. None: all."""
+        if which is None:
+            self.add(name, where, rows)
+        elif name in self._there and name not in self._begun:
+            self.add(name, where, spread(rows, which, where.stop - where.start))
+        else:
+            self._begun.add(name)
+            self._own_table(name, rows)[where].zero_().index_copy_(0, which, rows)
+            if where.stop == self._count:
+                self._begun.remove(name)
+
     def add_whole(self, name: str, rows: Tensor) -> None:
         """Add to a whole table, or lend it if there is none."""
         known = self._there.get(name)
@@ -98,3 +110,8 @@ class IntervalRows:
         if name not in self._there:
             self._there[name] = table
         return table
+
+
+def spread(rows: Tensor, which: Tensor, count: int) -> Tensor:
+    """`rows` at the places `which` of `count`, zero elsewhere."""
+    return rows.new_zeros((count, *rows.shape[1:])).index_copy_(0, which, rows)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from siafu.kernels import Table
-from siafu.server.rows.interval_rows import IntervalRows
+from siafu.server.rows.interval_rows import IntervalRows, spread
 from siafu.tables import ComingRows, NamedTables
 
 
@@ -38,6 +38,11 @@ class SpilledRows(IntervalRows):
                 self._begun.remove(name)
         else:
             self.put(name, where, self.get(name, where) + rows)
+
+    def add_some(self, name: str, where: slice, which: Tensor | None, rows: Tensor) -> None:
+        if which is not None:
+            rows = spread(rows, which, where.stop - where.start)
+        self.add(name, where, rows)
 
     def add_whole(self, name: str, rows: Tensor) -> None:
         known = self.get(name, slice(0, self._count)) if self.has(name) else None

@@ -25,6 +25,14 @@ class LinkOptions:
         "L2 penalty on the weights.",
         valid=(lambda decay: 0 <= decay < math.inf, "give a number from 0 up"),
     )
+    row_optimizer: str | None = option(
+        None,
+        "Optimizer of learnt rows of vertices, of which only those with a gradient move: sparse_adam or adagrad.",
+        more="As PyTorch's with sparse gradients: without weight decay.",
+        unset="sparse_adam for nn.Embedding(…, sparse=True); else Adam",
+        choices=("sparse_adam", "adagrad"),
+        noun="row_optimizer",
+    )
     batch: int | None = option(
         None,
         "Training links of a step.",

@@ -25,6 +25,7 @@ from siafu.objective.link_metrics import link_metrics
 from siafu.program.record.record import mode as mode_of
 from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.link_options import LinkOptions
+from siafu.training.linking.row_optimizer import SplitOptimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,13 @@ class _LinkTraining:
                 decoder = DECODERS[decoder](width)
         self._decoder = decoder.to(next(model.parameters()).dtype)
         self._both = nn.ModuleList([model, self._decoder])
-        self._optimizer = torch.optim.Adam(
-            self._both.parameters(), lr=options.lr, weight_decay=options.weight_decay
+        self._optimizer = SplitOptimizer(
+            model,
+            split.graph,
+            self._both,
+            options.row_optimizer,
+            lr=options.lr,
+            weight_decay=options.weight_decay,
         )
 
     def run(self, progress: Callable[[LinkEpoch], Any]) -> LinkRun:

@@ -16,6 +16,14 @@ class RankOptions:
     lr: float = option(
         0.001, "Learning rate of Adam.", valid=(lambda lr: 0 < lr < math.inf, "give a learning rate above 0")
     )
+    row_optimizer: str | None = option(
+        None,
+        "Optimizer of learnt rows of vertices, of which only those with a gradient move: sparse_adam or adagrad.",
+        more="As PyTorch's with sparse gradients: without weight decay.",
+        unset="sparse_adam for nn.Embedding(…, sparse=True); else Adam",
+        choices=("sparse_adam", "adagrad"),
+        noun="row_optimizer",
+    )
     penalty: float = option(
         1e-4,
         "L2 penalty on the learnt rows of a step's users and items.",

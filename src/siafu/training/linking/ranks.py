@@ -23,6 +23,7 @@ from siafu.objective.rank_metrics import hits_of, ndcg_at, recall_at
 from siafu.program.record.record import mode as mode_of
 from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.rank_options import RankOptions
+from siafu.training.linking.row_optimizer import SplitOptimizer
 
 _SCORES_AT_ONCE = 1 << 24  # of users with all items
 
@@ -63,19 +64,17 @@ class RankRun:
         rows = _encoded(self.model, self.interactions)
         return rows[: self.interactions.num_users], rows[self.interactions.num_users :]
 
-    def best_items(self, users: Any, k: int | None = None) -> NDArray[np.int64]:
-        """[n, k] the items of highest score for each user, best first, without those that they have in training."""
-        given = np.asarray(users).reshape(-1)
-        if given.size and given.dtype.kind not in "iu":
-            raise BadInput(
-                f"users holds {given.dtype}: give their numbers, from 0 to {self.interactions.num_users - 1}"
-            )
-        given = given.astype(np.int64)
-        if given.size and not 0 <= given.min() <= given.max() < self.interactions.num_users:
-            raise BadInput(f"users are counted from 0 to {self.interactions.num_users - 1}")
+    def best_items(self, users: Any, k: int | None = None) -> NDArray[Any]:
+        """[n, k] the items of highest score for each user, best first, without those that they have in training.
+
+        users: their names, or their numbers. Where items have names, the answer is names, else numbers
+        """
+        given = self.interactions.users_numbered(users)
         rows = _encoded(self.model, self.interactions)
         found = _best(rows, given, self.interactions, [self.interactions.train], k or self.options.k)
-        return np.concatenate([best for _, best in found] or [np.zeros((0, k or self.options.k), np.int64)])
+        best = np.concatenate([each for _, each in found] or [np.zeros((0, k or self.options.k), np.int64)])
+        names = self.interactions.item_names
+        return best if names is None else names[best]
 
     def summary(self) -> dict[str, Any]:
         """Results as JSON has them; metrics are those of the best epoch."""
@@ -133,8 +132,9 @@ class _RankTraining:
     def __init__(self, model: nn.Module, interactions: Interactions, options: RankOptions) -> None:
         self._model, self._data, self._options = model, interactions, options
         _encoded(model, interactions)  # refuses a model that does not fit
-        # Every step moves every row: neighbours' gradients reach all of them, so that the optimizer is dense.
-        self._optimizer = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
+        self._optimizer = SplitOptimizer(
+            model, interactions.graph, model, options.row_optimizer, lr=options.lr, fused=True
+        )
 
     def run(self, progress: Callable[[RankEpoch], Any]) -> RankRun:
         history, best = train_to_best(

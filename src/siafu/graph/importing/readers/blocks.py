@@ -1,6 +1,6 @@
 """The interface of readers: edges in blocks, and rows of vertex data in blocks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -157,6 +157,37 @@ def codes_of(words: Names, place: Callable[[int], str]) -> NDArray[np.uint8]:
                 f"{place(row)} has the split {one_line(repr(word.decode(errors='replace')))}: write train, val, test, or nothing"
             )
         codes[row] = code
+    return codes
+
+
+_MASK_WORDS = {
+    **dict.fromkeys((b"", b"false", b"0", b"0.0", b"no", b"nan"), False),
+    **dict.fromkeys((b"true", b"1", b"1.0", b"yes"), True),
+}
+
+
+def masked_codes(masks: Sequence[Names | None], place: Callable[[int], str]) -> NDArray[np.uint8]:
+    """Positions in `SPLIT_CODES` for columns that say for each row whether it is in train, in val, in test.
+
+    place: where a row stands, for errors
+    """
+    there = [(code, mask) for code, mask in enumerate(masks, start=1) if mask is not None]
+    codes = np.zeros(there[0][1].size, np.uint8)
+    for code, mask in there:
+        part = SPLIT_CODES[code]
+        for row in range(mask.size):
+            inside = _MASK_WORDS.get(mask.text(row).lower())
+            if inside is None:
+                word = one_line(repr(mask.text(row).decode(errors="replace")))
+                raise BadInput(
+                    f"{place(row)} has {word} in the mask of {part}: write true or false, or 1 or 0"
+                )
+            if inside and codes[row]:
+                raise BadInput(
+                    f"{place(row)} is in both {SPLIT_CODES[codes[row]]} and {part}: a vertex may be in one split only"
+                )
+            if inside:
+                codes[row] = code
     return codes
 
 

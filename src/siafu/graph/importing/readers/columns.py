@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ TYPE = ("edge_type", "etype")
 VERTEX = ("id", "vertex", "vertex_id", "node", "node_id", "name")
 LABEL = ("label", "y", "class")
 SPLIT = ("split",)
+MASKS = (("train_mask",), ("val_mask", "valid_mask", "validation_mask"), ("test_mask",))
+"""Names of columns that say for each vertex whether it is in train, in val, in test."""
 
 FILL_IN = "fill it in, with the column's mean or 0 for example, or take other columns with --feature-columns"
 """Advice on a vertex without one of its features."""
@@ -26,7 +29,7 @@ NUMBER_CLASSES = "number the classes from 0 up"
 Asked = str | None
 """A column that the user names, or numbers from 0; None: one with a well-known name."""
 
-KNOWN = frozenset((*SOURCE, *DESTINATION, *WEIGHT, *TYPE, *VERTEX, *LABEL, *SPLIT))
+KNOWN = frozenset((*SOURCE, *DESTINATION, *WEIGHT, *TYPE, *VERTEX, *LABEL, *SPLIT, *chain(*MASKS)))
 _ATTR = re.compile(r"edge_attr([_.]?\d+)?", re.IGNORECASE)
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 """Names of the column with pandas' index: in CSV, in CSV that was read and written again, and in Parquet."""
@@ -168,16 +171,24 @@ def edge_columns(
 
 
 class VertexPositions(NamedTuple):
-    """Positions of the columns in a table of vertices; None: there is no such column."""
+    """Positions of the columns in a table of vertices; None: there is no such column.
+
+    masks: of the columns for train, val and test where there is no column `split`; empty: there are none
+    """
 
     id: int
     label: int | None
     split: int | None
     features: list[int]
+    masks: tuple[int | None, ...] = ()
 
     @property
     def taken(self) -> tuple[int | None, ...]:
-        return (self.id, self.label, self.split, *self.features)
+        return (self.id, self.label, self.split, *self.features, *self.masks)
+
+    @property
+    def has_split(self) -> bool:
+        return self.split is not None or bool(self.masks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +213,11 @@ class VertexColumns:
         ids = found(self.id, VERTEX)
         ids = 0 if ids is None else ids
         label, split = found(self.label, LABEL), found(self.split, SPLIT)
+        masks = tuple(known_column(columns, names) for names in MASKS)
         if self.features is None:
-            others = [column for column in numeric if column not in (ids, label, split)]
+            others = [column for column in numeric if column not in (ids, label, split, *masks)]
             features = [column for column in others if not is_index(columns, column)]
         else:
             features = [asked_column(path, columns, count, name) for name in self.features]
-        return VertexPositions(ids, label, split, features)
+        taken = masks if split is None and masks[0] is not None else ()
+        return VertexPositions(ids, label, split, features, taken)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from siafu.base.errors import BadInput
 from siafu.base.storage.documents import one_line
 from siafu.graph import check
-from siafu.graph.importing.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of
+from siafu.graph.importing.readers.blocks import EdgeBlock, Ids, Names, VertexBlock, codes_of, masked_codes
 from siafu.graph.importing.readers.columns import FILL_IN, EdgeColumns, VertexColumns, names_of, other_columns
 from siafu.graph.importing.readers.edges import as_ids, as_weights
 from siafu.graph.importing.readers.folders import file_inside
@@ -227,17 +227,17 @@ class ParquetVertices:
         self.width = len(self._columns.features)
         self.feature_names = names_of(table.columns, self._columns.features)
         self.has_labels = label is not None
-        self.has_split = self._columns.split is not None
+        self.has_split = self._columns.has_split
         self.named = table.is_text(self._columns.id)
 
     def blocks(self) -> Iterator[VertexBlock]:
-        ids, label, split, features = self._columns
-        others = [column for column in (label, split) if column is not None]
+        ids, label, split, features, masks = self._columns
+        splits = [column for column in (split, *masks) if column is not None]
+        others = [*(() if label is None else (label,)), *splits]
         done = 0
         for (found, *rest), _ in self._table.batches([ids, *others, *features]):
             labels, words = self._labels(rest.pop(0)) if label is not None else (None, None)
-            place = partial(self._row, done)
-            codes = codes_of(self._table.words(rest.pop(0)), place) if split is not None else None
+            codes = self._codes([rest.pop(0) for _ in splits], done) if splits else None
             rows = np.empty((len(found), self.width), np.float32)
             for slot, (column, values) in enumerate(zip(features, rest, strict=True)):
                 rows[:, slot] = as_weights(
@@ -245,6 +245,13 @@ class ParquetVertices:
                 )
             yield VertexBlock(self._table.ids(found, ids, named=self.named), labels, codes, rows, words)
             done += len(found)
+
+    def _codes(self, columns: list[Any], done: int) -> NDArray[np.uint8]:
+        """The split of a block: out of one column, or out of a mask for each part."""
+        place, words = partial(self._row, done), map(self._table.words, columns)
+        if not self._columns.masks:
+            return codes_of(next(words), place)
+        return masked_codes([None if each is None else next(words) for each in self._columns.masks], place)
 
     def _row(self, done: int, row: int) -> str:
         return f"{self.path}, entry {done + row},"

@@ -1,6 +1,6 @@
 """Tables of vertices in text, and single columns of labels or splits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
 from siafu.graph.check import MAX_VERTICES
-from siafu.graph.importing.readers.blocks import Rows, VertexBlock, codes_of
+from siafu.graph.importing.readers.blocks import Names, Rows, VertexBlock, codes_of, masked_codes
 from siafu.graph.importing.readers.columns import (
     FILL_IN,
     NUMBER_CLASSES,
@@ -40,17 +40,17 @@ class TextVertices:
         self.width = len(self._columns.features)
         self.feature_names = names_of(table.columns, self._columns.features)
         self.has_labels = self._columns.label is not None
-        self.has_split = self._columns.split is not None
+        self.has_split = self._columns.has_split
         label = self._columns.label
         self._labels_are_words = label is not None and kinds[label] != "numbers"
         ids = [row[self._columns.id] for row in table.sample if len(row) > self._columns.id]
         self.named = not all(map(is_integer, ids)) if named is None else named
 
     def blocks(self) -> Iterator[VertexBlock]:
-        ids, label, split, features = self._columns
+        ids, label, split, features, masks = self._columns
         words = () if label is None or not self._labels_are_words else (label,)
         labels = () if label is None or words else (label,)
-        splits = () if split is None else (split,)
+        splits = tuple(each for each in (split, *masks) if each is not None)
         names, integers = ((ids,), ()) if self.named else ((), (ids,))
         for block in self._table.blocks(
             names=names,
@@ -64,10 +64,18 @@ class TextVertices:
             yield VertexBlock(
                 block.names[0] if self.named else block.integers[0],
                 block.numbers[:, -1] if labels else None,
-                codes_of(block.names[-1], partial(_line, self.path, block)) if splits else None,
+                self._codes(block, block.names[len(names) + len(words) :]) if splits else None,
                 block.numbers[:, : self.width],
                 block.names[len(names)] if words else None,
             )
+
+    def _codes(self, block: TableBlock, words: Sequence[Names]) -> NDArray[np.uint8]:
+        """The split of a block: out of one column, or out of a mask for each part."""
+        place = partial(_line, self.path, block)
+        if not self._columns.masks:
+            return codes_of(words[0], place)
+        found = iter(words)
+        return masked_codes([None if each is None else next(found) for each in self._columns.masks], place)
 
 
 def _kind_of(table: TextTable, column: int) -> Literal["numbers", "booleans", "words"]:

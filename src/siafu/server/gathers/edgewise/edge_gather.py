@@ -1,6 +1,6 @@
 """EdgeGather: a user's edge function and the reduction of its messages, on one server, and the arrays it holds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from siafu.kernels import Table, add_to_rows, copy_range, edge_ends, pack_range, rows_within
 from siafu.nn.gathers.edgewise import edge_rows
 from siafu.nn.tensors import as_rows
-from siafu.server.costs.held_array import HeldArray
+from siafu.server.costs.held_array import Grouped, HeldArray
 from siafu.server.edges import ServerEdges
 from siafu.server.gathers.edgewise.reduction import Reduction, picked_rows
 from siafu.server.gathers.gather_tables import ResultTable
@@ -51,7 +51,7 @@ class EdgeProgram(Protocol):
         """The gradients of both ends' rows [k, C], and of each parameter over all k edges, which may be none."""
 
 
-class _Edges(NamedTuple):
+class PieceEdges(NamedTuple):
     """Some rows' edges: the rows' places first:last in `picked`, and for each edge its ends.
 
     inner:  own rows, one for each edge
@@ -107,14 +107,19 @@ class EdgeGather(LocalGather):
             for walk in (self._walks.forward, self._walks.backward):
                 walk.weights(kind)  # made now, by one thread
         self._out = self._of_rows = tables.result("messages", message_width, kind)
-        self.forward_tables = [tables.source("rows", self._walks.forward.columns, width, kind)]
         if training:
             self._of_rows = tables.result("gradients", width, kind)
-            widths = [width, message_width, *[message_width] * reduction.tables]
-            self.backward_tables = [
-                tables.source(f"back {k}", self._walks.backward.columns, w, kind)
-                for k, w in enumerate(widths)
-            ]
+        self._back_widths = [width, message_width, *[message_width] * reduction.tables] if training else []
+        self._make_sources()
+
+    def _make_sources(self) -> None:
+        """Make the tables that edges read."""
+        tables, walks = self._tables, self._walks
+        self.forward_tables = [tables.source("rows", walks.forward.columns, self._width, self._kind)]
+        self.backward_tables = [
+            tables.source(f"back {k}", walks.backward.columns, width, self._kind)
+            for k, width in enumerate(self._back_widths)
+        ]
 
     def send(self, first: int, last: int, sent: tuple[torch.Tensor, ...]) -> None:
         (x,) = sent
@@ -172,7 +177,7 @@ class EdgeGather(LocalGather):
                     of_weights[name] = of_weights[name] + part if name in of_weights else part
         return of_weights
 
-    def _messages(self, edges: _Edges, weights: Weights) -> NDArray[Any]:
+    def _messages(self, edges: PieceEdges, weights: Weights) -> NDArray[Any]:
         if len(edges.inner) == 0:
             return np.empty((0, self._message_width), self._kind)
         return as_rows(self._program.messages(*self._ends(edges), weights, self._features(edges)))
@@ -183,33 +188,42 @@ class EdgeGather(LocalGather):
         target: torch.Tensor,
         weights: Weights,
         ends: NDArray[np.int64],
-        edges: _Edges,
+        edges: PieceEdges,
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
         """The program's gradients; `ends` are the targets as the backward tables number them."""
+        return self._of_piece(source, target, weights, ends, self.backward_tables[1:], edges)
 
+    def _of_piece(
+        self,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        weights: Weights,
+        ends: NDArray[np.int64],
+        tables: Sequence[Table],
+        edges: PieceEdges,
+    ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+        """The same with other tables for what messages' gradients are made of."""
         features = self._features(edges)
 
         def messages() -> NDArray[Any]:
             return as_rows(self._program.messages(source, target, weights, features))
 
-        of_messages = self._reduction.of_messages(
-            ends, self.backward_tables[1:], edges.weight, self._message_width, messages
-        )
+        of_messages = self._reduction.of_messages(ends, tables, edges.weight, self._message_width, messages)
         return self._program.gradients(source, target, weights, of_messages, features)
 
-    def _features(self, edges: _Edges) -> torch.Tensor | None:
+    def _features(self, edges: PieceEdges) -> torch.Tensor | None:
         if edges.number is None:
             return None
         return edge_rows(self.server.graph, edges.number, self._dtype, self._edge_columns)
 
-    def _ends(self, edges: _Edges) -> tuple[torch.Tensor, torch.Tensor]:
+    def _ends(self, edges: PieceEdges) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows of in-edges' sources and targets."""
         (rows,) = self.forward_tables
         return picked_rows(rows, edges.outer, self._width), picked_rows(rows, edges.inner, self._width)
 
     def _pieces(
         self, direction: str, picked: NDArray[np.int64] | None, first: int, last: int
-    ) -> Iterator[_Edges]:
+    ) -> Iterator[PieceEdges]:
         """The edges of a range of rows, some rows at a time; one piece at least, which may have none."""
         numbers = self._numbers.get(direction)
         indptr, indices, weights = self._edges(direction)
@@ -219,7 +233,7 @@ class EdgeGather(LocalGather):
             number = None
             if numbers is not None:
                 _, _, number = edge_ends(indptr, indices, numbers, picked, first, end)
-            yield _Edges(first, end, inner, outer, weight, number)
+            yield PieceEdges(first, end, inner, outer, weight, number)
             if end == last:
                 return
             first = end
@@ -239,16 +253,37 @@ def held_on_edges(width: int, message_width: int, itemsize: int, *, training: bo
     out = HeldArray(
         "messages", "reduced to rows", "backward", message_width, itemsize, "own", "needed", passes=True
     )
-    rows = HeldArray("rows", "read at both ends of an edge", "backward", width, itemsize, "forward", "all")
+    # On disk: what goes back is read in order beside the rows, and rows beside what goes back.
+    rows = HeldArray(
+        "rows",
+        "read at both ends of an edge",
+        "backward",
+        width,
+        itemsize,
+        "forward",
+        "all",
+        on_disk="source",
+        grouped=Grouped(2 * message_width, collected=True, through=2),
+        reads_back=1,
+    )
     if not training:
         return out, rows
     again = replace(
-        rows, name="rows sent back", until="gather", rows="backward", forward=None, backward="needed"
+        rows,
+        name="rows sent back",
+        until="gather",
+        rows="backward",
+        forward=None,
+        backward="needed",
+        grouped=Grouped(width, collected=True),
+        beside=True,
+        reads_back=0,
     )
+    shares = Grouped(collected=True, through=1)
     return (
         out,
         rows,
         HeldArray("gradients", "of rows", "backward", width, itemsize, "own", backward="all", passes=True),
         again,
-        replace(again, name="shares", purpose="gradients of messages", columns=message_width),
+        replace(again, name="shares", purpose="gradients of messages", columns=message_width, grouped=shares),
     )

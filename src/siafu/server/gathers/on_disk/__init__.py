@@ -1,1 +1,1 @@
-"""Gathers whose rows are on disk: sums, maxima and attention by groups of targets."""
+"""Gathers whose rows are on disk, by groups of targets: sums, maxima and attention bucket by bucket, others on collected sources."""

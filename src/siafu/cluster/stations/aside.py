@@ -13,6 +13,12 @@ T = TypeVar("T")
 _NICE = 10  # about a tenth of a core where others want it, too: enough to be done in time
 
 
+def give_way() -> None:
+    """Lower the priority of the calling thread, for as long as it lives."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
 def run_aside(work: Callable[[], T]) -> T:
     """Run something in a thread of low priority, and wait for it; an error of it is raised here.
 
@@ -23,8 +29,7 @@ def run_aside(work: Callable[[], T]) -> T:
 
     def run() -> None:
         use_one_thread()
-        with suppress(OSError, AttributeError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        give_way()
         try:
             found.append(work())
         except BaseException as error:

@@ -1,0 +1,51 @@
+"""Refusals of options before PyTorch and Numba are loaded: a mistyped word is told in half a second."""
+
+import sys
+from pathlib import Path
+
+from siafu.base.choices import (
+    OBJECTIVE_NAMES,
+    refuse_other_method,
+    refuse_other_objective,
+    refuse_other_scheduler,
+)
+from siafu.base.storage.absent import refuse_absent_directory
+from siafu.cli.common import bytes_of
+from siafu.cost.prices import price_book
+from siafu.options import Options, Session
+from siafu.training.recipe import Recipe
+
+
+def refuse_early(asked: "Recipe | Options | Session") -> None:
+    """Refuse what needs neither the graph nor PyTorch to be known as wrong."""
+    if isinstance(asked, Recipe):
+        asked.check_names()
+    if isinstance(asked, Options):
+        _refuse_names(asked)
+    if isinstance(asked, Session):
+        bytes_of(asked.memory)
+        refuse_absent_directory(asked.scratch)
+        refuse_prices(asked.instance, asked.prices)
+
+
+def _refuse_names(asked: Options) -> None:
+    if isinstance(asked.objective, str):
+        # A program that has added objectives of its own has loaded their registry.
+        registry = sys.modules.get("siafu.objective.registry")
+        refuse_other_objective(asked.objective, OBJECTIVE_NAMES if registry is None else registry.OBJECTIVES)
+    if isinstance(asked.partition, str):
+        refuse_other_method(asked.partition)
+    if isinstance(asked.scheduler, str):
+        refuse_other_scheduler(asked.scheduler)
+    if asked.split is not None:
+        from siafu.graph.random_split import RandomSplit
+
+        RandomSplit.asked(asked.split)
+
+
+def refuse_prices(instance: str | None, prices: str | Path | None) -> None:
+    """Refuse a type of machine that has no price, and a file of prices that cannot be read."""
+    if instance is not None or prices is not None:
+        book = price_book(prices)
+        if instance is not None:
+            book.rental(instance)
