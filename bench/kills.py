@@ -5,13 +5,15 @@
 
 `processes`: servers are forked processes of this machine, as the tests have them, on a small graph. `ray`: a Ray cluster of 4 nodes on
 this machine, with networks of their own where that can be had, and STORE, such as `siafu generate reddit-small --scale 0.1 -o STORE`
-writes. Every second epoch something is killed by SIGKILL, as the epoch begins or at a random moment of it: a graph server, a weight server,
-a whole machine (another comes in its place), a server together with its warm copy; or a server is stopped by SIGSTOP until it is
-given up, and where it can still be reached by signals, woken after that.
+writes. Every second epoch something is killed by SIGKILL, at a chosen moment of it (as it begins, in its middle, at its end) or at a random one: a graph
+server, a weight server, a whole machine (another comes in its place), a server together with its warm copy; or a server is stopped by SIGSTOP
+until it is given up. The driver cannot end that one, as if its machine could not be reached. It is woken after its replacement goes on, and the
+driver must refuse what it then says.
 
 A kill waits until all warm copies are there, and epochs go on slowly meanwhile. A pause is the time of the epoch with the kill, from one
-record to the next (of both, if it was noticed in the one after), less the median of the first epochs, which are undisturbed. Detection is a second for a process, and 3 s
-(with warm copies, and here on processes) or 10 s for one that is silent. The same number of epochs is then trained without a kill.
+record to the next (of both, if it was noticed in the one after), less the median of the first epochs, which are undisturbed. It may take detection, an epoch and half a second,
+and where a server starts cold, 10 s more. Detection is a second for a process, and 3 s (with warm copies, and here on processes) or 10 s for a machine, and for one that is silent.
+The same number of epochs is then trained without a kill. The last lines say what holds; the exit code is 1 where something does not.
 """
 
 import argparse
@@ -52,22 +54,40 @@ FIRST = 12  # epochs that are left alone
 Redundancy = int | Literal["eager"]
 
 KINDS = ("graph", "weight", "graph", "machine", "graph", "with copy", "stopped", "weight")
+CHOSEN = (0.0, 0.5, 0.95)  # shares of an epoch; every third kill is at one of them
 WAIT_SECONDS = 1.0  # that an epoch is held up while copies are missing
+REFUSED_SECONDS = 30.0  # until something that a woken server says must have been refused
+PROCESS_SECONDS, SILENT_SECONDS, WARM_SILENT_SECONDS = 1.0, 10.0, 3.0  # detection
+SLACK_SECONDS, COLD_SECONDS = 0.5, 10.0
 
 
 @dataclass
 class Kill:
     """One kill: what, when, and what it came to.
 
-    moment: share of an undisturbed epoch that had gone by
-    pause:  seconds that the epochs until it was told of took longer
+    moment:    share of an undisturbed epoch that had gone by
+    detection: the most seconds until it is noticed
+    pause:     seconds that the epochs until it was told of took longer
+    refused:   whether it was woken and refused; None: it was not to be woken
     """
 
     kind: str
     moment: float
+    detection: float
     victims: list[str] = field(default_factory=list)
     pause: float = 0.0
     told: str = ""
+    refused: bool | None = None
+
+    @property
+    def how(self) -> str:
+        """Cold where any of the servers was."""
+        replaced = self.told.count("and replaced")
+        return "warm" if replaced and self.told.count("by a warm copy") == replaced else "cold"
+
+    def most(self, epoch: float) -> float:
+        """The longest pause that is allowed, with epochs of so many seconds."""
+        return self.detection + epoch + SLACK_SECONDS + (COLD_SECONDS if self.how == "cold" else 0.0)
 
 
 @dataclass
@@ -88,17 +108,22 @@ class Killer:
         take_away: Callable[[str], None],
         seed: int = 1,
         kinds: Sequence[str] = KINDS,
+        silent: float = SILENT_SECONDS,
     ) -> None:
+        """silent: seconds after which one that says nothing is given up"""
         source = random.Random(seed)
         kinds = [each for each in kinds if redundancy or each != "with copy"]
-        self.kills = [
-            Kill(kinds[(place + seed - 1) % len(kinds)], 0.0 if place % 3 == 0 else source.random())
-            for place in range(kills)
-        ]
+        self.kills = []
+        for place in range(kills):
+            kind, turn = kinds[(place + seed - 1) % len(kinds)], place // 3 + seed - 1
+            moment = source.random() if place % 3 else CHOSEN[turn % len(CHOSEN)]
+            detection = silent if kind in ("machine", "stopped") else PROCESS_SECONDS
+            self.kills.append(Kill(kind, moment, detection))
         self._source, self._take_away = source, take_away
         self.epoch, self.here, self.seconds, self._since = 0.0, "", 0.0, 0.0
         self._next, self._running = 0, False
-        self.stopped: list[int] = []
+        self._stopped: list[tuple[Kill, Any]] = []
+        self._waking: list[threading.Thread] = []
 
     def __call__(self, runtime: Any, gaps: list[float]) -> bool:
         """An epoch has ended: begin the next kill, if all is whole; whether all is over."""
@@ -112,7 +137,7 @@ class Killer:
             return False
         if not self.epoch:
             self.epoch, self._since = statistics.median(gaps[2:]), time.monotonic()
-        if not runtime.seats.wait(WAIT_SECONDS):
+        if not runtime.seats.wait(WAIT_SECONDS) or any(each.is_alive() for each in self._waking):
             return False
         if self._next == len(self.kills) or time.monotonic() > self._since + self.seconds:
             return True
@@ -136,25 +161,38 @@ class Killer:
         if kill.kind == "with copy":
             for seat in runtime.seats._seats[chosen]:
                 os.kill(_process(seat), signal.SIGKILL)
-        os.kill(_process(server), signal.SIGSTOP if kill.kind == "stopped" else signal.SIGKILL)
         if kill.kind == "stopped":
-            self.stopped.append(_process(server))
+            server.kill = lambda: None
             if hasattr(server, "out_of_reach"):
                 server.out_of_reach = True
+            self._stopped.append((kill, server))
+        os.kill(_process(server), signal.SIGSTOP if kill.kind == "stopped" else signal.SIGKILL)
 
     def _machine(self, runtime: Any) -> str:
         """A machine with a graph server, but not the driver's."""
         found = {each.machine for address, each in runtime.servers.items() if address.role == "graph"}
         return self._source.choice(sorted(found - {self.here}))
 
-    def heard(self, event: Any) -> None:
+    def heard(self, runtime: Any, event: Any) -> None:
         if isinstance(event, Rewound) and self._next and "was lost" in event.lost:
             kill = self.kills[self._next - 1]
             kill.told = f"{kill.told}; {event.lost}" if kill.told else event.lost
-            for process in self.stopped:  # it wakes, and is refused
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGCONT)
-            self.stopped.clear()
+            for stopped in self._stopped:
+                self._waking.append(
+                    threading.Thread(target=self._wake, args=(runtime, *stopped), daemon=True)
+                )
+                self._waking[-1].start()
+            self._stopped.clear()
+
+    def _wake(self, runtime: Any, kill: Kill, server: Any) -> None:
+        """Let a replaced server go on; it must be refused."""
+        before, deadline = runtime.refusals.total(), time.monotonic() + REFUSED_SECONDS
+        os.kill(_process(server), signal.SIGCONT)
+        while runtime.refusals.total() == before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        kill.refused = runtime.refusals.total() > before
+        with suppress(ProcessLookupError):
+            os.kill(_process(server), signal.SIGKILL)
 
 
 def say(text: str) -> None:
@@ -186,7 +224,7 @@ def train(trainer: Trainer, killer: Killer | None) -> Ran:
             if isinstance(event, Checkpoint):
                 saved.append(event)
             if killer is not None:
-                killer.heard(event)
+                killer.heard(trainer._runtime, event)
     weights = {name: each for name, each in saved[-1].tensors.items() if name.startswith("model.")}
     losses = [each.train_loss for each in trainer.history if isinstance(each, EpochMetrics)]
     return Ran(weights, losses, trainer.counters(), gaps)
@@ -305,7 +343,8 @@ def compare(asked: argparse.Namespace, redundancy: Redundancy, run: Callable[...
     made: list[Killer] = []
 
     def killer(take_away: Callable[[str], None]) -> Killer:
-        made.append(Killer(asked.kills, redundancy, take_away, asked.seed, asked.kinds))
+        silent = WARM_SILENT_SECONDS if redundancy or asked.on == "processes" else SILENT_SECONDS
+        made.append(Killer(asked.kills, redundancy, take_away, asked.seed, asked.kinds, silent))
         made[0].seconds = asked.seconds
         return made[0]
 
@@ -333,8 +372,7 @@ def check(asked: argparse.Namespace) -> None:
 
 
 def report(asked: argparse.Namespace, quiet: Ran, ran: Ran, killer: Killer) -> None:
-    kills = [each for each in killer.kills if each.told]
-    same = all(torch.equal(quiet.weights[name], ran.weights[name]) for name in quiet.weights)
+    kills, epoch = [each for each in killer.kills if each.victims], killer.epoch
     counted = (
         "servers_lost",
         "epochs_lost",
@@ -345,31 +383,49 @@ def report(asked: argparse.Namespace, quiet: Ran, ran: Ran, killer: Killer) -> N
     )
     found = {
         "epochs": len(ran.losses),
-        "epoch_seconds": killer.epoch,
+        "epoch_seconds": epoch,
         "epoch_seconds_without_copies": statistics.median(quiet.gaps[2:]),
-        "weights_equal": same,
-        "losses_equal": quiet.losses == ran.losses,
         **{name: ran.counters.get(name, 0) for name in counted},
-        "kills": [vars(each) for each in kills],
+        "kills": [vars(each) | {"how": each.how, "most": each.most(epoch)} for each in kills],
+        "holds": holds(quiet, ran, kills, epoch),
     }
-    if asked.json:
-        print(json.dumps(found, indent=1))
-        return
-    print(", ".join(f"{name} {value}" for name, value in found.items() if name != "kills"))
-    print(f"{'kind':10} {'how':5} {'kills':>5} {'median pause, s':>16} {'longest, s':>11}")
+    print(json.dumps(found, indent=1) if asked.json else _lines(found, kills, epoch))
+    if not all(found["holds"].values()):
+        sys.exit(1)
+
+
+def holds(quiet: Ran, ran: Ran, kills: Sequence[Kill], epoch: float) -> dict[str, bool]:
+    """What must be so, and whether it is."""
+    return {
+        "every kill was noticed and mended": bool(kills) and all(each.told for each in kills),
+        "weights equal those of the undisturbed run, bit for bit": all(
+            torch.equal(quiet.weights[name], ran.weights[name]) for name in quiet.weights
+        ),
+        "losses equal those of the undisturbed run": quiet.losses == ran.losses,
+        "no epoch is lost": ran.counters["epochs_lost"] == 0,
+        "rows that came twice do not differ": ran.counters.get("rows_differ", 0) == 0,
+        "every pause is within its bound": all(each.pause <= each.most(epoch) for each in kills),
+        "every server that woke after it was replaced was refused": all(
+            each.refused for each in kills if each.kind == "stopped"
+        ),
+    }
+
+
+def _lines(found: dict[str, Any], kills: Sequence[Kill], epoch: float) -> str:
+    told = ", ".join(f"{name} {value}" for name, value in found.items() if name not in ("kills", "holds"))
+    head = f"{'kind':10} {'how':5} {'kills':>5} {'median pause, s':>16} {'longest, s':>11} {'bound, s':>9} {'within':>7}"
+    lines = [told, head]
     for kind in dict.fromkeys(each.kind for each in kills):
         for how in ("warm", "cold"):
-            paused = [each.pause for each in kills if each.kind == kind and _how(each) == how]
-            if paused:
-                print(
-                    f"{kind:10} {how:5} {len(paused):5} {statistics.median(paused):16.2f} {max(paused):11.2f}"
+            these = [each for each in kills if each.kind == kind and each.how == how]
+            if these:
+                paused, most = [each.pause for each in these], these[0].most(epoch)
+                within = sum(each <= most for each in paused)
+                lines.append(
+                    f"{kind:10} {how:5} {len(these):5} {statistics.median(paused):16.2f} {max(paused):11.2f} "
+                    f"{most:9.2f} {within:7}"
                 )
-
-
-def _how(kill: Kill) -> str:
-    """Cold where any of the servers was."""
-    replaced = kill.told.count("and replaced")
-    return "warm" if replaced and kill.told.count("by a warm copy") == replaced else "cold"
+    return "\n".join([*lines, *(f"{'yes' if so else 'NO':3} {what}" for what, so in found["holds"].items())])
 
 
 if __name__ == "__main__":

@@ -284,7 +284,7 @@ def measure(store: str, kinds: list[str], wait: float, output: Path) -> None:
 
         killer = MeasuringKiller(len(kinds), 1, take_away, kinds=kinds)
         killer.seconds, killer.here = 3600.0, nodes.here
-        train(trainer, wait, killer, killer.heard)
+        train(trainer, wait, killer, lambda event: killer.heard(trainer._runtime, event))
     found: dict[str, list[float]] = json.loads(output.read_text()) if output.exists() else {}
     found.setdefault("epoch", []).append(killer.epoch)
     found.setdefault("copies", []).extend(killer.copies)

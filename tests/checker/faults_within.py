@@ -1,6 +1,7 @@
 """Machines with a fault that nobody sees from outside: only `validate` can catch it."""
 
-from siafu.pipeline.graph_server import GraphServer, _Pin
+from siafu.pipeline.graph_basis import VersionPin
+from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
 from tests.checker.planted_faults import fault
@@ -15,7 +16,7 @@ class WhatNobodyOwesIsKeptForEver(GraphServer):
         held = self._pins.get(key)
         super()._gradient_taken(event, out)
         if held is not None and key not in self._pins:
-            self._pins[key] = _Pin(held.weights, set())
+            self._pins[key] = VersionPin(held.weights, set())
 
 
 @fault()

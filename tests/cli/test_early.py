@@ -55,6 +55,9 @@ train demo --instance foo
 train demo --prices nowhere
 train demo --partition foo
 train demo --reorder foo
+train demo --redundancy 1
+train demo --redundancy eager
+train demo --redundancy 2 --servers 2 --cluster auto
 sweep demo --vary model=gcm
 sweep demo --vary hiden=3
 explain gcm demo

@@ -7,16 +7,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from siafu.base.errors import BadInput
 from siafu.cluster.runtime import LOST_AFTER_SECONDS, LOST_SOON_SECONDS
+from siafu.cost.fleet import Fleet
+from siafu.cost.instances import Rental
+from siafu.cost.prices import price_book
+from siafu.planning.estimate import Estimates
+from siafu.planning.offer import TrainingSetup
 from siafu.planning.spot.offer_risk import LossRate
+from siafu.planning.spot.paces import EagerPace, paces_of
 from siafu.planning.spot.replay import SpotTraining, replay, young_daly
 from siafu.planning.spot.replayed_training import ReplayedTraining
 from siafu.planning.spot.risk import DETECTION_SECONDS, WARM_DETECTION_SECONDS, Spread, of_traces
 from siafu.planning.spot.trace import Change, Trace, compressed, from_rate, from_trace, held, read_trace
+from tests.planning.plans import reference, small_request
 
 SEEDS = 3000
 
@@ -245,3 +253,29 @@ def test_a_spread_leaves_out_a_twentieth_at_each_end() -> None:
 
 def test_a_silent_machine_is_known_to_be_lost_when_the_cluster_says() -> None:
     assert (DETECTION_SECONDS, WARM_DETECTION_SECONDS) == (LOST_AFTER_SECONDS, LOST_SOON_SECONDS)
+
+
+def test_eager_copies_pay_up_to_the_losses_at_which_both_take_as_long() -> None:
+    pace = EagerPace(forward=0.4, plain=12.0, seconds=13.0)
+    every = pace.pays_every(epoch=10.0)
+    # From one loss to the next: so many epochs, and what is repeated in the mean.
+    assert every * 10.0 + 10.0 / 2 == pytest.approx(every * 13.0 + 12.0 * 0.6**2 / 2)
+    assert pace.pays_every(epoch=4.0) == 0.0  # they repeat more than a whole epoch of warm copies
+    assert math.isinf(pace.pays_every(epoch=13.0))
+
+
+def test_eager_copies_of_an_offer_by_columns_are_those_by_vertices_and_with_lambdas_there_are_none() -> None:
+    book = price_book()
+    fleet = Fleet(Rental(book.instance("c5n.2xlarge"), spot=True), 3)
+
+    def eager(layout: str, **setup: Any) -> EagerPace | None:
+        estimates = Estimates(small_request(layout=layout), reference(), book)
+        return paces_of(estimates.offer(TrainingSetup(fleet, **setup)), estimates).eager
+
+    by_vertices = eager("vertices")
+    assert by_vertices is not None
+    assert by_vertices.seconds >= by_vertices.plain > 0
+    assert 0 < by_vertices.forward < 1
+    assert eager("columns:1") == by_vertices
+    assert eager("vertices", lambda_count=2) is None
+    assert eager("vertices", mode="async") is None

@@ -14,6 +14,7 @@ from siafu.cli.common import bytes_of
 from siafu.cost.prices import price_book
 from siafu.options import Options, Session
 from siafu.training.recipe import Recipe
+from siafu.training.redundancy import checked_redundancy
 
 
 def refuse_early(asked: "Recipe | Options | Session") -> None:
@@ -26,6 +27,8 @@ def refuse_early(asked: "Recipe | Options | Session") -> None:
         bytes_of(asked.memory)
         refuse_absent_directory(asked.scratch)
         refuse_prices(asked.instance, asked.prices)
+    if isinstance(asked, Options) and isinstance(asked, Session):
+        checked_redundancy(asked, asked)
 
 
 def _refuse_names(asked: Options) -> None:

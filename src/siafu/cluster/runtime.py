@@ -121,7 +121,10 @@ class ClusterRuntime(ServerReplacements):
         if not self._eager:
             return []
         if self._setup.ahead is None:
-            why = "rows cannot be sent again, by columns, with gradients in their place or on disk"
+            why = (
+                "rows cannot be sent again by columns, with gradients in their place or on disk: give --layout vertices, "
+                "or more --memory"
+            )
         elif self._plan.options.lambdas != "off":
             why = "tensor tasks are on Lambdas"
         else:

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -45,6 +45,7 @@ from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.records.facts import facts_of
 from siafu.training.records.failure import story_of_failure
 from siafu.training.records.resumption import refuse_fewer_epochs, restore
+from siafu.training.redundancy import checked_redundancy
 from siafu.training.run import NO_LAMBDAS, Run
 from siafu.training.run_advisor import advisor_of
 from siafu.training.start import start_from
@@ -106,7 +107,7 @@ def _trained(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         options,
         choose_partition(walked, asked.servers, asked.partition),
         lambdas=None if platform is None else lambdas_on(platform, asked.lambda_count),
-        redundancy=_checked_redundancy(asked),
+        redundancy=checked_redundancy(asked, asked),
         cluster=_checked_cluster(asked.cluster, graph, options),
         traced=asked.trace != "off" and path is not None,
         memory=asked.memory,
@@ -181,31 +182,6 @@ def _with_split(graph: Graph, asked: Keywords) -> Graph:
             "draw it with 'siafu import --split', or save graph.split(…) as a store"
         )
     return graph.split_as(asked.split, asked.split_seed).replace(source=graph.source)
-
-
-def _checked_redundancy(asked: Keywords) -> int | Literal["eager"]:
-    """Refuse warm copies that no machine could hold, and eager ones where epochs have no end of their own."""
-    if not asked.redundancy:
-        return 0
-    if asked.cluster is None:
-        raise BadInput(
-            f"redundancy is {asked.redundancy}, and warm copies are for servers on a cluster: name one with cluster, or leave it out"
-        )
-    if asked.mode == "sampled":
-        raise BadInput(
-            f"redundancy is {asked.redundancy}, and servers of mode sampled have no warm copies: leave it out, or choose another mode"
-        )
-    if asked.redundancy == "eager" and asked.mode == "async":
-        raise BadInput(
-            "redundancy is eager, and epochs of mode async overlap: copies cannot run forward tasks beforehand; give 1, or choose sync or pipe"
-        )
-    copies = 1 if isinstance(asked.redundancy, str) else asked.redundancy
-    if copies >= asked.servers:
-        raise BadInput(
-            f"redundancy is {asked.redundancy}, and of {asked.servers} servers there are at most {asked.servers - 1} warm copies "
-            "each: ask for fewer, or for more servers"
-        )
-    return "eager" if isinstance(asked.redundancy, str) else copies
 
 
 def _checked_cluster(cluster: str | None, graph: Graph, options: Options) -> str | None:

@@ -1,12 +1,13 @@
 """Paces: what an epoch takes on fewer machines than it has servers, by the pipeline's own machines in virtual time."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from siafu.cost.lambda_prices import VCPU_MB
 from siafu.planning.estimate import Estimates
 from siafu.planning.machines import MOST_LAMBDAS, aws_lambda, memory_budget
 from siafu.planning.offer import Offer
+from siafu.server.layout.layouts import VERTICES
 from siafu.virtual.server_sample import ServerSample
 from siafu.virtual.stage_costs import StageCosts
 from siafu.virtual.virtual import Simulated, simulate
@@ -30,43 +31,60 @@ class Standby:
 
 
 @dataclass(frozen=True, slots=True)
+class EagerPace:
+    """An epoch with eager copies, for which gathers must be by vertices.
+
+    forward: share of an epoch's work that is its forward part, which copies run, too
+    plain:   seconds of an epoch by vertices without copies
+    seconds: with eager copies
+    """
+
+    forward: float
+    plain: float
+    seconds: float
+
+    def pays_every(self, epoch: float) -> float:
+        """Epochs from loss to loss up to which eager copies are faster than warm ones; 0: never; infinite: always.
+
+        A loss at a random moment repeats half an epoch with warm copies, and (1 - forward)² / 2 of one with eager copies.
+
+        epoch: seconds of one with warm copies
+        """
+        saved = epoch / 2 - self.plain * (1 - self.forward) ** 2 / 2
+        return max(0.0, saved) / (self.seconds - epoch) if self.seconds > epoch else math.inf
+
+
+@dataclass(frozen=True, slots=True)
 class Paces:
     """How an offer goes on with fewer machines.
 
     fewer:     seconds of an epoch on 1, 2, … machines, all of them at last; infinite: their memory does not do
     standby:   the same with Lambdas for tensor tasks, where that is faster; None: it is not
-    forward:   share of an epoch's work that is its forward part
-    eager:     seconds of an epoch while copies run that part, too; infinite: their rows do not fit, or none can be
+    eager:     with eager copies on all machines; None: their rows do not fit, or none can be
     copy_bytes: memory of a warm copy
     has_room:  whether a machine has it beside its server
     """
 
     fewer: tuple[float, ...]
     standby: tuple[Standby | None, ...]
-    forward: float
-    eager: float
+    eager: EagerPace | None
     copy_bytes: float
     has_room: bool
 
     @property
     def eager_every(self) -> float:
-        """Epochs from loss to loss up to which eager copies are faster than warm ones; infinite: always.
-
-        A loss at a random moment repeats half an epoch with warm copies, and (1 - forward)² / 2 of one with eager copies.
-        """
-        epoch = self.fewer[-1]
-        saved = epoch * (1 - (1 - self.forward) ** 2) / 2
-        return saved / (self.eager - epoch) if self.eager > epoch else math.inf
+        """As `EagerPace.pays_every`; 0 where there is none."""
+        return 0.0 if self.eager is None else self.eager.pays_every(self.fewer[-1])
 
 
 def paces_of(offer: Offer, estimates: Estimates) -> Paces:
     """Simulate an offer on fewer machines; all times are of training with its evaluations."""
     servers = offer.setup.fleet.servers
-    epoch = (offer.seconds - offer.start_seconds) / offer.epochs
+    epoch = _epoch(offer)
     ratio = epoch / offer.seconds_per_epoch
     room, copy = memory_budget(offer.setup.fleet.rental.instance), offer.copy_bytes
     found = _Fewer(offer, estimates)
-    whole, forward = found.on(servers), _forward_share(offer, estimates)
+    whole = found.on(servers)
     fewer, standby = [], list[Standby | None]()
     for machines in range(1, servers + 1):
         each = math.ceil(servers / machines)
@@ -77,12 +95,34 @@ def paces_of(offer: Offer, estimates: Estimates) -> Paces:
         slower = found.on(machines) / whole
         fewer.append(epoch * slower)
         standby.append(found.standby(machines, slower * whole, ratio) if each > 1 else None)
-    eager = math.inf
-    if 2 * offer.server_bytes <= room:
-        eager = epoch * found.eager(forward)
-    return Paces(
-        tuple(fewer), tuple(standby), forward, eager, copy, offer.server_bytes + copy <= room or servers == 1
-    )
+    has_room = offer.server_bytes + copy <= room or servers == 1
+    return Paces(tuple(fewer), tuple(standby), _eager(offer, estimates), copy, has_room)
+
+
+def _epoch(offer: Offer) -> float:
+    """Seconds of an epoch with its share of the evaluations."""
+    return (offer.seconds - offer.start_seconds) / offer.epochs
+
+
+def _eager(offer: Offer, estimates: Estimates) -> EagerPace | None:
+    """The offer with eager copies: by vertices, where it is by columns, since rows gathered by columns are not sent again.
+
+    None where `siafu train` makes plain warm copies of them: with Lambdas, where memory is spared, and where a machine has no
+    room for the rows of two servers.
+    """
+    setup = offer.setup
+    if setup.fleet.servers == 1 or setup.mode == "async" or setup.lambda_count or setup.disk is not None:
+        return None
+    if offer.layout != VERTICES:
+        by_vertices = replace(estimates.request, layout=VERTICES)
+        estimates = Estimates(by_vertices, estimates.measured, estimates.book)
+        if not estimates.fit(setup).fits:
+            return None
+        offer = estimates.offer(setup)
+    if offer.measures or 2 * offer.server_bytes > memory_budget(setup.fleet.rental.instance):
+        return None
+    forward, plain = _forward_share(offer, estimates), _epoch(offer)
+    return EagerPace(forward, plain, plain * _Fewer(offer, estimates).eager(forward))
 
 
 class _Fewer:
@@ -92,23 +132,19 @@ class _Fewer:
         self._offer, self._estimates = offer, estimates
         self._servers = offer.setup.fleet.servers
         self._one_by_one = self._servers <= _MOST_SERVERS and offer.setup.lambda_count == 0
-        self._found = {each: self._simulate(each) for each in range(1, self._servers + 1) if self._one_by_one}
 
     def on(self, machines: int) -> float:
         if self._one_by_one:
-            return self._found[machines].seconds_per_epoch
+            return self._simulate(machines).seconds_per_epoch
         return self._offer.seconds_per_epoch * math.ceil(self._servers / machines)
 
     def eager(self, forward: float) -> float:
-        """How many times as long an epoch takes while eager copies run; infinite: gathers are by columns, and none can be eager.
+        """How many times as long an epoch takes while eager copies run.
 
         forward: share of an epoch's work that they do
         """
-        stages = self._estimates.workload_for(self._offer.setup).training.stages
-        if any(stage.everywhere for stage in stages):
-            return math.inf
-        if self._one_by_one and self._offer.setup.mode != "async":
-            whole = self._found[self._servers].seconds_per_epoch
+        if self._one_by_one:
+            whole = self.on(self._servers)
             return max(1.0, self._simulate(self._servers, eager=True).seconds_per_epoch / whole)
         return max(1.0, (1 + forward) * self._offer.utilisation)
 

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 from siafu.cost.money import dollars
 from siafu.planning.spot.offer_risk import OfferRisk
+from siafu.planning.spot.paces import EagerPace
 from siafu.planning.spot.risk import WARM_DETECTION_SECONDS, Risk, Spread
 from siafu.planning.spot.schemes import WORDS, SchemeName
+from siafu.server.layout.layouts import VERTICES
 
 HEADERS = ("", "time", "90 %", "throughput", "dollars", "value", "losses", "epochs lost", "longest pause")
 
@@ -57,19 +59,21 @@ def _about_copies(risk: OfferRisk) -> list[str]:
         f"with --redundancy 1: {_expected(risk.warm)}; {pays}. If nothing fails it costs {size} of memory on every machine, and "
         "no time"
     ]
-    eager = risk.schemes.get("eager")
-    if eager is not None:
-        slower = eager.training.epoch_seconds / risk.warm.training.epoch_seconds - 1
-        worth = "worth more" if risk.eager_pays else "worth less"
-        every = risk.paces.eager_every
-        often = (
-            f"if a loss comes every {every:.1f} epochs or more often" if math.isfinite(every) else "always"
-        )
-        found.append(
-            f"with --redundancy eager, copies run {risk.paces.forward:.0%} of the work beforehand; {worth}: {_expected(eager)}; if nothing "
-            f"fails an epoch takes {slower:.0%} longer; it saves time {often}"
-        )
-    return found
+    return found if risk.paces.eager is None else [*found, _about_eager(risk.warm, risk, risk.paces.eager)]
+
+
+def _about_eager(warm: Risk, risk: OfferRisk, pace: EagerPace) -> str:
+    """Whether eager copies are worth more than warm ones, and how often losses must come for that."""
+    worth = "worth more" if risk.eager_pays else "worth less"
+    slower = pace.seconds / warm.training.epoch_seconds - 1
+    every, relaid = risk.paces.eager_every, "" if risk.offer.layout == VERTICES else " --layout vertices"
+    often = f"saves time if a loss comes every {every:.2g} epochs or more often"
+    if math.isinf(every):
+        often = "saves time always"
+    return (
+        f"with --redundancy eager{relaid}, copies run {pace.forward:.0%} of the work beforehand; {worth}: "
+        f"{_expected(risk.schemes['eager'])}; if nothing fails an epoch takes {slower:.0%} longer; it {often}"
+    )
 
 
 def rows(risk: OfferRisk) -> list[tuple[str, ...]]:

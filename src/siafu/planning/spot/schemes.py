@@ -23,7 +23,7 @@ WORDS: dict[SchemeName, str] = {
     "checkpoints on fewer": "checkpoints every {every}, goes on with fewer machines",
     "cold": "closed epochs (--redundancy 0)",
     "warm": "warm copies (--redundancy 1)",
-    "eager": "eager copies (--redundancy eager)",
+    "eager": "eager copies (--redundancy eager --layout vertices)",
     "standby": "warm copies, and Lambdas for missing machines (a model, not built)",
 }
 
@@ -55,9 +55,10 @@ def schemes(offer: Offer, paces: Paces, rate: float) -> Iterator[Scheme]:
         return
     warm = replace(cold, warm=True, detection_seconds=WARM_DETECTION_SECONDS)
     yield Scheme("warm", warm, prices)
-    if math.isfinite(paces.eager) and offer.setup.mode != "async":
-        slower = tuple(max(each, paces.eager) for each in warm.paces)
-        eager = replace(warm, epoch_seconds=paces.eager, paces=slower, spared=paces.forward)
+    if paces.eager is not None:
+        seconds = paces.eager.seconds
+        slower = tuple(max(each, seconds) for each in warm.paces)
+        eager = replace(warm, epoch_seconds=seconds, paces=slower, spared=paces.eager.forward)
         yield Scheme("eager", eager, prices)
     if any(paces.standby):
         yield _with_lambdas(warm, paces, prices)

@@ -18,7 +18,8 @@ from siafu.pipeline.events import (
     WeightsAsked,
     WeightsGranted,
 )
-from siafu.pipeline.graph_server import GraphServer, GraphServerCounts
+from siafu.pipeline.graph_basis import GraphServerCounts
+from siafu.pipeline.graph_server import GraphServer
 from siafu.pipeline.ids import RUN, Address, Epoch, IntervalId, PhaseId, Version
 from siafu.pipeline.instructions import (
     Abandon,
