@@ -41,7 +41,7 @@ class NamedTables:
     def read(self, name: str, first: int, last: int) -> Table:
         """Rows first:last, with all that was written before, side by side."""
         table = self._tables[name]
-        self._writer.flush(table)
+        self._writer.flush(table, first, last)
         rows = table.read(first, last, lent_buffer(table.buffer_bytes(last - first)))
         return np.ascontiguousarray(rows[:, : table.columns])
 
