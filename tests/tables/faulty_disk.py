@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from threading import Lock
 
 from siafu.tables.page_file import SystemCalls
@@ -36,6 +37,8 @@ class FaultyDisk(SystemCalls):
         self._count("read")
         return super().read(file, into[: self._short], at)
 
-    def write(self, file: int, data: memoryview, at: int) -> int:
+    def write(self, file: int, parts: Sequence[memoryview], at: int) -> int:
         self._count("write")
-        return super().write(file, data[: self._short], at)
+        if self._short is None:
+            return super().write(file, parts, at)
+        return super().write(file, [parts[0][: self._short]], at)

@@ -1,5 +1,7 @@
 """DiskTable: rows in a scratch file."""
 
+import itertools
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
 
@@ -38,29 +40,31 @@ class _PartPage:
 class DiskTable(RowTable):
     """Rows in a file of whole pages.
 
-    A page that several ranges share stays in memory until all of it is written.
+    A page that several ranges share stays in memory until all of it is written: then it goes with the range that completed it.
     """
 
     def __init__(self, scratch: ScratchDirectory, rows: int, columns: int, dtype: DTypeLike) -> None:
         super().__init__(rows, columns, dtype)
         self._file, self._traffic = scratch.file(rows * self.row_bytes), scratch.traffic
         self._parts: dict[int, _PartPage] = {}
+        self._complete: dict[int, _PartPage] = {}  # on their way to the file
         self._lock = Lock()
 
     def write(self, first: int, rows: Table) -> None:
-        self._check(first, first + len(rows))
-        data, at = self._bytes(rows), first * self.row_bytes
-        end = at + len(data)
-        begin, stop = -(-at // PAGE) * PAGE, end // PAGE * PAGE
-        if begin > stop:  # all of it inside one page
-            self._write_part(at, data)
+        self.write_together(first, [rows])
+
+    def write_together(self, first: int, pieces: Sequence[Table]) -> None:
+        self._check(first, first + sum(map(len, pieces)))
+        pages = self._pages(first * self.row_bytes, [self._bytes(each) for each in pieces])
+        if not pages:
             return
-        if at < begin:
-            self._write_part(at, data[: begin - at])
-        if begin < stop:
-            self._write_pages(data[begin - at : stop - at], begin)
-        if stop < end:
-            self._write_part(stop, data[stop - at :])
+        begin = min(pages)
+        try:
+            self._file.write_all([pages[at] for at in sorted(pages)], begin)
+        finally:
+            with self._lock:
+                for at in pages:
+                    self._complete.pop(at, None)
 
     def read(self, first: int, last: int, buffer: NDArray[np.uint8]) -> Table:
         self._check(first, last)
@@ -70,7 +74,7 @@ class DiskTable(RowTable):
         # Found before the file is read: a page that is completed meanwhile would be missed in both.
         parts = self._parts_within(begin, begin + len(pages))
         self._file.read_into(pages, begin)
-        for page, part in parts.items():
+        for page, part in parts:
             part.lay_over(pages[page - begin : page - begin + PAGE])
         return self.view(pages[at - begin :], last - first)
 
@@ -95,27 +99,58 @@ class DiskTable(RowTable):
             raise ValueError("rows that a table's buffer did not make")
         return whole.reshape(-1).view(np.uint8)
 
-    def _write_pages(self, data: Bytes, at: int) -> None:
-        if data.ctypes.data % PAGE:
-            aligned = lent_buffer(len(data))[: len(data)]
-            aligned[:] = data
-            data = aligned
+    def _pages(self, at: int, pieces: Sequence[Bytes]) -> dict[int, Bytes]:
+        """What can be written now of bytes from `at` on, by its place in the file: whole pages, one after the other."""
+        end, found = at + sum(map(len, pieces)), dict[int, Bytes]()
+        inside = range(-(-at // PAGE) * PAGE, end // PAGE * PAGE)  # pages that are written from end to end
         with self._lock:
-            for page in [each for each in self._parts if at <= each < at + len(data)]:
+            for page in [each for each in self._parts if each in inside]:
                 del self._parts[page]
-        self._file.write(data, at)
+        for piece in pieces:
+            for low, high in _cut_at_pages(at, at + len(piece)):
+                data, page = piece[low - at : high - at], low // PAGE * PAGE
+                if page == low and (high - low) % PAGE == 0:
+                    found[page] = _aligned(data)
+                elif page in inside:
+                    found.setdefault(page, page_buffer(PAGE))[low - page : high - page] = data
+                elif (completed := self._completed(page, low, data)) is not None:
+                    found[page] = completed
+            at += len(piece)
+        return found
 
-    def _write_part(self, at: int, data: Bytes) -> None:
-        page = at // PAGE * PAGE
+    def _completed(self, page: int, at: int, data: Bytes) -> Bytes | None:
+        """Put some lines into a page that other ranges share; all of it, if that was the last of it."""
         with self._lock:
             part = self._parts.setdefault(page, _PartPage())
             part.put(at - page, data)
             if not part.written[: (self.rows * self.row_bytes - page) // _LINE].all():
-                return
-            # Written under the lock: a reader finds the page either here or in the file.
-            self._file.write(part.bytes, page)
-            del self._parts[page]
+                return None
+            # A reader finds the page here until it is in the file.
+            self._complete[page] = self._parts.pop(page)
+            return part.bytes
 
-    def _parts_within(self, begin: int, end: int) -> dict[int, _PartPage]:
+    def _parts_within(self, begin: int, end: int) -> list[tuple[int, _PartPage]]:
+        """Pages that are not in the file yet, older ones first."""
         with self._lock:
-            return {page: part.copy() for page, part in self._parts.items() if begin <= page < end}
+            return [
+                (page, part.copy())
+                for pages in (self._complete, self._parts)
+                for page, part in pages.items()
+                if begin <= page < end
+            ]
+
+
+def _cut_at_pages(at: int, end: int) -> Iterator[tuple[int, int]]:
+    """A range of bytes as the rest of a page, whole pages, and the begin of a page; empty ones are left out."""
+    begin = min(-(-at // PAGE) * PAGE, end)
+    stop = max(begin, end // PAGE * PAGE)
+    return ((low, high) for low, high in itertools.pairwise((at, begin, stop, end)) if low < high)
+
+
+def _aligned(data: Bytes) -> Bytes:
+    """The same bytes from the begin of a page on."""
+    if data.ctypes.data % PAGE == 0:
+        return data
+    found = lent_buffer(len(data))[: len(data)]
+    found[:] = data
+    return found

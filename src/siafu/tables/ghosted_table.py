@@ -48,6 +48,9 @@ class GhostedTable(RowTable):
     def write(self, first: int, rows: Table) -> None:
         self._own.write(first, rows)
 
+    def write_together(self, first: int, pieces: Sequence[Table]) -> None:
+        self._own.write_together(first, pieces)
+
     def read(self, first: int, last: int, buffer: NDArray[np.uint8]) -> Table:
         self._check(first, last)
         own = self._own.rows

@@ -41,9 +41,13 @@ class NamedTables:
     def read(self, name: str, first: int, last: int) -> Table:
         """Rows first:last, with all that was written before, side by side."""
         table = self._tables[name]
-        self._writer.flush(table)
+        self._writer.flush(table, first, last)
         rows = table.read(first, last, lent_buffer(table.buffer_bytes(last - first)))
         return np.ascontiguousarray(rows[:, : table.columns])
+
+    def row_bytes(self, name: str) -> int:
+        """Bytes of a row of a table that was written to."""
+        return self._tables[name].row_bytes
 
     def waiting(self) -> AbstractContextManager[None]:
         """While a thread that computes waits for rows."""

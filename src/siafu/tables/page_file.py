@@ -3,21 +3,24 @@
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Protocol, TypeVar
 
 from siafu.base.errors import NoSpace, SiafuError
 from siafu.tables.disk_traffic import DiskTraffic
 from siafu.tables.pages import PAGE, Bytes, whole_pages
 
 _AT_ONCE = 16 << 20  # bytes of one call to the system
+_BUFFERS_AT_ONCE = 512  # that one call takes; systems allow 1,024
 _PART = 4 << 20  # bytes of a large read that one thread asks for
 _AT_A_TIME = 4  # parts; one alone leaves a fast disk idle between calls
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_Data = TypeVar("_Data")
 
 
 @cache
@@ -34,7 +37,7 @@ class DiskCalls(Protocol):
 
     def reserve(self, file: int, size: int) -> None: ...
     def read(self, file: int, into: memoryview, at: int) -> int: ...
-    def write(self, file: int, data: memoryview, at: int) -> int: ...
+    def write(self, file: int, parts: Sequence[memoryview], at: int) -> int: ...
 
 
 class SystemCalls:
@@ -46,8 +49,8 @@ class SystemCalls:
     def read(self, file: int, into: memoryview, at: int) -> int:
         return os.preadv(file, [into], at)
 
-    def write(self, file: int, data: memoryview, at: int) -> int:
-        return os.pwritev(file, [data], at)
+    def write(self, file: int, parts: Sequence[memoryview], at: int) -> int:
+        return os.pwritev(file, parts, at)
 
 
 class PageFile:
@@ -68,14 +71,13 @@ class PageFile:
 
     def read_into(self, buffer: Bytes, at: int) -> None:
         """Fill a buffer of whole pages with those from `at` on; of a large one several parts at a time, as disks want it."""
+        self._check(len(buffer), at)
         with self._traffic.reading(len(buffer)):
             if len(buffer) <= _PART:
-                self._move(buffer, at, "read", self._calls.read)
+                self._read(buffer, at)
                 return
             parts = [
-                _readers().submit(
-                    self._move, buffer[first : first + _PART], at + first, "read", self._calls.read
-                )
+                _readers().submit(self._read, buffer[first : first + _PART], at + first)
                 for first in range(0, len(buffer), _PART)
             ]
             wait(parts)  # also after an error: others still fill the buffer
@@ -84,38 +86,56 @@ class PageFile:
 
     def write(self, buffer: Bytes, at: int) -> None:
         """Write whole pages to `at`."""
-        with self._traffic.writing(len(buffer)):
-            self._move(buffer, at, "write", self._calls.write)
+        self.write_all([buffer], at)
+
+    def write_all(self, buffers: Sequence[Bytes], at: int) -> None:
+        """Write buffers of whole pages one after the other to `at`, together: disks want few large requests."""
+        size = sum(map(len, buffers))
+        self._check(size, at, *map(len, buffers))
+        left = [each.data for each in buffers if len(each)]
+        with self._traffic.writing(size):
+            while left:
+                parts = _first_of(left)
+                moved = self._move("write", self._calls.write, parts, sum(map(len, parts)), at)
+                left, at = _without_first(left, moved), at + moved
 
     def close(self) -> None:
         """Give the space back now."""
         self._file.close()
 
-    def _move(self, buffer: Bytes, at: int, what: str, call: Callable[[int, memoryview, int], int]) -> None:
-        if at % PAGE or len(buffer) % PAGE or at + len(buffer) > self.size:
-            raise ValueError(f"{len(buffer)} bytes at {at} are not whole pages of {self.size} bytes")
+    def _check(self, size: int, at: int, *parts: int) -> None:
+        if any(each % PAGE for each in (at, size, *parts)) or at + size > self.size:
+            raise ValueError(f"{size} bytes at {at} are not whole pages of {self.size} bytes")
+
+    def _read(self, buffer: Bytes, at: int) -> None:
         data, done = buffer.data, 0
         while done < len(data):
             part = data[done : done + _AT_ONCE]
-            with self._told(what):
-                moved = self._call(call, part, at + done)
-            if moved == 0:
-                raise SiafuError(f"a scratch file in {self._directory} ends too early: check its disk")
-            if moved < len(part) and self.direct:
-                # A call that was cut short goes on at a page, which direct I/O asks for.
-                self.direct = moved >= PAGE or not _set_direct(self._file.fileno(), on=False)
-                moved = moved // PAGE * PAGE
-            done += moved
+            done += self._move("read", self._calls.read, part, len(part), at + done)
 
-    def _call(self, call: Callable[[int, memoryview, int], int], part: memoryview, at: int) -> int:
+    def _move(
+        self, what: str, call: Callable[[int, _Data, int], int], data: _Data, size: int, at: int
+    ) -> int:
+        """Bytes that a call moved of so many, whole pages if there are more to come."""
+        with self._told(what):
+            moved = self._call(call, data, at)
+        if moved == 0:
+            raise SiafuError(f"a scratch file in {self._directory} ends too early: check its disk")
+        if moved < size and self.direct:
+            # A call that was cut short goes on at a page, which direct I/O asks for.
+            self.direct = moved >= PAGE or not _set_direct(self._file.fileno(), on=False)
+            moved = moved // PAGE * PAGE
+        return moved
+
+    def _call(self, call: Callable[[int, _Data, int], int], data: _Data, at: int) -> int:
         try:
-            return call(self._file.fileno(), part, at)
+            return call(self._file.fileno(), data, at)
         except OSError as error:
             if error.errno != errno.EINVAL or not self.direct:
                 raise
             # This file system takes the flag and then refuses to go by it.
             self.direct = not _set_direct(self._file.fileno(), on=False)
-            return call(self._file.fileno(), part, at)
+            return call(self._file.fileno(), data, at)
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
@@ -131,6 +151,26 @@ class PageFile:
                 f"cannot {what} a scratch file in {self._directory} ({error.strerror}): "
                 "check its disk, or choose another --scratch"
             ) from error
+
+
+def _first_of(buffers: Sequence[memoryview]) -> list[memoryview]:
+    """As much as one call takes."""
+    found, room = [], _AT_ONCE
+    for each in buffers[:_BUFFERS_AT_ONCE]:
+        found.append(each[:room])
+        room -= len(found[-1])
+        if not room:
+            break
+    return found
+
+
+def _without_first(buffers: Sequence[memoryview], size: int) -> list[memoryview]:
+    """Buffers but for their first bytes, so many."""
+    for k, each in enumerate(buffers):
+        if size < len(each):
+            return [each[size:], *buffers[k + 1 :]]
+        size -= len(each)
+    return []
 
 
 def _set_direct(file: int, *, on: bool) -> bool:

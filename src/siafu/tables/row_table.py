@@ -1,6 +1,7 @@
 """RowTable: rows of one width that are written and read in ranges. Here in memory; `disk_table` has those on disk."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -25,6 +26,12 @@ class RowTable(ABC):
     @abstractmethod
     def write(self, first: int, rows: Table) -> None:
         """Put rows there from `first` on; they are as `buffer` makes them."""
+
+    def write_together(self, first: int, pieces: Sequence[Table]) -> None:
+        """Put rows there that follow each other, each piece as `buffer` makes it for its own place."""
+        for rows in pieces:
+            self.write(first, rows)
+            first += len(rows)
 
     @abstractmethod
     def read(self, first: int, last: int, buffer: NDArray[np.uint8]) -> Table:

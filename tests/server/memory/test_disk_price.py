@@ -22,9 +22,10 @@ from tests.training_runs import options, tangled_graph
 
 
 @pytest.mark.parametrize("groups,partitions", [(2, 4), (4, 8), (4, 16), (8, 16), (2, 3), (16, 32)])
-def test_tables_are_read_as_often_as_the_reader_reads_them(groups: int, partitions: int) -> None:
-    reads = plan_reads([*range(partitions)] * groups, SLOTS)
-    cut = DiskCut(Path(), groups, partitions)
+@pytest.mark.parametrize("slots", [SLOTS, 4, 7, 15])
+def test_tables_are_read_as_often_as_the_reader_reads_them(groups: int, partitions: int, slots: int) -> None:
+    reads = plan_reads([*range(partitions)] * groups, slots)
+    cut = DiskCut(Path(), groups, partitions, slots=slots)
     assert tables_read(cut) == pytest.approx(len(reads) / partitions)
 
 
@@ -94,6 +95,24 @@ def test_what_edges_read_goes_to_disk_last_and_the_widest_of_it_first(
     assert gathers[-1] == 2
     assert all(cut.held == {1} for cut, count in zip(found, gathers, strict=True) if count == 1)
     assert 1 in gathers
+
+
+def test_partitions_stay_in_memory_where_there_is_room_for_them() -> None:
+    listing = listed()
+    least = chosen_for(listing, 0)
+    cut = least.savings.disk
+    assert cut is not None and cut.tables and cut.slots == SLOTS
+    peak = listing.saving(least.savings).peak
+    many = least.saving(replace(least.savings, disk=replace(cut, slots=cut.partitions)))
+    a_partition = (listing.saving(many.savings).peak - peak) / (cut.partitions - SLOTS)
+    assert a_partition > 0
+    for spare in (0, 5, cut.partitions):
+        found = chosen_for(listing, peak + round(spare * a_partition))
+        assert listing.saving(found.savings).peak <= peak + round(spare * a_partition)
+        assert disk_seconds(listing, found) <= disk_seconds(listing, least)
+        if spare == 5:
+            assert found.savings.disk is not None
+            assert found.savings.disk.slots > SLOTS or found.savings.disk.groups < cut.groups
 
 
 @pytest.mark.slow

@@ -42,8 +42,31 @@ def on_disk(
     if fitting:
         bucketed = [each for each in map(_in_buckets, fitting) if listed(each).peak <= budget]
         by_price = sorted((*fitting, *bucketed), key=price)
-        return next(each for each in by_price if each not in bucketed or has_disk(each))
+        best = next(each for each in by_price if each not in bucketed or has_disk(each))
+        return min(_with_slots(best, lambda each: listed(each).peak <= budget), key=price)
     return min(tried, key=lambda each: each[1])[0] if tried else plan
+
+
+def _with_slots(plan: ServerPlan, fits: Callable[[ServerPlan], bool]) -> list[ServerPlan]:
+    """The same, with as many partitions in memory as fit, and with half of these more.
+
+    Of each partition that stays, a gather reads one less for every group; but edges then have less room in the system's cache.
+    """
+    cut = plan.savings.disk
+    if cut is None or not cut.tables:
+        return [plan]
+    low, high = cut.slots, cut.partitions  # it fits with `low`; more than `high` change nothing
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(_in_slots(plan, cut, middle)):
+            low = middle
+        else:
+            high = middle - 1
+    return [plan, _in_slots(plan, cut, (cut.slots + low) // 2), _in_slots(plan, cut, low)]
+
+
+def _in_slots(plan: ServerPlan, cut: DiskCut, slots: int) -> ServerPlan:
+    return plan.saving(replace(plan.savings, disk=replace(cut, slots=slots)))
 
 
 def _in_buckets(plan: ServerPlan) -> ServerPlan:

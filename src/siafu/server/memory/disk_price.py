@@ -5,7 +5,7 @@ from siafu.pipeline.schedule import Stage
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.fusion import gathers_again
 from siafu.server.gathers.local_gather import stored_size
-from siafu.server.memory.disk_share import SLOTS, DiskCut
+from siafu.server.memory.disk_share import DiskCut
 from siafu.server.memory.edge_copies import is_mapped, slab_bytes
 from siafu.server.memory.lane_rows import LaneRows
 from siafu.server.memory.listing import RunListing
@@ -18,6 +18,7 @@ _SUMS = (
 )
 _STEP = 5e-4  # seconds of a partition's part of a group, besides: threads begin and wait for each other
 _CACHE = 3  # times a group's edges that the system's cache must have room for to keep them beside what else is read
+_PASSING = 2  # partitions that change: one is used while another is read
 _COUNT = 4  # bytes of the number of a row's edges in a bucket
 _MADE = 0.1  # of two passes over the edges: the part of an epoch in making the copy
 _READ_THROUGH = 2  # times that constants are: forth and back; once more by an evaluation
@@ -48,10 +49,12 @@ def moving_seconds(listing: RunListing, plan: ServerPlan) -> float:
 
 
 def tables_read(cut: DiskCut) -> float:
-    """Tables' bytes that a gather reads: each group all partitions, but for one that is there from the group before."""
-    if cut.partitions <= SLOTS:
+    """Tables' bytes that a gather reads: each group all partitions, but for those that are there from the group before."""
+    if cut.partitions <= cut.slots:
         return 1.0
-    return cut.groups - cut.groups / cut.partitions
+    changing = cut.groups * (cut.partitions - cut.slots + _PASSING)
+    first_and_missing = cut.partitions + (cut.groups - 1) * (cut.partitions - cut.slots)
+    return max(changing, first_and_missing) / cut.partitions
 
 
 def largest_table(listing: RunListing, plan: ServerPlan) -> int:

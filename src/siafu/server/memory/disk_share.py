@@ -17,7 +17,7 @@ from siafu.tables import GhostedTable, NamedTables, ScratchDirectory, WriteBehin
 WRITTEN_BEHIND = 32 << 20
 """Bytes of rows that may wait to be written."""
 SLOTS = 3
-"""Partitions of sources in memory at a time: one is used while others are read."""
+"""Partitions of sources in memory at a time, at least: one is used while others are read."""
 LIVE = 2
 """Groups in memory at a time whose sources are collected."""
 CONSTANT_PARTITIONS = 4
@@ -38,6 +38,7 @@ class DiskCut:
     tables:     whether rows that edges read are on disk
     held:       gathers, by place, whose rows are in memory all the same
     buckets:    whether edges that sums walk are copied in the order of groups and partitions, to scratch files
+    slots:      partitions that a gather has in memory at a time: those beyond the least are not read again for the next group
     """
 
     directory: Path
@@ -48,6 +49,7 @@ class DiskCut:
     tables: bool = True
     buckets: bool = False
     held: frozenset[int] = frozenset()
+    slots: int = SLOTS
 
     def reads(self, depth: int) -> bool:
         """Whether the gather of that place reads its rows from disk."""
@@ -114,7 +116,7 @@ def buffer_bytes(cut: DiskCut, gathered: Gathered, array: HeldArray, summed: int
     if holds.types:
         found += types * (2 * table_row_bytes(holds.types, summed) + _EDGE)
     partition = -(-gathered.rows // cut.partitions)
-    return found + min(SLOTS, cut.partitions) * partition * array.row_bytes
+    return found + min(cut.slots, cut.partitions) * partition * array.row_bytes
 
 
 def collected_bytes(

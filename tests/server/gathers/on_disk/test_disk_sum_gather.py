@@ -63,11 +63,15 @@ def test_every_bit_is_that_of_a_gather_in_memory(
     assert torch.equal(found.sent[0], expected.sent[0])
 
 
-@pytest.mark.parametrize("groups,partitions", [(1, 1), (2, 4), (5, 3)])
-def test_a_gather_moves_the_bytes_of_the_formula(tmp_path: Path, groups: int, partitions: int) -> None:
+@pytest.mark.parametrize(
+    "groups,partitions,slots", [(1, 1, SLOTS), (2, 4, SLOTS), (5, 3, SLOTS), (4, 8, 5), (4, 8, 8)]
+)
+def test_a_gather_moves_the_bytes_of_the_formula(
+    tmp_path: Path, groups: int, partitions: int, slots: int
+) -> None:
     graph = some_graph(vertices=1000, edges=4000)
     scratch = ScratchDirectory(tmp_path)
-    share = DiskShare(DiskCut(tmp_path, groups, partitions), scratch)
+    share = DiskShare(DiskCut(tmp_path, groups, partitions, slots=slots), scratch)
     x = torch.randn(graph.num_vertices, WIDTH)
 
     def make(server: ServerEdges) -> DiskSumGather:
@@ -78,7 +82,7 @@ def test_a_gather_moves_the_bytes_of_the_formula(tmp_path: Path, groups: int, pa
     ranges = equal_ranges(graph.num_vertices, partitions)
     once = sum(
         -(-last * row_bytes // page) - first * row_bytes // page
-        for read in plan_reads([*range(len(ranges))] * groups, SLOTS)
+        for read in plan_reads([*range(len(ranges))] * groups, slots)
         for first, last in [ranges[read.partition]]
     )
     table = -(-graph.num_vertices * row_bytes // page)

@@ -36,7 +36,7 @@ from siafu.server.gathers.local_gather import (
     view,
 )
 from siafu.server.gathers.on_disk.group_sums import CHUNKS_PER_THREAD, group_buffer
-from siafu.server.memory.disk_share import SLOTS, DiskShare, equal_ranges
+from siafu.server.memory.disk_share import DiskShare, equal_ranges
 from siafu.tables import GhostedTable, PartitionReader, TargetGroups, lent_buffer
 
 _ROWS_AT_ONCE = 1 << 16  # own rows that are read at a time, where there are self-loops
@@ -155,7 +155,9 @@ class DiskAttentionGather(LocalGather):
             equal_ranges(columns, cut.partitions),
         )
         empty = group_buffer(0, 2 * self._columns, self._kind)
-        return TargetGroups([table], groups, partitions, SLOTS, make, empty, self._disk.writer.flush)
+        return TargetGroups(
+            [table], groups, partitions, self._disk.cut.slots, make, empty, self._disk.writer.flush
+        )
 
     def _attend(self, first: int, last: int, reader: PartitionReader) -> Table:
         """Sums gathered for rows first:last, and beside them the sums over edges with positive logits."""

@@ -32,7 +32,7 @@ from siafu.server.gathers.local_gather import (
     view,
 )
 from siafu.server.gathers.on_disk.group_sums import CHUNKS_PER_THREAD, group_buffer
-from siafu.server.memory.disk_share import SLOTS, DiskShare, equal_ranges
+from siafu.server.memory.disk_share import DiskShare, equal_ranges
 from siafu.tables import GhostedTable, PartitionReader, TargetGroups, lent_buffer
 
 
@@ -116,7 +116,9 @@ class DiskMaxGather(LocalGather):
             equal_ranges(tables[0].rows, cut.partitions),
         )
         empty = group_buffer(0, 2 * self._columns, self._kind)
-        return TargetGroups(tables, groups, partitions, SLOTS, make, empty, self._disk.writer.flush)
+        return TargetGroups(
+            tables, groups, partitions, self._disk.cut.slots, make, empty, self._disk.writer.flush
+        )
 
     def _maximise(self, first: int, last: int, reader: PartitionReader) -> Table:
         """Maxima of rows first:last, and beside them how many rows reach each."""

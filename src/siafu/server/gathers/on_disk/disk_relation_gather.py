@@ -37,7 +37,7 @@ from siafu.server.gathers.local_gather import (
 )
 from siafu.server.gathers.on_disk.group_sums import GroupSums, group_buffer
 from siafu.server.gathers.relation_weights import RelationWeights
-from siafu.server.memory.disk_share import SLOTS, DiskShare, equal_ranges
+from siafu.server.memory.disk_share import DiskShare, equal_ranges
 from siafu.tables import GhostedTable, TargetGroups, lent_buffer
 
 _ROWS_AT_ONCE = 1 << 14  # gradients of own rows that a thread reads at a time
@@ -189,7 +189,7 @@ class DiskRelationGather(LocalGather):
             [table],
             _cut_at_rows(runs, cut.groups),
             equal_ranges(walk.columns, cut.partitions),
-            SLOTS,
+            self._disk.cut.slots,
             sums,
             group_buffer(0, columns, self._kind),
             self._disk.writer.flush,

@@ -20,7 +20,7 @@ from siafu.server.gathers.local_gather import (
     view,
 )
 from siafu.server.gathers.on_disk.group_sums import GroupSums, group_buffer
-from siafu.server.memory.disk_share import SLOTS, DiskShare, equal_ranges
+from siafu.server.memory.disk_share import DiskShare, equal_ranges
 from siafu.tables import GhostedTable, TargetGroups
 
 Ids = NDArray[np.int64]
@@ -129,4 +129,6 @@ class DiskSumGather(LocalGather):
             walk.in_buckets(groups, partitions, weighed, hubs, cut.directory) if cut.buckets else None,
         )
         empty = group_buffer(0, self._width, self._kind)
-        return TargetGroups([table], groups, partitions, SLOTS, sums, empty, self._disk.writer.flush)
+        return TargetGroups(
+            [table], groups, partitions, self._disk.cut.slots, sums, empty, self._disk.writer.flush
+        )
