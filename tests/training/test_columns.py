@@ -128,7 +128,10 @@ def test_edges_of_one_way_are_gathered_back_the_other_way() -> None:
 
 
 @pytest.mark.parametrize("budget", [True, False])
-def test_an_evaluation_may_use_the_trainings_tables(budget: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_an_evaluation_may_use_the_trainings_tables(
+    name: str, budget: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from siafu.server.memory.savings import Savings
     from siafu.training.trainer import Trainer
 
@@ -140,12 +143,11 @@ def test_an_evaluation_may_use_the_trainings_tables(budget: bool, monkeypatch: p
             return prepare(self, *given)
 
         monkeypatch.setattr(Trainer, "prepare", saving)
-    run = trained("gcn", servers=2)
-    assert [each.train_loss for each in run.history] == [each.train_loss for each in _plain().history]
-
-
-def _plain() -> siafu.Run:
-    return trained("gcn", servers=2, mode="sync")
+    run = trained(name, servers=2)
+    monkeypatch.undo()
+    plain = trained(name, servers=2, mode="sync")
+    assert [each.train_loss for each in run.history] == [each.train_loss for each in plain.history]
+    assert [each.val_loss for each in run.history] == [each.val_loss for each in plain.history]
 
 
 def test_attention_between_pairs_by_columns_is_refused() -> None:

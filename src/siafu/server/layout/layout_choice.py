@@ -52,7 +52,7 @@ class ServerPace:
     vertices, edges: of the graph
     ghosts:  of a server, on the average
     servers: how many there are
-    cores:   of a server
+    cores:   of a server; a part of one where servers share a machine
     gbps:    gigabits a second that its network carries, each way
     balance: the most edges of a server over the mean, where vertices are laid out
     """
@@ -61,7 +61,7 @@ class ServerPace:
     edges: float
     ghosts: float
     servers: int
-    cores: int
+    cores: float
     gbps: float = NETWORK_GBPS
     balance: float = 1.0
     itemsize: int = 4
@@ -94,10 +94,13 @@ class ServerPace:
         return 2 * edges * found / self.cores
 
 
-def layout_prices(plan: ServerPlan, gbps: float = NETWORK_GBPS) -> tuple[LayoutPrice, ...]:
-    """Both layouts of every graph phase of a plan that can have either, on servers with as many cores as this machine.
+def layout_prices(
+    plan: ServerPlan, gbps: float = NETWORK_GBPS, *, cores: float | None = None
+) -> tuple[LayoutPrice, ...]:
+    """Both layouts of every graph phase of a plan that can have either.
 
-    gbps: gigabits a second that a server's network carries
+    gbps:  gigabits a second that a server's network carries
+    cores: of a server; None: as many as this machine has
     """
     program, needed = plan.programs["train"], plan.needed("train")
     itemsize = plan.dtype.itemsize
@@ -108,7 +111,7 @@ def layout_prices(plan: ServerPlan, gbps: float = NETWORK_GBPS) -> tuple[LayoutP
         plan.graph.num_edges,
         whole.forward / servers,
         servers,
-        thread_count(),
+        cores or thread_count(),
         gbps,
         whole.balance,
         itemsize,
