@@ -57,7 +57,7 @@ def test_servers_with_tables_on_disk_have_the_bits_of_those_without(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["gcn", "sage", "gin"])
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin", "gat"])
 def test_gathers_by_columns_are_the_oracles(name: str) -> None:
     for mode, servers in (("sync", 3), ("pipe", 2)):
         ran = train_on_crew(name, epochs=EPOCHS, mode=mode, servers=servers, layout="columns")

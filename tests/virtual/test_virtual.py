@@ -58,8 +58,10 @@ def test_servers_of_one_machine_share_its_cores_and_send_nothing() -> None:
 
 
 @pytest.mark.parametrize("layout", ["vertices", "columns"])
-def test_bytes_of_either_layout_are_those_of_its_traffic(layout: str) -> None:
-    shape, model, servers = GraphShape(5000, 200_000, 30, 7, train=0.4), ModelShape(hidden=64, layers=3), 3
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_bytes_of_either_layout_are_those_of_its_traffic(name: str, layout: str) -> None:
+    shape, servers = GraphShape(5000, 200_000, 30, 7, train=0.4), 3
+    model = ModelShape(name, hidden=64, layers=3)
     found = simulate(
         shape, workload_of(model, shape, layout, servers=servers), machine(), servers=servers, intervals=2
     )

@@ -87,7 +87,12 @@ from siafu.kernels.softmax.attention_buckets import (
     attend_bucket,
     finish_attention,
 )
-from siafu.kernels.softmax.attention_rows import attention_gradient_range
+from siafu.kernels.softmax.attention_rows import (
+    attention_gradient_range,
+    slot_means_range,
+    target_gradient_range,
+)
+from siafu.kernels.softmax.head_vectors import HEAD_STEP
 from siafu.kernels.softmax.pair_adjoints import pair_sources_range, pair_stats_range, pair_targets_range
 from siafu.kernels.softmax.pair_terms import EdgeTerms
 from siafu.kernels.softmax.pairs import pair_range
@@ -103,6 +108,7 @@ from siafu.kernels.sums import (
 __all__ = [
     "EDGE_OPERATIONS",
     "GRADIENT",
+    "HEAD_STEP",
     "LANES",
     "MAXIMUM",
     "MAX_TILE",
@@ -179,6 +185,7 @@ __all__ = [
     "run_counts",
     "share_out",
     "share_out_bucket",
+    "slot_means_range",
     "start_maxima",
     "start_sums",
     "sum_blocks_range",
@@ -188,6 +195,7 @@ __all__ = [
     "sum_range",
     "table_row_bytes",
     "taken_rows",
+    "target_gradient_range",
     "type_runs",
     "type_shares",
     "typed_edges",

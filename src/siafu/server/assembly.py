@@ -25,7 +25,7 @@ from siafu.program.program import GatherStep, Program
 from siafu.server.edges import ServerEdges
 from siafu.server.focus import Focus
 from siafu.server.fusion import frees_rows
-from siafu.server.gathers.column_space import ColumnSpace, whole_edges
+from siafu.server.gathers.by_columns.column_space import ColumnSpace, whole_edges
 from siafu.server.gathers.gather_tables import (
     DiskTables,
     GatherTables,

@@ -93,6 +93,11 @@ def test_gathers_by_columns_go_on_and_end_with_the_oracles_result(seed: int) -> 
     assert_as_if_nothing_had_been(ran, len(KILLS[seed]))
 
 
+def test_attention_by_columns_goes_on_and_ends_with_the_oracles_result() -> None:
+    ran = train_on_crew("gat", epochs=EPOCHS, mode="pipe", dooms=KILLS[1], layout="columns")
+    assert_exact(ran, truth("gat", EPOCHS))
+
+
 @pytest.mark.parametrize("seed", [0, 3])
 def test_statistics_of_all_vertices_are_taken_again_as_they_were(seed: int) -> None:
     mode = ("sync", "pipe")[seed % 2]

@@ -68,10 +68,26 @@ def test_columns_that_do_not_fit_leave_vertices() -> None:
 
 
 @pytest.mark.slow
-def test_attention_has_no_choice() -> None:
-    plan = plan_of(communities=False, model=siafu.nn.GAT)
+def test_attention_between_pairs_has_no_choice() -> None:
+    plan = plan_of(communities=False, model=siafu.nn.GATv2)
     assert layout_prices(plan) == ()
     assert decided(plan, None).options.layout == "vertices"
+
+
+@pytest.mark.slow
+def test_attention_has_both_layouts() -> None:
+    prices = layout_prices(plan_of(communities=False, model=siafu.nn.GAT), SLOW)
+    assert chosen_layout(prices) == "columns:1,2,3"
+    assert "goes by columns" in "".join(told(prices))
+
+
+def test_a_head_that_several_servers_share_is_softened_by_each_of_them() -> None:
+    pace = ServerPace(1e6, 3e7, 9e5, 4, 8, FAST)
+    one, four = (pace.price(PhaseTraffic(1, (64,), 1e6, 1e6, (heads,))) for heads in (1, 4))
+    plain = pace.price(PhaseTraffic(1, (64,), 1e6, 1e6))
+    # Four servers have a head each, or all four the same one: each makes one softmax an edge.
+    assert one.columns == four.columns > plain.columns
+    assert four.vertices > one.vertices > plain.vertices
 
 
 def test_both_prices_are_told() -> None:

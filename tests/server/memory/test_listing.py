@@ -71,7 +71,7 @@ def test_tables_and_kept_rows_are_those_that_servers_hold(name: str, precision: 
     assert 0.8 * held <= rows(memory_list(plan)) <= 1.25 * held
 
 
-@pytest.mark.parametrize("name", ["gcn", "sage of maxima"])
+@pytest.mark.parametrize("name", ["gcn", "sage of maxima", "gat"])
 def test_tables_of_gathers_by_columns_are_those_that_servers_hold(name: str) -> None:
     plan = plan_of(MODELS[name](), servers=3, layout="columns")
     held = sum(worker.activation_bytes for worker in assembled(plan).workers)

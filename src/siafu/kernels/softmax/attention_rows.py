@@ -52,3 +52,54 @@ def attention_gradient_range(
             of_target[i, h] = kind(1 - slope) * (above - mean * positive_share[i, h])
         for c in range(heads * head_columns, packed.shape[1]):
             put(packed, i, c, 0.0)
+
+
+@kernel
+def slot_means_range(
+    gradient: Any, starts: Any, out: Any, packed: Any, means: Any, picked: Any, first: int
+) -> None:
+    """⟨gradient, out⟩ over some columns at a time, for rows as in `attention_gradient_range`, of heads without gaps.
+
+    starts: [slots + 1] the columns of each slot begin here, and end where the next one's begin
+    packed: gets the gradient in its storage type
+    means:  [V, slots] gets the sums
+    """
+    kind = out.dtype.type
+    for k in range(len(gradient)):
+        i = row_at(picked, first + k)
+        for slot in range(len(starts) - 1):
+            mean = kind(0)
+            for c in range(starts[slot], starts[slot + 1]):
+                g = value_of(gradient, k, c)
+                mean += g * out[i, c]
+                put(packed, i, c, g)
+            means[i, slot] = mean
+
+
+@kernel
+def target_gradient_range(
+    gradient: Any,
+    heads: int,
+    head_columns: int,
+    slope: float,
+    targets: Any,
+    positive: Any,
+    positive_share: Any,
+    of_target: Any,
+    picked: Any,
+    first: int,
+    last: int,
+) -> None:
+    """`of_target` of `attention_gradient_range` alone, where others made what it makes besides.
+
+    gradient, targets: what it calls `packed` and `targets`
+    """
+    kind = of_target.dtype.type
+    for k in range(first, last):
+        i = row_at(picked, k)
+        for h in range(heads):
+            above = kind(0)
+            for c in range(h * head_columns, (h + 1) * head_columns):
+                above += value_of(gradient, i, c) * positive[i, c]
+            mean = targets[i, 2 * heads + h]
+            of_target[i, h] = kind(1 - slope) * (above - mean * positive_share[i, h])

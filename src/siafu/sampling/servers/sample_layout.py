@@ -17,7 +17,7 @@ from siafu.sampling.servers.column_rows import ColumnBatch
 from siafu.sampling.servers.moved import Moved, RemoteVertices, structure_bytes, weight_bytes
 from siafu.sampling.servers.server_loads import moved_by_vertices, shares_of
 from siafu.sampling.servers.shares import share_of
-from siafu.server.gathers.column_space import slices_of
+from siafu.server.gathers.by_columns.column_space import slices_of
 
 
 @dataclass(frozen=True, slots=True)

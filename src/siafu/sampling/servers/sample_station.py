@@ -27,7 +27,7 @@ from siafu.sampling.servers.sent_share import ReceivedShare, ShareReader, as_byt
 from siafu.sampling.servers.server_loads import shares_of
 from siafu.sampling.servers.share_letters import BatchPlace
 from siafu.sampling.table_load import TableLoad
-from siafu.server.gathers.column_space import slices_of
+from siafu.server.gathers.by_columns.column_space import slices_of
 
 
 @dataclass(slots=True, eq=False)

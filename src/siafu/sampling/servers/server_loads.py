@@ -17,7 +17,7 @@ from siafu.sampling.servers.column_rows import ColumnBatch
 from siafu.sampling.servers.moved import Moved, RemoteVertices, feature_bytes, structure_bytes
 from siafu.sampling.servers.served_batch import ServedBatch
 from siafu.sampling.servers.shares import BatchShare, share_of
-from siafu.server.gathers.column_space import slices_of
+from siafu.server.gathers.by_columns.column_space import slices_of
 from siafu.server.rows.feature_rows import FeatureRows
 
 

@@ -1,6 +1,5 @@
-"""Softmax on a server: how it runs, what it costs and holds."""
+"""AttentionGather: Softmax on a server."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,7 @@ from siafu.kernels import (
 )
 from siafu.nn.gathers.gather import Softmax
 from siafu.nn.tensors import storage
-from siafu.program.program import GatherStep
-from siafu.server.costs.held_array import Grouped, HeldArray
 from siafu.server.edges import ServerEdges
-from siafu.server.gathers.behaviour import GatherBehaviour
 from siafu.server.gathers.early_gather import EarlyAttentionAdjoint
 from siafu.server.gathers.gather_tables import ResultTable
 from siafu.server.gathers.local_gather import (
@@ -30,11 +26,9 @@ from siafu.server.gathers.local_gather import (
     Mask,
     Weights,
     checked,
-    stored_size,
     sum_type,
     view,
 )
-from siafu.server.gathers.on_disk.disk_attention_gather import DiskAttentionGather
 
 
 class AttentionGather(LocalGather):
@@ -61,7 +55,7 @@ class AttentionGather(LocalGather):
         super().__init__(server, needed)
         heads = gather.heads
         self._head_width = width // heads
-        padded = _padded(self._head_width)
+        padded = head_columns(self._head_width)
         self._how = Attention(heads, padded, gather.slope, gather.self_loops)
         own, kind, tables = server.own, np.dtype(sum_type(dtype)), self._tables
         self._out = self._back = tables.result("sums", heads * padded, kind)
@@ -198,89 +192,6 @@ class AttentionGather(LocalGather):
         return made if self._positive is None else [*made, self._positive]
 
 
-class SoftmaxBehaviour(GatherBehaviour[Softmax]):
-    """Softmax."""
-
-    gather = Softmax
-    in_memory = AttentionGather
-    on_disk = DiskAttentionGather
-    blocked = False
-
-    def flops(self, gather: Softmax, width: int, *, back: bool, weighted: bool) -> int:
-        # A logit, its exponential and a weighted sum; back, the products that the logits' gradients are made of.
-        return (4 if back else 2) * width + 20 * gather.heads
-
-    def heads(self, gather: Softmax) -> int:
-        return gather.heads
-
-    def columns(self, gather: Softmax, width: int) -> int:
-        return gather.heads * _padded(width // gather.heads)
-
-    def resends(self, step: GatherStep) -> bool:
-        return True
-
-    def held(self, gather: Softmax, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
-        heads, columns = gather.heads, self.columns(gather, width)
-        rows = HeldArray(
-            "rows",
-            "what edges gather",
-            "backward",
-            columns,
-            stored_size(gather, itemsize),
-            "forward",
-            "all",
-            on_disk="source",
-            grouped=Grouped(2 * columns + 4 * heads),
-        )
-        sums = HeldArray(
-            "sums",
-            "gathered rows, then gradients",
-            "backward",
-            columns,
-            itemsize,
-            "own",
-            "needed",
-            "all",
-            passes=True,
-        )
-        sources = HeldArray(
-            "source logits", "read by edges", "backward", heads, itemsize, "forward", "all", aligned=False
-        )
-        targets = replace(sources, name="target logits", rows="own")
-        log_sums = replace(targets, name="denominators", purpose="make weights again", forward="needed")
-        arrays = (rows, sums, sources, targets, log_sums)
-        if not training:
-            return arrays
-        of_targets = replace(
-            log_sums, name="of target logits", purpose="gradients", forward=None, backward="needed"
-        )
-        return (
-            *arrays,
-            replace(sums, name="positive sums", purpose="of edges with positive logits", backward=None),
-            replace(log_sums, name="positive shares", purpose="of edges with positive logits"),
-            replace(of_targets, name="of source logits", backward="all"),
-            of_targets,
-            replace(
-                rows,
-                name="gradients",
-                purpose="what edges gather back",
-                until="gather",
-                rows="backward",
-                forward=None,
-                backward="needed",
-            ),
-            # Filled when it is made.
-            replace(
-                sources,
-                name="targets",
-                purpose="read by edges",
-                until="gather",
-                columns=3 * heads,
-                rows="backward",
-            ),
-        )
-
-
-def _padded(head_width: int) -> int:
+def head_columns(head_width: int) -> int:
     """Columns of a head, as kernels want them."""
     return -(-head_width // LANES) * LANES

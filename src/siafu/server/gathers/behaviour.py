@@ -16,8 +16,11 @@ from siafu.server.costs.held_array import HeldArray
 from siafu.server.costs.program_work import row_work
 from siafu.server.costs.work import Work
 from siafu.server.edges import ServerEdges
+from siafu.server.gathers.by_columns.column_gather import ColumnGather
+from siafu.server.gathers.by_columns.column_space import ColumnSlice, ColumnSpace, column_slices, widest_slice
+from siafu.server.gathers.by_columns.row_slices import RowSlices
 from siafu.server.gathers.edgewise.reduction import Reduction
-from siafu.server.gathers.gather_tables import DiskTables
+from siafu.server.gathers.gather_tables import DiskTables, GatherTables
 from siafu.server.gathers.local_gather import LocalGather, Mask, stored_size
 
 _FLOAT = 4
@@ -33,7 +36,8 @@ class GatherBehaviour(ABC, Generic[G]):
     in_memory: what runs it on a server (`local` may be overridden instead)
     on_disk: the same with its tables on disk; None: they are in memory even where others are on disk
     blocked: whether it may go block by block where edges are dense
-    by_columns: whether every column is gathered by itself: it can be laid out by columns
+    by_columns: whether it can be laid out by columns
+    sends:   how many tensors it takes
     """
 
     gather: type[G]
@@ -41,6 +45,7 @@ class GatherBehaviour(ABC, Generic[G]):
     on_disk: Callable[..., LocalGather] | None = None
     blocked: bool = True
     by_columns: bool = False
+    sends: int = 1
 
     def local(
         self,
@@ -58,9 +63,46 @@ class GatherBehaviour(ABC, Generic[G]):
             return self.on_disk(gather, server, width, dtype, tables.disk, needed=needed, training=training)
         return self.in_memory(gather, server, width, dtype, needed=needed, training=training)
 
+    def sliced(
+        self,
+        gather: G,
+        space: ColumnSpace,
+        tables: tuple[GatherTables, GatherTables],
+        width: int,
+        dtype: torch.dtype,
+        *,
+        needed: Mask | None = None,
+        training: bool = True,
+    ) -> ColumnGather:
+        """The same laid out by columns; tables: for own rows, and for slices of all vertices'."""
+        own, of_slices = tables
+
+        def make(server: ServerEdges, width: int) -> LocalGather:
+            placed = server.placing(own if server is space.owned else of_slices)
+            return self.local(gather, placed, width, dtype, needed=needed, training=training)
+
+        return RowSlices(make, space, width, needed=needed, training=training)
+
     @abstractmethod
     def held(self, gather: G, width: int, itemsize: int, *, training: bool) -> tuple[HeldArray, ...]:
         """The arrays that `local` makes."""
+
+    def held_for_rows(
+        self, gather: G, width: int, servers: int, itemsize: int, *, training: bool
+    ) -> tuple[HeldArray, ...]:
+        """The arrays that `sliced` makes for own rows."""
+        return self.held(gather, width, itemsize, training=training)
+
+    def held_for_slice(
+        self, gather: G, width: int, servers: int, itemsize: int, *, training: bool
+    ) -> tuple[HeldArray, ...]:
+        """The arrays that `sliced` makes for the widest slice of all vertices' rows."""
+        mine, cut = self.on_slice(gather, width, servers)
+        return self.held(mine, cut.width, itemsize, training=training)
+
+    def on_slice(self, gather: G, width: int, servers: int) -> tuple[G, ColumnSlice]:
+        """What the server with the widest slice gathers, and the slice."""
+        return gather, widest_slice(width, self.heads(gather), servers)
 
     def reduction(self, gather: G, server: ServerEdges, width: int, dtype: torch.dtype) -> Reduction:
         """How messages of an edge function become rows; refused by gathers that take none."""
@@ -105,6 +147,19 @@ class GatherBehaviour(ABC, Generic[G]):
     def column_bytes(self, gather: G, itemsize: int, *, made: bool, back: bool, training: bool) -> int:
         """Bytes of one column of a row that travels, where it is laid out by columns: to a slice, or from it (`made`)."""
         return itemsize if made else stored_size(gather, itemsize)
+
+    def logit_bytes(self, gather: G, itemsize: int, *, made: bool, back: bool) -> int:
+        """Bytes that travel with these columns for each head of the slice."""
+        return 0
+
+    def slice_bytes(
+        self, gather: G, width: int, servers: int, itemsize: int, *, made: bool, back: bool, training: bool
+    ) -> tuple[int, ...]:
+        """Bytes of a row that travels to each slice, or from it (`made`)."""
+        a_column = self.column_bytes(gather, itemsize, made=made, back=back, training=training)
+        a_head = self.logit_bytes(gather, itemsize, made=made, back=back)
+        slices = column_slices(width, self.heads(gather), servers)
+        return tuple(a_column * each.width + a_head * each.head_count for each in slices)
 
     def work(self, step: GatherStep, rows: float, edges: float, *, back: bool) -> Work:
         """Of so many rows and edges."""

@@ -12,10 +12,8 @@ from siafu.program.program import GatherStep
 from siafu.server.costs.extent import Extent
 from siafu.server.costs.held_array import HeldArray
 from siafu.server.edges import ServerEdges
-from siafu.server.gathers.attention_gather import SoftmaxBehaviour
 from siafu.server.gathers.behaviour import GatherBehaviour
-from siafu.server.gathers.column_gather import ColumnGather
-from siafu.server.gathers.column_space import ColumnSpace, widest_slice
+from siafu.server.gathers.by_columns.column_space import ColumnSpace
 from siafu.server.gathers.edgewise.edge_code import codes_of
 from siafu.server.gathers.edgewise.edge_gather import EdgeGather, EdgeProgram, held_on_edges
 from siafu.server.gathers.edgewise.edge_programs import TracedEdge
@@ -27,6 +25,7 @@ from siafu.server.gathers.on_disk.disk_edge_gather import DiskEdgeGather
 from siafu.server.gathers.on_disk.disk_fused_edge_gather import DiskFusedEdgeGather
 from siafu.server.gathers.pair_gather import PairBehaviour
 from siafu.server.gathers.relation_gather import RelationBehaviour
+from siafu.server.gathers.softmax_behaviour import SoftmaxBehaviour
 from siafu.server.gathers.sum_gather import SumBehaviour
 
 GATHERS: dict[type[Gather], GatherBehaviour[Any]] = {
@@ -110,18 +109,21 @@ def column_step(
 
     tables: for own rows, and for the slices of all vertices
     """
-    own, of_slices = tables
-
-    def make(server: ServerEdges, width: int) -> LocalGather:
-        placed = server.placing(own if server is space.owned else of_slices)
-        return local_gather(step.site.gather, placed, width, dtype, needed=needed, training=training)
-
-    return ColumnGather(make, space, width, needed=needed)
+    gather = step.site.gather
+    return behaviour_of(gather).sliced(gather, space, tables, width, dtype, needed=needed, training=training)
 
 
 def can_go_by_columns(step: GatherStep) -> bool:
-    """Whether every column is gathered by itself: no edge function, no attention."""
-    return step.edge is None and len(step.sent) == 1 and behaviour_of(step.site.gather).by_columns
+    """Whether a server can gather some of the columns: no function of whole rows runs on edges."""
+    behaviour = behaviour_of(step.site.gather)
+    return step.edge is None and behaviour.by_columns and len(step.sent) == behaviour.sends
+
+
+def slice_step(step: GatherStep) -> GatherStep:
+    """The same gather of the columns of one server, the one with the most."""
+    gather, width = step.site.gather, step.site.width
+    mine, cut = behaviour_of(gather).on_slice(gather, width, step.slices)
+    return replace(step, site=replace(step.site, gather=mine, width=cut.width))
 
 
 def local_step(
@@ -177,9 +179,10 @@ def held_by_step(
     last: it is the last graph phase
     """
     gather, made = step.site.gather, step.site.width
-    if step.slices:
-        return _held_by_columns(step, width, itemsize, training=training, last=last, rows="own")
     behaviour = behaviour_of(gather)
+    if step.slices:
+        found = behaviour.held_for_rows(gather, width, step.slices, itemsize, training=training)
+        return _held_by_columns(found, last=last, rows="own")
     if step.edge is None:
         return behaviour.held(gather, width, itemsize, training=training)
     return (
@@ -190,15 +193,15 @@ def held_by_step(
 
 def held_by_slice(step: GatherStep, itemsize: int, *, training: bool, last: bool) -> tuple[HeldArray, ...]:
     """The arrays that a gather by columns has for its slice of all vertices' rows."""
-    width = widest_slice(step.site.width, step.slices)
-    return _held_by_columns(step, width, itemsize, training=training, last=last, rows="every")
+    gather, width = step.site.gather, step.site.width
+    found = behaviour_of(gather).held_for_slice(gather, width, step.slices, itemsize, training=training)
+    return _held_by_columns(found, last=last, rows="every")
 
 
 def _held_by_columns(
-    step: GatherStep, width: int, itemsize: int, *, training: bool, last: bool, rows: Literal["own", "every"]
+    found: tuple[HeldArray, ...], *, last: bool, rows: Literal["own", "every"]
 ) -> tuple[HeldArray, ...]:
     """Gradients take the place of rows, but for the last gather's."""
-    found = behaviour_of(step.site.gather).held(step.site.gather, width, itemsize, training=training)
     return tuple(
         replace(each, rows=rows, on_disk=None, passes=False, over=None, name=f"{each.name}{_OF[rows]}")
         for each in found
@@ -207,7 +210,15 @@ def _held_by_columns(
 
 
 def column_bytes(step: GatherStep, extent: Extent, *, made: bool, back: bool) -> float:
-    """Bytes of a row that travels to each other server, or from each (`made`), where it is laid out by columns."""
-    gather, size = step.site.gather, extent.itemsize
-    a_column = behaviour_of(gather).column_bytes(gather, size, made=made, back=back, training=extent.training)
-    return a_column * step.site.width / step.slices
+    """Bytes of a row that travels to each other server, or from each (`made`), where it is laid out by columns: the mean."""
+    gather, servers = step.site.gather, step.slices
+    found = behaviour_of(gather).slice_bytes(
+        gather,
+        step.site.width,
+        servers,
+        extent.itemsize,
+        made=made,
+        back=back,
+        training=extent.training,
+    )
+    return sum(found) / servers

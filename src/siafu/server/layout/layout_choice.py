@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from siafu.base.threads import thread_count
 from siafu.kernels import MAX_TILE, block_size
 from siafu.server.costs.overlap import overlapped
-from siafu.server.gathers.column_space import widest_slice
+from siafu.server.gathers.by_columns.column_space import widest_slice
 from siafu.server.layout.layouts import VERTICES, layout_name
 from siafu.server.layout.traffic import PhaseTraffic, RowTraffic
 from siafu.server.memory.listing import server_memory_list
@@ -19,7 +19,12 @@ _LINE = 64  # bytes of a cache line
 # Seconds of a core for an edge, and for each cache line of the row that it reads: from a core's own cache where edges are dense
 # enough for blocks, else from memory. `siafu calibrate` on the reference machine, rounded.
 _IN_BLOCKS, _ROW_BY_ROW = (2.0e-9, 0.7e-9), (4.0e-9, 5.2e-9)
+# Seconds of a core for a softmax of an edge, of which there is one more than heads (`gather_seconds` in virtual time): the mean of both ways.
+_SOFTMAX = 2.85e-9
 _BITS = 8
+
+Walked = Sequence[tuple[int, int]]
+"""Columns and heads of the rows that each gather of a graph phase reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class ServerPace:
     vertices, edges: of the graph
     ghosts:  of a server, on the average
     servers: how many there are
-    cores:   of a server
+    cores:   of a server; a part of one where servers share a machine
     gbps:    gigabits a second that its network carries, each way
     balance: the most edges of a server over the mean, where vertices are laid out
     """
@@ -56,7 +61,7 @@ class ServerPace:
     edges: float
     ghosts: float
     servers: int
-    cores: int
+    cores: float
     gbps: float = NETWORK_GBPS
     balance: float = 1.0
     itemsize: int = 4
@@ -65,8 +70,10 @@ class ServerPace:
         """Both layouts of a graph phase."""
         network = self.servers * self.gbps * 1e9 / _BITS
         rows, edges = self.vertices / self.servers, self.edges / self.servers
-        walked = self.balance * self._walked(rows, edges, rows + self.ghosts, found.widths)
-        slices = [widest_slice(width, self.servers) for width in found.widths]
+        whole = list(zip(found.widths, found.heads or (0,) * len(found.widths), strict=True))
+        walked = self.balance * self._walked(rows, edges, rows + self.ghosts, whole)
+        cuts = [widest_slice(width, heads, self.servers) for width, heads in whole]
+        slices = [(each.width, each.head_count) for each in cuts]
         sliced = self._walked(self.vertices, self.edges, self.vertices, slices)
         return LayoutPrice(
             found,
@@ -74,21 +81,26 @@ class ServerPace:
             overlapped(found.columns / network, sliced),
         )
 
-    def _walked(self, rows: float, edges: float, sources: float, widths: Sequence[int]) -> float:
-        """Seconds for edges, forth and back: rows are read by whole cache lines."""
+    def _walked(self, rows: float, edges: float, sources: float, walked: Walked) -> float:
+        """Seconds for edges, forth and back: rows are read by whole cache lines, and attention goes row by row."""
         found = 0.0
-        for size in (width * self.itemsize for width in widths):
+        for size, heads in ((width * self.itemsize, heads) for width, heads in walked):
             row_bytes = min(max(size, _LINE), MAX_TILE * self.itemsize)
-            in_blocks = block_size(int(rows), int(edges), row_bytes, sources=int(sources)) is not None
-            an_edge, a_line = _IN_BLOCKS if in_blocks else _ROW_BY_ROW
+            dense = block_size(int(rows), int(edges), row_bytes, sources=int(sources)) is not None
+            an_edge, a_line = _IN_BLOCKS if dense and not heads else _ROW_BY_ROW
             found += an_edge + a_line * -(-size // _LINE)
+            if heads:
+                found += _SOFTMAX * (heads + 1)
         return 2 * edges * found / self.cores
 
 
-def layout_prices(plan: ServerPlan, gbps: float = NETWORK_GBPS) -> tuple[LayoutPrice, ...]:
-    """Both layouts of every graph phase of a plan that can have either, on servers with as many cores as this machine.
+def layout_prices(
+    plan: ServerPlan, gbps: float = NETWORK_GBPS, *, cores: float | None = None
+) -> tuple[LayoutPrice, ...]:
+    """Both layouts of every graph phase of a plan that can have either.
 
-    gbps: gigabits a second that a server's network carries
+    gbps:  gigabits a second that a server's network carries
+    cores: of a server; None: as many as this machine has
     """
     program, needed = plan.programs["train"], plan.needed("train")
     itemsize = plan.dtype.itemsize
@@ -99,7 +111,7 @@ def layout_prices(plan: ServerPlan, gbps: float = NETWORK_GBPS) -> tuple[LayoutP
         plan.graph.num_edges,
         whole.forward / servers,
         servers,
-        thread_count(),
+        cores or thread_count(),
         gbps,
         whole.balance,
         itemsize,

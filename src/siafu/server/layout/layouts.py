@@ -46,7 +46,7 @@ def _chosen(program: Program, layout: str) -> frozenset[int]:
     able = frozenset(column_phases(program))
     if not able:
         raise BadInput(
-            "layout is columns, and no gather of this model can be: attention and edge functions read whole rows; "
+            "layout is columns, and no gather of this model can be: edge functions, relations and attention between pairs read whole rows; "
             "leave it out, or choose vertices"
         )
     return able & {int(phase) for phase in named.split(",")} if named else able

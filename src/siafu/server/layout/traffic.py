@@ -11,7 +11,6 @@ from siafu.graph.partition import Partition
 from siafu.graph.partition.quality import PartitionQuality, measure
 from siafu.kernels import padded
 from siafu.program.program import GatherStep, Program
-from siafu.server.gathers.column_space import slices_of
 from siafu.server.gathers.registry import behaviour_of
 from siafu.server.layout.layouts import column_phases
 
@@ -43,12 +42,14 @@ class PhaseTraffic:
 
     widths:            numbers in a row of each of its gathers
     vertices, columns: bytes that all servers send, in either layout
+    heads:             softmaxes of each of its gathers; (): none has any
     """
 
     phase: int
     widths: tuple[int, ...]
     vertices: float
     columns: float
+    heads: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class RowTraffic:
                 tuple(step.site.width for step in self.program.gathers[phase - 1]),
                 self._sum(phase, self._by_vertices),
                 self._sum(phase, self._by_columns),
+                tuple(_heads(step) for step in self.program.gathers[phase - 1]),
             )
             for phase in column_phases(self.program)
         )
@@ -100,24 +102,37 @@ class RowTraffic:
         return sum(of(step, found, back) for step in group for back in ways)
 
     def _by_vertices(self, step: GatherStep, found: Crossings, back: bool) -> float:
-        ghosts = found.backward if back else found.forward
-        return ghosts * self._column(step, made=False, back=back) * padded(step.site.width)
+        """Rows of ghosts, and logits: forth those of sources, back those of targets, denominators and ⟨gradient, out⟩."""
+        ghosts, gather = found.backward if back else found.forward, step.site.gather
+        behaviour = behaviour_of(gather)
+        a_column = behaviour.column_bytes(
+            gather, self.itemsize, made=False, back=back, training=self.training
+        )
+        logits = _heads(step) * self.itemsize * (3 if back else 1)
+        return ghosts * (a_column * padded(behaviour.columns(gather, step.site.width)) + logits)
 
     def _by_columns(self, step: GatherStep, found: Crossings, back: bool) -> float:
         """Rows go to the slices, and what comes of them goes to the owners; the last gather's are those that are needed."""
-        every, some = (_moved(each.vertices, step.site.width) for each in (self.whole, found))
-        there, again = (some, every) if back else (every, some)
-        made = again * self._column(step, made=True, back=back)
-        return there * self._column(step, made=False, back=back) + made
+        there, again = (found, self.whole) if back else (self.whole, found)
+        return self._moved(step, there, made=False, back=back) + self._moved(
+            step, again, made=True, back=back
+        )
 
-    def _column(self, step: GatherStep, *, made: bool, back: bool) -> int:
-        gather, training = step.site.gather, self.training
-        behaviour = behaviour_of(gather)
-        return behaviour.column_bytes(gather, self.itemsize, made=made, back=back, training=training)
+    def _moved(self, step: GatherStep, found: Crossings, *, made: bool, back: bool) -> float:
+        """Bytes of rows that are on another server than their slice."""
+        gather, vertices = step.site.gather, found.vertices
+        sizes = behaviour_of(gather).slice_bytes(
+            gather,
+            step.site.width,
+            len(vertices),
+            self.itemsize,
+            made=made,
+            back=back,
+            training=self.training,
+        )
+        at_home = sum(own * size for own, size in zip(vertices, sizes, strict=True))
+        return sum(vertices) * sum(sizes) - at_home
 
 
-def _moved(vertices: Sequence[float], width: int) -> float:
-    """Numbers of all vertices' rows that are on another server than their slice."""
-    cuts = slices_of(width, len(vertices))
-    at_home = [own * int(cut.stop - cut.start) for own, cut in zip(vertices, cuts, strict=True)]
-    return sum(vertices) * width - sum(at_home)
+def _heads(step: GatherStep) -> int:
+    return behaviour_of(step.site.gather).heads(step.site.gather)

@@ -17,7 +17,7 @@ from siafu.nn.gathers.relation_sum import RelationSum
 from siafu.pipeline.ids import LaneName
 from siafu.program.program import GatherStep, Program
 from siafu.server.edges import WORTH_A_COPY
-from siafu.server.gathers.column_space import widest_slice
+from siafu.server.gathers.by_columns.column_space import widest_slice
 from siafu.server.gathers.local_gather import stored_size
 from siafu.server.memory.memory_list import Allocation, Lifetime
 from siafu.server.memory.needed_rows import NeededRows
@@ -179,7 +179,7 @@ class EdgeCopies:
         plain = not isinstance(gather, Sum) or step.edge is not None or not in_blocks
         if not plain:
             width, stored = program.shapes[step.sent[0]][0], stored_size(gather, self.itemsize)
-            width = widest_slice(width, step.slices) if step.slices else width
+            width = widest_slice(width, 0, step.slices).width if step.slices else width
             for row_bytes in slab_bytes(width, stored):
                 size = block_size(walk.rows, walk.whole, row_bytes, sources=walk.columns, cache=self.cache)
                 purpose = "gathers walk dense graphs so"

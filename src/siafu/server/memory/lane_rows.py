@@ -200,7 +200,7 @@ class LaneRows:
             for step in group if depth not in passing else ():
                 gather, width = step.site.gather, step.site.width
                 heads = behaviour_of(gather).heads(gather)
-                if heads <= 1 or behaviour_of(gather).columns(gather, width) == width:
+                if heads <= 1 or step.slices or behaviour_of(gather).columns(gather, width) == width:
                     continue
                 back = gather.rows_sent if isinstance(gather, PairSoftmax) else 1
                 copies = 1 + back if self.extent.training else 1

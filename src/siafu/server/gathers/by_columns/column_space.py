@@ -1,7 +1,8 @@
 """ColumnSpace: one server where gathers are laid out by columns: all edges, and which rows it exchanges with whom."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,52 @@ def slices_of(columns: int, servers: int) -> tuple[slice, ...]:
     return tuple(slice(first, last) for first, last in pairwise(firsts))
 
 
-def widest_slice(columns: int, servers: int) -> int:
-    """Columns of the first server, which has the most."""
-    return -(-columns // servers)
+class ColumnSlice(NamedTuple):
+    """What one server gathers of every row.
+
+    columns: of the rows
+    heads:   whose softmaxes it makes; none where rows have no heads, or it no column
+    """
+
+    columns: slice
+    heads: slice = slice(0, 0)
+
+    @property
+    def width(self) -> int:
+        """How many columns."""
+        return int(self.columns.stop - self.columns.start)
+
+    @property
+    def head_count(self) -> int:
+        """How many heads."""
+        return int(self.heads.stop - self.heads.start)
+
+
+def column_slices(width: int, heads: int, servers: int) -> tuple[ColumnSlice, ...]:
+    """What each server gathers of rows so wide.
+
+    heads: softmaxes, of equally many columns each; 0: every column is gathered by itself. A server has whole heads, or, where there are
+           more servers than heads, columns of one head
+    """
+    if not heads:
+        return tuple(ColumnSlice(cut) for cut in slices_of(width, servers))
+    return tuple(_head_slices(width // heads, heads, servers))
+
+
+def _head_slices(head_width: int, heads: int, servers: int) -> Iterator[ColumnSlice]:
+    if heads >= servers:
+        for cut in slices_of(heads, servers):
+            yield ColumnSlice(slice(cut.start * head_width, cut.stop * head_width), cut)
+        return
+    for head, sharing in enumerate(slices_of(servers, heads)):
+        for cut in slices_of(head_width, sharing.stop - sharing.start):
+            first, last = head * head_width + cut.start, head * head_width + cut.stop
+            yield ColumnSlice(slice(first, last), slice(head, head + (last > first)))
+
+
+def widest_slice(width: int, heads: int, servers: int) -> ColumnSlice:
+    """The slice of a server that has most columns."""
+    return max(column_slices(width, heads, servers), key=lambda each: each.width)
 
 
 def whole_edges(graph: Graph, advisor: Advisor | None = None) -> ServerEdges:
