@@ -31,6 +31,7 @@ class Soup:
         ({"spoons": 0}, "spoons is 0: give a whole number from 1 up"),
         ({"spoons": 1.5}, "spoons is 1.5: give a whole number from 1 up"),
         ({"kind": "fish"}, "unknown soup 'fish': choose one of leek, pea"),
+        ({"kind": "leak"}, "unknown soup 'leak': did you mean leek? There are leek, pea"),
         ({"bread": "some"}, "bread is 'some': give a whole number from 0 up, or all"),
         ({"bread": -1}, "bread is -1: give a whole number from 0 up, or all"),
         ({"stirs": 4}, "stirs is 4: give an odd number"),

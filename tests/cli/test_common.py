@@ -1,5 +1,6 @@
 import pytest
 
+from siafu.base.compiling import compiling
 from siafu.cli import common
 from siafu.cli.common import ProgressBar, told_rate
 
@@ -27,3 +28,13 @@ def test_a_stage_that_has_only_begun_tells_no_rate_and_no_time_left(
         "writing vertices: 1 %",
         "writing vertices: 5 %, 7 vertices/s, 128 s left",
     ]
+
+
+def test_compilation_during_a_progress_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar("edges"):
+        for _ in range(2):
+            with compiling("kernels"):
+                pass
+    with compiling("kernels"):
+        pass
+    assert capsys.readouterr().err == "compiling kernels: once, the cache keeps it\n"

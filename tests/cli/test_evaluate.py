@@ -80,6 +80,12 @@ def test_no_run_is_one_clear_line(siafu: Siafu, command: str) -> None:
     assert "no run at nowhere" in siafu.refused(command, "nowhere")
 
 
+def test_a_mistyped_run_is_told_the_nearest_and_never_itself(siafu: Siafu) -> None:
+    Path("shop.run").mkdir()
+    assert "no run at shop.rnu: did you mean shop.run?" in siafu.refused("predict", "shop.rnu")
+    assert "did you mean" not in siafu.refused("predict", "shop.run")
+
+
 def test_a_run_of_a_graph_in_memory_needs_a_dataset(siafu: Siafu) -> None:
     import siafu as package
 

@@ -48,3 +48,9 @@ def test_any_command_says_that_it_was_interrupted(
     ended = siafu("import", tmp_path / "edges.csv", output=tmp_path / "my.store")
     assert ended.code == 130
     assert ended.err.endswith("siafu: interrupted\n")
+
+
+def test_while_the_command_line_is_read_it_is_one_line(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typer.core.TyperGroup.parse_args", _interrupt)
+    ended = siafu("datasets")
+    assert (ended.code, ended.err) == (130, "siafu: interrupted\n")

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import siafu
+from siafu.base import compiling as clock
 from siafu.base import threads
+from siafu.base.compiling import compiling
 from siafu.base.errors import BadInput, Diverged, Interrupted
 from siafu.embedding.embedding_run import EmbeddingRun
 from siafu.embedding.embedding_trainer import EmbeddingTrainer
@@ -232,3 +234,31 @@ def test_a_finished_run_that_goes_on_keeps_its_best_epoch(
     again = siafu.embed(families(), **{**options, "epochs": 4}, resume=True)
     assert again.summary()["best_epoch"] == 2
     assert np.array_equal(first.embeddings.entities, again.embeddings.entities)
+
+
+def test_times_of_epochs_and_evaluations_are_without_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    run_epoch, scores = EmbeddingTrainer.run_epoch, Evaluator.scores
+
+    def compiled_for(seconds: float) -> None:
+        nonlocal now
+        with compiling("kernels"):
+            now += seconds
+
+    def slow_epoch(self: EmbeddingTrainer, rests: Any) -> Any:
+        nonlocal now
+        compiled_for(50)
+        now += 2
+        return run_epoch(self, rests)
+
+    def slow_scores(self: Evaluator, *given: Any) -> RankScores:
+        nonlocal now
+        compiled_for(70)
+        now += 3
+        return scores(self, *given)
+
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(EmbeddingTrainer, "run_epoch", slow_epoch)
+    monkeypatch.setattr(Evaluator, "scores", slow_scores)
+    run = learn(epochs=2, evaluate_every=1)
+    assert [(epoch.seconds, epoch.evaluate_seconds) for epoch in run.history] == [(2.0, 3.0), (2.0, 3.0)]

@@ -58,6 +58,30 @@ def test_a_model_that_is_no_module_is_refused(model: Any, told: str) -> None:
         siafu.train(toy_graph(), model, epochs=1)
 
 
+@pytest.mark.parametrize("model", ["gcn", siafu.nn.GCN, nn.Linear(7, 2)], ids=["name", "class", "linear"])
+def test_a_step_of_what_is_no_model_is_refused(model: Any) -> None:
+    with pytest.raises(BadInput, match="the model is "):
+        siafu.compile(model, toy_graph())
+
+
+def test_a_model_in_the_place_of_the_graph_is_told_to_change_places() -> None:
+    graph = toy_graph()
+    for swapped in (
+        lambda: siafu.train(gcn(graph), graph, epochs=1),  # type: ignore[arg-type]
+        lambda: siafu.compile(graph, gcn(graph)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(BadInput, match="the model GCN in the place of the graph: change their order"):
+            swapped()
+
+
+def test_an_option_that_a_step_has_not_is_told_the_nearest() -> None:
+    graph = toy_graph()
+    with pytest.raises(
+        BadInput, match=r"compile takes no sed: did you mean seed\? There are memory, objective"
+    ):
+        siafu.compile(gcn(graph), graph, sed=1)
+
+
 def test_a_name_in_the_place_of_a_graph_is_told_how_to_be_loaded() -> None:
     with pytest.raises(BadInput, match=r"give siafu\.load\('demo'\)"):
         siafu.train("demo", gcn(toy_graph()), epochs=1)  # type: ignore[arg-type]

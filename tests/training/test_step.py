@@ -104,7 +104,7 @@ def test_several_labels_and_a_layout() -> None:
 def test_refusals() -> None:
     graph = toy_graph()
     model = siafu.nn.GCN(graph.num_features, 8, 2, graph.num_classes)
-    with pytest.raises(BadInput, match="compile takes no epochs: it takes memory, objective"):
+    with pytest.raises(BadInput, match="compile takes no epochs: choose one of memory, objective"):
         siafu.compile(model, graph, epochs=3)
     with pytest.raises(BadInput, match="memory"):
         siafu.compile(model, graph, memory="1MB")

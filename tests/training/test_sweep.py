@@ -116,7 +116,9 @@ def test_the_command_prints_a_table(
         (8, "gcn"),
         (8, "sage"),
     ]
-    assert "no option hiden to vary" in command.refused("sweep", "toy", "--vary", "hiden=4")
+    assert "no option hiden to vary: did you mean hidden?" in command.refused(
+        "sweep", "toy", "--vary", "hiden=4"
+    )
     assert "lr is -1" in command.refused("sweep", "toy", "--vary", "lr=-1")
     assert "say what varies" in command.refused("sweep", "toy")
 

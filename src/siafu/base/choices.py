@@ -4,13 +4,13 @@ What has each of these names is elsewhere, in tables that need PyTorch: tests co
 """
 
 import ast
-import difflib
 import re
 from collections.abc import Collection, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
 from siafu.base.errors import BadInput
+from siafu.base.nearest import choose, nearest
 
 MODEL_NAMES = ("gcn", "gat", "gatv2", "transformer", "sage", "gin")
 PRECISION_NAMES = ("fp32", "bf16", "mixed")
@@ -25,9 +25,7 @@ _SCHEDULER = "give a class of torch.optim.lr_scheduler with its arguments, such 
 def refuse_other_model(name: str, known: Collection[str] = MODEL_NAMES) -> None:
     """Refuse a name that no model has, and name the nearest; known: with those that a user has added, once they are loaded."""
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}? There are" if near else "choose one of"
-        raise BadInput(f"unknown model {name!r}: {hint} {', '.join(known)}")
+        raise BadInput(f"unknown model {name!r}: {choose(name, known)}")
 
 
 def refuse_other_precision(name: str) -> None:
@@ -39,7 +37,7 @@ def refuse_other_precision(name: str) -> None:
 def refuse_other_activation(name: str) -> None:
     """Refuse a name that no activation has."""
     if name not in ACTIVATION_NAMES:
-        raise BadInput(f"act is {name!r}: choose one of {', '.join(ACTIVATION_NAMES)}")
+        raise BadInput(f"act is {name!r}: {choose(name, ACTIVATION_NAMES)}")
 
 
 def refuse_other_norm(name: str | None) -> None:
@@ -61,13 +59,13 @@ def refuse_other_shares(dropout: float, input_dropout: float) -> None:
 def refuse_other_objective(name: str, known: Collection[str] = OBJECTIVE_NAMES) -> None:
     """Refuse a name that no objective has; known: with those that a user has added, once they are loaded."""
     if name not in known:
-        raise BadInput(f"unknown objective {name!r}: choose one of {', '.join(known)}")
+        raise BadInput(f"unknown objective {name!r}: {choose(name, known)}")
 
 
 def refuse_other_method(method: str) -> None:
     """Refuse a name that no method to partition has."""
     if method not in PARTITION_METHODS:
-        raise BadInput(f"no partition method {method!r}: choose one of {', '.join(PARTITION_METHODS)}")
+        raise BadInput(f"no partition method {method!r}: {choose(method, PARTITION_METHODS)}")
 
 
 def refuse_other_scheduler(text: str) -> None:
@@ -86,8 +84,8 @@ def refuse_other_scheduler(text: str) -> None:
 
 def unknown_scheduler(text: str, name: str = "", known: Iterable[str] = ()) -> BadInput:
     """No scheduler is called so; known: names among which the nearest is looked for."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return BadInput(f"scheduler is {text!r}: {_SCHEDULER}{f'; did you mean {near[0]}?' if near else ''}")
+    near = nearest(name, known)
+    return BadInput(f"scheduler is {text!r}: {_SCHEDULER}{f'; did you mean {near}?' if near else ''}")
 
 
 def scheduler_names() -> list[str]:

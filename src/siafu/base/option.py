@@ -13,6 +13,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin
 
 from siafu.base.errors import BadInput
+from siafu.base.nearest import choose
 
 _KEY = "option"
 _WIDTH = 110
@@ -78,7 +79,7 @@ class Option:
             return
         if self.choices and isinstance(value, str):
             if value not in self.choices:
-                raise self._refused(value, self._wanted)
+                raise self._refused(value, self._chosen(value))
         elif int in self.kinds or float in self.kinds:
             if not ((self.many or isinstance(value, numbers.Real)) and self._is_within(value)):
                 raise self._refused(value, self._wanted)
@@ -110,6 +111,10 @@ class Option:
             if kind is not str or not self.choices
         ]
         return "give " + ", or ".join([*kinds, *self.choices])
+
+    def _chosen(self, value: str) -> str:
+        """What to give instead of a text that is no choice."""
+        return choose(value, self.choices) if self.kinds == (str,) and not self.wants else self._wanted
 
     def _refused(self, value: Any, ending: str) -> BadInput:
         if self.noun and isinstance(value, str):

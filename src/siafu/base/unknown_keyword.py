@@ -1,11 +1,11 @@
 """Keywords that a function does not have, refused with the nearest one that it has."""
 
-import difflib
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from siafu.base.errors import BadInput
+from siafu.base.nearest import nearest
 
 _OF_SAVED_RUNS = ("out", "resume", "overwrite")
 
@@ -19,6 +19,6 @@ def refuse_unknown_keyword(given: Mapping[str, Any], declaration: Any, function:
     if wrong in _OF_SAVED_RUNS:
         hint = f"{function} writes no files; torch.save(run.model.state_dict(), PATH) keeps the weights"
     else:
-        near = difflib.get_close_matches(wrong, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"help({function}) lists them"
+        near = nearest(wrong, known)
+        hint = f"did you mean {near}?" if near else f"help({function}) lists them"
     raise BadInput(f"there is no keyword {wrong}: {hint}")

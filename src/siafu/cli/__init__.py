@@ -1,6 +1,7 @@
 """The `siafu` command: one file a subcommand; their shared helpers are in `common` and `declared`."""
 
 import errno
+import signal
 import sys
 from typing import Annotated
 
@@ -79,6 +80,9 @@ def _options(
     """Train graph neural networks on whole graphs, on CPUs."""
 
 
+_INTERRUPTED = 128 + signal.SIGINT
+
+
 def main() -> None:
     """Run the command; an error that we know the cause of is one line on stderr and an exit code."""
     try:
@@ -93,13 +97,15 @@ def main() -> None:
     except _WRONG_COMMAND_LINE as error:
         _fail(_worded(error.format_message()), 2)  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
-        _fail("interrupted", 130)
+        _fail("interrupted", _INTERRUPTED)
     except BrokenPipeError:
         sys.exit(1)
     except OSError as error:
         _fail(_told(error), 2 if error.errno in _OF_THE_USER else 1)
     except MemoryError as error:
         _fail(f"not enough memory ({str(error) or 'an allocation failed'}): use a machine with more", 1)
+    if code == _INTERRUPTED:  # Ctrl-C before the command itself ran: typer says nothing
+        _fail("interrupted", _INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from siafu.base.compiling import told_of_compiling
 from siafu.base.dataset_names import refuse_unknown_name
 from siafu.base.errors import BadInput
 from siafu.base.hardware.memory import parse_size
@@ -142,6 +143,8 @@ class ProgressBar:
         self._tasks: dict[str, object] = {}
         self._started: dict[str, tuple[float, int]] = {}
         self._told = time.monotonic()
+        self._compiled: set[str] = set()
+        self._told_of_compiling = told_of_compiling(self._compiling)
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
@@ -168,11 +171,20 @@ class ProgressBar:
                 flush=True,
             )
 
+    def _compiling(self, what: str) -> None:
+        """Say once that something is compiled: the first import on a machine waits for it."""
+        if what not in self._compiled:
+            self._compiled.add(what)
+            line = f"compiling {what}: once, the cache keeps it"
+            say(line) if self._bar is None else self._bar.console.print(line, highlight=False)
+
     def __enter__(self) -> "ProgressBar":
         if self._bar is not None:
             self._bar.start()
+        self._told_of_compiling.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._told_of_compiling.__exit__(None, None, None)
         if self._bar is not None:
             self._bar.stop()

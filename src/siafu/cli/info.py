@@ -138,5 +138,5 @@ def told_counts(counts: "ClassCounts | None") -> str:
 
 def named(names: list[str] | tuple[str, ...]) -> str:
     """The first names in brackets; nothing where there are none."""
-    few = names[:_MOST_NAMES]
+    few = [repr(name) if "," in name else name for name in names[:_MOST_NAMES]]
     return f" ({', '.join(few)}{', …' if len(names) > len(few) else ''})" if few else ""

@@ -10,6 +10,7 @@ import typer
 from siafu.base.choices import refuse_other_model
 from siafu.base.errors import BadInput
 from siafu.base.loading import loading
+from siafu.base.nearest import nearest
 from siafu.base.option import Option, argument, option, options_of
 from siafu.cli.common import NUMBER, WORD, refuse_unknown_dataset, say, show_table
 from siafu.cli.early import refuse_early
@@ -121,7 +122,9 @@ def _varied(text: str, known: dict[str, Option]) -> tuple[str, list[Any]]:
 
 def _option(name: str, known: dict[str, Option]) -> Option:
     if name not in known:
-        raise BadInput(f"there is no option {name} to vary: see siafu train --help")
+        near = nearest(name, known)
+        hint = f"did you mean {near}?" if near else "see siafu train --help"
+        raise BadInput(f"there is no option {name} to vary: {hint}")
     return known[name]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from siafu.base.compiling import working_clock
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.hardware.machine import peak_rss_bytes
 from siafu.embedding.disk.disk_trainer import DiskTrainer
@@ -144,9 +145,9 @@ class EmbeddingSession:
             return self._stop_asked(request) or self._is_due(within=True)
 
         while True:
-            began = time.perf_counter()
+            began = working_clock()
             losses = self.trainer.run_epoch(rests)
-            self.state.part_seconds += time.perf_counter() - began
+            self.state.part_seconds += working_clock() - began
             if losses is not None:
                 return losses
             if self._stop_asked(request):
@@ -159,12 +160,12 @@ class EmbeddingSession:
         state, last = self.state, self.state.epoch == self.options.epochs
         if len(self.triples.valid) == 0 or (state.epoch % self.options.evaluate_every and not last):
             return None, None
-        began = time.perf_counter()
+        began = working_clock()
         mrr = self.evaluator.scores(self.trainer.embeddings, "valid").mrr
         if mrr > state.best_mrr or state.best_epoch == 0:
             state.best_epoch, state.best_mrr = state.epoch, mrr
             self.best = None if last else self._copy()
-        return mrr, time.perf_counter() - began
+        return mrr, working_clock() - began
 
     def _count_disk(self) -> None:
         if isinstance(self.trainer, PartitionedTrainer):

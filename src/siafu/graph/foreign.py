@@ -27,6 +27,8 @@ def graph_of(given: Any, what: str) -> Graph:
             f"{what} takes a siafu.Graph, not NetworkX's {kind}: number its vertices from 0, and give "
             f"Graph.from_edges(*numpy.array(g.edges()).T, num_vertices=len(g), undirected={'Di' not in kind}, x=…, y=…)"
         )
+    if hasattr(given, "state_dict") and hasattr(given, "forward"):
+        raise BadInput(f"{what} was given the model {kind} in the place of the graph: change their order")
     raise BadInput(
         f"{what} takes a siafu.Graph or PyG's Data, not {kind} of {home}: make one with Graph.from_pyg, from_dgl or from_edges"
     )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
 from siafu.base.hardware.memory import budget_bytes
+from siafu.base.nearest import choose
 from siafu.base.threads import thread_count
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
@@ -26,6 +27,7 @@ from siafu.server.memory.fitting import fit
 from siafu.server.memory.listing import RunListing
 from siafu.server.plan import ServerPlan
 from siafu.server.worker import TaskResult
+from siafu.training.no_module import refuse_no_module
 from siafu.weights.gradient_sums import GradientSums
 
 _OPTIONS = ("objective", "class_weights", "label_smoothing", "normalize_features", "seed", "intervals")
@@ -134,9 +136,10 @@ def compile(model: nn.Module, graph: Graph, *, memory: str | None = None, **opti
     options: objective, class_weights, label_smoothing, normalize_features, seed, intervals: as for `siafu.train`
     """
     graph = graph_of(graph, "compile")
+    refuse_no_module(model)
     unknown = next((name for name in options if name not in _OPTIONS), None)
     if unknown is not None:
-        raise BadInput(f"compile takes no {unknown}: it takes memory, {', '.join(_OPTIONS)}")
+        raise BadInput(f"compile takes no {unknown}: {choose(unknown, ('memory', *_OPTIONS))}")
     walked = graph if graph.layout is None else graph.layout.replace(source=graph.source)
     partition = Partition.whole(walked.num_vertices)
     plan = ServerPlan.of(walked, model, Options(mode="sync", **options), partition)

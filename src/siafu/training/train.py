@@ -40,6 +40,7 @@ from siafu.report.signals import StopRequest
 from siafu.runtime.happenings import Rewound
 from siafu.training.keywords import Keywords, keywords_of
 from siafu.training.lambda_choice import lambdas_on
+from siafu.training.no_module import refuse_no_module
 from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.records.facts import facts_of
@@ -81,7 +82,7 @@ def train(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
 
 def _trained(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
     graph = _with_split(graph_of(graph, "train"), asked)
-    _refuse_no_module(model)
+    refuse_no_module(model)
     start_from(model, asked.start)
     path = None if asked.out is None else Path(asked.out)
     if path is None:
@@ -138,20 +139,6 @@ def _trained(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         if log is not None:
             log.close()
         directory.close()
-
-
-def _refuse_no_module(model: object) -> None:
-    if isinstance(model, nn.Module):
-        if all(type(each).__module__.startswith("torch.nn.modules.") for each in model.modules()):
-            raise BadInput(
-                f"the model is PyTorch's {type(model).__name__}, which takes no edges: give a module with forward(x, edge_index), or "
-                "such as siafu.nn.GCN(graph.num_features, 64, 2, graph.num_classes)"
-            )
-        return
-    given = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
-    raise BadInput(
-        f"the model is {given}: give a module, such as siafu.nn.GCN(graph.num_features, 64, 2, graph.num_classes)"
-    )
 
 
 def _refuse_without_directory(asked: Keywords) -> None:

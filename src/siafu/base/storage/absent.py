@@ -22,7 +22,7 @@ def is_file(path: Path) -> bool:
 def near_file(path: Path) -> str:
     """A question about the file beside an absent one whose name is most like it; empty: none is."""
     try:
-        there = [each.name for each in path.parent.iterdir()]
+        there = [each.name for each in path.parent.iterdir() if each.name != path.name]
     except (OSError, ValueError):
         return ""
     near = difflib.get_close_matches(path.name, there, n=1, cutoff=0.75)
@@ -46,7 +46,8 @@ def no_store(path: Path) -> StoreError:
 
 def no_run(path: Path) -> BadInput:
     """There is no run at `path`."""
-    return BadInput(f"no run at {path}: give the directory that 'siafu train' named")
+    hint = near_file(path) or "give the directory that 'siafu train' named"
+    return BadInput(f"no run at {path}: {hint}")
 
 
 def refuse_absent_run(path: Path) -> None:
