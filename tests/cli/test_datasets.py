@@ -81,7 +81,7 @@ def test_an_existing_store_is_not_overwritten_unless_asked(
     [
         (("amzon",), "did you mean amazon"),
         (("demo", "--scale", "0"), "--scale"),
-        (("demo", "--features-dtype", "fp16"), "choose one of fp32, bf16"),
+        (("demo", "--features-dtype", "fp16"), "did you mean bf16? There are fp32, bf16"),
         (("demo", "--memory-limit", "lots"), "not a size"),
         (("demo", "--memory-limit", "1MB"), "too small"),
     ],

@@ -252,7 +252,7 @@ def test_probabilities_of_classes_sum_to_one_and_agree_with_predictions() -> Non
         ({"servers": 211}, "211"),
         ({"intervals": 0}, "intervals is 0"),
         ({"partition": "alphabet", "servers": 2}, "no partition method 'alphabet'"),
-        ({"weights": "3bw"}, "unknown weight policy '3bw': choose one of"),
+        ({"weights": "3bw"}, "unknown weight policy '3bw': did you mean 2bw"),
         ({"weight_servers": 0}, "weight_servers is 0"),
     ],
 )
