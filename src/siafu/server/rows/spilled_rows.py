@@ -32,7 +32,7 @@ class _Span:
     coming: ComingRows
 
     def has(self, where: slice) -> bool:
-        return self.first <= where.start and where.stop <= self.last
+        return bool(self.first <= where.start and where.stop <= self.last)
 
 
 class SpilledRows(IntervalRows):
