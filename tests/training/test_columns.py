@@ -74,6 +74,28 @@ def test_sync_and_pipe_agree_to_the_bit(name: str) -> None:
     assert apart(one, other.model.state_dict()) == 0.0
 
 
+@pytest.mark.parametrize("precision", ["bf16", "mixed"])
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_rows_of_sixteen_bits_are_those_of_vertices(name: str, precision: str) -> None:
+    graph = graph_of(name)
+    one, other, exact = (
+        siafu.train(
+            graph,
+            model_of(name, graph).float(),
+            epochs=EPOCHS,
+            **{"partition": "hash", "intervals": 2, "servers": 3, **SETTINGS},
+            layout=layout,
+            precision=kind,
+        )
+        for layout, kind in (("columns", precision), ("vertices", precision), ("vertices", "fp32"))
+    )
+    losses, expected, unrounded = (
+        np.array([each.train_loss for each in run.history]) for run in (one, other, exact)
+    )
+    np.testing.assert_allclose(losses, expected, rtol=2e-3)
+    assert (losses != unrounded).any()
+
+
 def test_one_gather_may_go_by_columns_and_another_by_vertices() -> None:
     mixed, plain = (trained("gcn", servers=2, layout=layout) for layout in ("columns:2", "vertices"))
     assert apart(mixed, plain.model.state_dict()) < 1e-9
