@@ -45,10 +45,6 @@ class NamedTables:
         rows = table.read(first, last, lent_buffer(table.buffer_bytes(last - first)))
         return np.ascontiguousarray(rows[:, : table.columns])
 
-    def row_bytes(self, name: str) -> int:
-        """Bytes of a row of a table that was written to."""
-        return self._tables[name].row_bytes
-
     def waiting(self) -> AbstractContextManager[None]:
         """While a thread that computes waits for rows."""
         return self._scratch.traffic.waiting()

@@ -27,12 +27,9 @@ from siafu.server.memory.server_part import ServerPart
 from siafu.server.memory.type_counts import type_counts
 from siafu.server.plan import ServerPlan
 from siafu.server.rows.blocks import block_rows
-from siafu.server.rows.spilled_rows import SPANS
 from siafu.server.stages.registry import stages_of
-from siafu.tables.row_stream import SPAN_BYTES
 
 _ID = 8  # bytes of a vertex's number, and of a label
-_READ_TOGETHER = 4  # tables that a task reads at most: rows in and out, what it kept of them, gradients
 _ENDS = {"train": "training", "evaluate": "evaluation"}
 
 
@@ -75,16 +72,6 @@ class LaneRows:
                 sources = array.on_disk == "source" and stage.kind == FUSED and cut.reads(stage.phase - 1)
                 if sources or (array.on_disk == "rows" and cut.rows):
                     yield stage, array
-
-    def read_ahead_bytes(self) -> int:
-        """Spans of rows on disk that stay at their vertices, which tasks have in memory while they read them in order."""
-        intervals = max(1, min(self.plan.interval_counts))
-        spans = (
-            min(SPANS * SPAN_BYTES, array.bytes(self.part.rows) // intervals)
-            for _, array in self.on_disk()
-            if array.on_disk == "rows"
-        )
-        return self.hardware.threads * sum(sorted(spans)[-_READ_TOGETHER:])
 
     @property
     def _is_guest(self) -> bool:

@@ -24,7 +24,6 @@ from siafu.server.memory.server_hardware import ServerHardware, this_machine
 from siafu.server.memory.server_part import ServerPart, focused_part, parts_of, whole_part
 from siafu.server.plan import ServerPlan
 from siafu.tables.page_pool import IDLE_BYTES
-from siafu.tables.write_behind import REQUEST_BYTES
 
 _KERNELS = 40 << 20  # bytes that compiled kernels take once they are loaded
 _VERSIONS = 2  # of the weights at a time, where tasks overlap
@@ -233,11 +232,8 @@ class RunListing:
             there = lanes["train"].shared() if shares else {}
             yield from lanes["evaluate"].listed(there)
             on_disk = _disk_bytes(lanes.values())
-            made = self.hardware.threads * min(REQUEST_BYTES, WRITTEN_BEHIND)  # a piece of each thread
-            waiting = min(WRITTEN_BEHIND + made, on_disk)
+            waiting = min(WRITTEN_BEHIND, on_disk)
             yield Allocation("rows to be written", waiting, Lifetime.EPOCHS, "to tables on disk, behind")
-            ahead = max(each.read_ahead_bytes() for each in lanes.values())
-            yield Allocation("rows read ahead", ahead, Lifetime.EPOCHS, "of tables on disk, in order")
             idle = min(IDLE_BYTES, on_disk - waiting)
             yield Allocation("buffers that were written", idle, Lifetime.EPOCHS, "until they are used again")
             found = _travelling(part, lanes.values()) // max(1, min(plan.interval_counts))

@@ -1,7 +1,6 @@
 """SpilledRows: rows of one interval that are on disk."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -9,35 +8,10 @@ from torch import Tensor
 from siafu.kernels import Table
 from siafu.server.rows.interval_rows import IntervalRows, spread
 from siafu.tables import ComingRows, NamedTables
-from siafu.tables.pages import PAGE
-from siafu.tables.row_stream import SPAN_BYTES
-
-SPANS = 2
-"""Of a table in memory: the one in use, and the next."""
-
-
-@dataclass(slots=True)
-class _Span:
-    """Rows that are read together.
-
-    begin:       the first that is read
-    first, last: those that still count: what was written since then does not
-    blocks:      how many it was asked for
-    """
-
-    begin: int
-    first: int
-    last: int
-    blocks: int
-    coming: ComingRows
-
-    def has(self, where: slice) -> bool:
-        return bool(self.first <= where.start and where.stop <= self.last)
 
 
 class SpilledRows(IntervalRows):
-    """The rows of one interval, on disk but for what belongs to others. Some blocks at a time are read ahead: they come in ascending
-    order, and differ by a row at most. Other blocks are read when they are asked for.
+    """The rows of one interval, on disk but for what belongs to others. Blocks are read ahead: they come in ascending order.
 
     first: the interval's first row
     """
@@ -46,11 +20,11 @@ class SpilledRows(IntervalRows):
         super().__init__(count)
         self._first, self._disk = first, disk
         self._spilled: set[str] = set()
-        self._spans: dict[str, list[_Span]] = {}
+        self._coming: dict[str, tuple[slice, ComingRows]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
 
     def put(self, name: str, where: slice, rows: Tensor) -> None:
-        self._drop(name, where)
+        self._drop_ahead(name, where)
         self._shapes[name] = tuple(rows.shape[1:])
         self._disk.write(name, self._first + where.start, rows.detach().reshape(len(rows), -1).numpy())
         self._there.pop(name, None)
@@ -82,7 +56,11 @@ class SpilledRows(IntervalRows):
     def get(self, name: str, where: slice) -> Tensor:
         if name in self._passing or name not in self._spilled:
             return super().get(name, where)
-        found = self._block(name, where)
+        found = self._came(name, where)
+        if found is None:
+            with self._disk.waiting():
+                found = self._disk.read(name, self._first + where.start, self._first + where.stop)
+        self._ask_for(name, where)
         # With nothing between rows, as they are in memory: products of matrices shall have the same bits.
         return torch.from_numpy(found).reshape(len(found), *self._shapes[name])
 
@@ -93,44 +71,30 @@ class SpilledRows(IntervalRows):
         for name in names:
             self._there.pop(name, None)
             self._spilled.discard(name)
-            self._spans.pop(name, None)
+            self._coming.pop(name, None)
 
-    def _block(self, name: str, where: slice) -> Table:
-        """Some rows, once they are read; what comes after them is read meanwhile."""
-        spans = self._spans.setdefault(name, [])
-        while spans and not spans[0].has(where):
-            del spans[0]
-        if not spans:
-            spans.append(self._asked(name, where.start, where.stop, 1))
-        span = spans[0]
-        if len(spans) < SPANS:
-            self._ask_ahead(name, where, spans)
+    def _came(self, name: str, where: slice) -> Table | None:
+        """Rows that were read ahead, if they are these."""
+        coming = self._coming.pop(name, None)
+        if coming is None:
+            return None
+        span, future = coming
+        if not span.start <= where.start <= where.stop <= span.stop:
+            return None
         with self._disk.waiting():
-            rows = span.coming.result()
-        if where.stop == self._count:
-            del self._spans[name]
-        return rows[where.start - span.begin : where.stop - span.begin]
+            rows = future.result()
+        return rows[where.start - span.start : where.stop - span.start]
 
-    def _ask_ahead(self, name: str, where: slice, spans: list[_Span]) -> None:
-        """Have the blocks read that come after those of the span which `where` is of, its first block as a rule."""
-        (span,) = spans
-        longest = where.stop - where.start + 1
-        first = where.start + span.blocks * (longest - 2)
-        first = max(where.stop, first if first <= span.last else span.last - longest)
-        room = (SPAN_BYTES - 2 * PAGE) // self._disk.row_bytes(name) - 2 * span.blocks
-        blocks = max(1, room // longest)
-        last = min(self._count, where.start + (span.blocks + blocks) * longest)
-        if span.last < last:
-            spans.append(self._asked(name, first, last, blocks))
+    def _ask_for(self, name: str, where: slice) -> None:
+        """Have the next block read: blocks of an interval differ by a row."""
+        stop = min(self._count, where.stop + where.stop - where.start + 1)
+        if where.stop < stop:
+            span = slice(where.stop, stop)
+            first = self._first
+            self._coming[name] = span, self._disk.read_ahead(name, first + span.start, first + span.stop)
 
-    def _asked(self, name: str, first: int, last: int, blocks: int) -> _Span:
-        coming = self._disk.read_ahead(name, self._first + first, self._first + last)
-        return _Span(first, first, last, blocks, coming)
-
-    def _drop(self, name: str, where: slice) -> None:
-        """Forget what was read of rows that are written anew, and of those before them."""
-        spans = self._spans.get(name, [])
-        for span in spans:
-            if where.start < span.last and span.first < where.stop:
-                span.first = where.stop
-        spans[:] = [span for span in spans if span.first < span.last]
+    def _drop_ahead(self, name: str, where: slice) -> None:
+        if name in self._coming:
+            span, _ = self._coming[name]
+            if where.start < span.stop and span.start < where.stop:
+                del self._coming[name]
