@@ -97,8 +97,9 @@ def refuse_more_than_budget(
     if budget is None or needed <= budget:
         return
     if memory is not None:
+        own = f" (the program itself takes {rounded_up(taken)})" if budget <= taken else ""
         raise BadInput(
-            f"{what} needs {rounded_up(needed)} of memory, and memory is {memory}: give at least that, or {remedy}"
+            f"{what} needs {rounded_up(needed)} of memory, and memory is {memory}: give at least that{own}, or {remedy}"
         )
     raise BadInput(
         f"{what} needs at least {(needed - taken) / 1e9:,.2f} GB of memory, and {(budget - taken) / 1e9:,.2f} GB is free: "
