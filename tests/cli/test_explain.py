@@ -43,7 +43,7 @@ def test_both_layouts_of_several_servers_have_a_price(siafu: Siafu, store: Path)
     told = siafu("explain", "gcn", store, servers=4, partition="hash", network=0.001).out
     assert "on 4 servers with 0.001 Gbit/s each: --layout columns:1" in told
     assert "G1, 3 wide, goes by columns: vertices send" in told
-    found = siafu("explain", "gat", store, servers=2, json=True).json()
+    found = siafu("explain", "gatv2", store, servers=2, json=True).json()
     assert found["layout"] == "vertices"
     assert found["layouts"] == ["no gather of this model can be laid out by columns"]
 
