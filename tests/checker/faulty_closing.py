@@ -130,7 +130,7 @@ class AnAsynchronousRunGoesBackToItsCheckpoint(RunMachine):
         super()._lose(event, out)
 
 
-@fault("async", shows=480)
+@fault("async", shows=1085)
 class OneEpochClosesAtATime(RunMachine):
     """of asynchronous epochs that are all finished, one is closed"""
 

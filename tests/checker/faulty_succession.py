@@ -235,7 +235,7 @@ class ALostWeightServersVersionCountsAsKept(RunMachine):
         self._closing._kept = kept
 
 
-@fault("pipe", shows=1030, losing="within")
+@fault("pipe", shows=2220, losing="within")
 class TheVersionOfAnEvaluationIsNotGivenToANewWeightServer(RunMachine):
     """the version of an evaluation is not given to a new weight server"""
 
@@ -276,7 +276,7 @@ class OneWhoJoinsGoesOnBeforeAllHaveNotedIt(RunMachine):
         self._let_join(out)
 
 
-@fault(shows=96, losing="within")
+@fault(shows=675, losing="within")
 class AnEpochIsClosedWhileAServerIsReplaced(RunMachine):
     """an epoch is closed while a server is replaced, whose rows others still need"""
 
@@ -307,7 +307,7 @@ class ASecondLossOfTheSameLifeCounts(RunMachine):
         return super().handle(event)
 
 
-@fault(losing="within")
+@fault(shows=135, losing="within")
 class TrainingGoesOnWhileAServerIsHandedOver(RunMachine):
     """the next epoch begins while a server is handed over"""
 

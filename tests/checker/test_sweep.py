@@ -9,7 +9,7 @@ from tests.checker.scenario import eager_scenario, handing_over_scenario, losing
 from tests.checker.simulation import simulate
 from tests.checker.sweep import run_seeds
 
-SCHEDULES = int(os.environ.get("SIAFU_SCHEDULES", "4000"))
+SCHEDULES = int(os.environ.get("SIAFU_SCHEDULES", "2000"))
 """How many seeds are tried. CI has half an hour: `SIAFU_SCHEDULES=10000 pytest tests/checker` tries more."""
 
 SHARES = [range(first, first + 1000) for first in range(0, SCHEDULES, 1000)]
