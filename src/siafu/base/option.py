@@ -113,7 +113,7 @@ class Option:
         return "give " + ", or ".join([*kinds, *self.choices])
 
     def _chosen(self, value: str) -> str:
-        """What to give instead of a text that is no choice."""
+        """Advice for a text that is no choice: the nearest one, and all there are."""
         return choose(value, self.choices) if self.kinds == (str,) and not self.wants else self._wanted
 
     def _refused(self, value: Any, ending: str) -> BadInput:

@@ -26,7 +26,7 @@ _START = Anchor(Epoch(0), Version(0))
 
 @dataclass(slots=True)
 class GraphServerCounts:
-    """What a graph server saw.
+    """Counts of what a graph server saw.
 
     staleness:  how often an interval entered an epoch with this lead over the slowest
     row_ages:   how often a gather read rows that were so many epochs older than itself (negative: newer)
@@ -183,7 +183,7 @@ class GraphBasis:
         return max(self._start.epoch, epoch - self.setup.staleness - 1)
 
     def _oldest_weights(self, epoch: Epoch) -> Version:
-        """What an interval waits for that enters now: the version with the gradients of all epochs that all have finished.
+        """The version that an interval which enters now waits for: the one with the gradients of all epochs that all have finished.
 
         So weights are no further behind than rows are, and without staleness not at all. Where there is but one version,
         who went ahead with it would keep all others from the next: there it is that of all epochs before.

@@ -171,7 +171,7 @@ class Track:
             self._rows[stage][interval] = ahead.at.epoch
 
     def ahead(self, at: Anchor) -> Ahead:
-        """What is there of an epoch, of which this track has the first stages alone."""
+        """Results of an epoch that are there; this track has the first stages alone."""
         stages = len(self.schedule)
         done = {
             each.interval: stages if each.epoch > at.epoch else each.stage for each in self.passes.values()

@@ -100,7 +100,7 @@ class DiskTable(RowTable):
         return whole.reshape(-1).view(np.uint8)
 
     def _pages(self, at: int, pieces: Sequence[Bytes]) -> dict[int, Bytes]:
-        """What can be written now of bytes from `at` on, by its place in the file: whole pages, one after the other."""
+        """Pages that can be written now of bytes from `at` on, by their place in the file: whole ones, one after the other."""
         end, found = at + sum(map(len, pieces)), dict[int, Bytes]()
         inside = range(-(-at // PAGE) * PAGE, end // PAGE * PAGE)  # pages that are written from end to end
         with self._lock:

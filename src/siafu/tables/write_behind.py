@@ -130,7 +130,7 @@ class WriteBehind:
         self._changed.wait_for(ready)
 
     def _next(self) -> _Run | None:
-        """What is to be written now, if anything: what somebody waits for, else the longest, since it gains least by more."""
+        """The run to write now, if any: one that somebody waits for, else the longest, since it gains least by more."""
         if not self._runs:
             return None
         demanded = next((run for run in self._runs if run.closed), None)

@@ -101,7 +101,7 @@ class GatherBehaviour(ABC, Generic[G]):
         return self.held(mine, cut.width, itemsize, training=training)
 
     def on_slice(self, gather: G, width: int, servers: int) -> tuple[G, ColumnSlice]:
-        """What the server with the widest slice gathers, and the slice."""
+        """The gather of the server with the widest slice, and the slice."""
         return gather, widest_slice(width, self.heads(gather), servers)
 
     def reduction(self, gather: G, server: ServerEdges, width: int, dtype: torch.dtype) -> Reduction:

@@ -117,12 +117,12 @@ class ColumnGather(LocalGather):
         return Scattered(exchange, [parts.sliced] * self._space.parts, parts.owned, bounds)
 
     def _keep_slice(self, parts: Parts, own: Ids) -> None:
-        """What this server sends to itself."""
+        """Copy the share that this server sends to itself."""
         for source, target in zip(parts.owned[self._space.server], parts.sliced, strict=True):
             copy_rows(source, own, target, self._space.vertices[own])
 
     def _keep_own(self, parts: Parts, mask: Mask | None, first: int, last: int) -> None:
-        """What this server gathers for its own vertices among those of a share."""
+        """Copy the gathered columns of its own vertices among those of a share."""
         begin, end = np.searchsorted(self._space.vertices, (first, last))
         own = np.arange(begin, end)
         if mask is not None:

@@ -26,7 +26,7 @@ def slices_of(columns: int, servers: int) -> tuple[slice, ...]:
 
 
 class ColumnSlice(NamedTuple):
-    """What one server gathers of every row.
+    """The part of every row that one server gathers.
 
     columns: of the rows
     heads:   whose softmaxes it makes; none where rows have no heads, or it no column
@@ -47,7 +47,7 @@ class ColumnSlice(NamedTuple):
 
 
 def column_slices(width: int, heads: int, servers: int) -> tuple[ColumnSlice, ...]:
-    """What each server gathers of rows so wide.
+    """Each server's part of rows so wide.
 
     heads: softmaxes, of equally many columns each; 0: every column is gathered by itself. A server has whole heads, or, where there are
            more servers than heads, columns of one head
