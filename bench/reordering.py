@@ -3,7 +3,8 @@
     python bench/reordering.py [GRAPH …] [--out FILE] [--repetitions N]
 
 GRAPH is a .npz of ../shared/data ($SIAFU_SHARED) by its name, a store's path, `data`: all that are there, `made`: graphs on which no limit of `auto` was
-set (products' shape with communities and without, reddit-small's, a grid, a ring lattice, a random regular graph), or `blocks`: 2 M vertices in 5,000
+set (products' shape with communities and without, reddit-small's, a grid, a ring lattice, a random regular graph), `families`: seven more kinds of graphs
+(communities and degrees by power laws, Watts-Strogatz, users and items, a 3-D mesh, R-MAT, points in a square, a tree), or `blocks`: 2 M vertices in 5,000
 communities, 58 M edges, 80 % of them inside. Each graph is measured with the ids it has and with shuffled ones. Gathers in the old and
 in the new order take turns in one process; the best of the repetitions counts. All seconds are CPU seconds of all threads, which other
 work on the machine disturbs least. `auto` is that of `siafu train --reorder auto` for 50 epochs of two layers, 200 gathers. It is right if it
@@ -32,7 +33,7 @@ from siafu.graph.reorder.locality import locality
 from siafu.graph.reorder.overlap import overlap
 from siafu.kernels import block_edges, block_size, empty_table, gather_sum, pack
 from siafu.kernels.advice.advisor import seconds_an_edge
-from siafu.training.order_choice import look_for_order
+from siafu.training.order_choice import gather_seconds, look_for_order
 
 WIDTH = 128
 GATHERS = 200
@@ -77,6 +78,91 @@ def _regular(vertices: int, degree: int) -> Graph:
     )
 
 
+def _drawn(src: np.ndarray, dst: np.ndarray, vertices: int, name: str) -> Graph:
+    """Undirected edges, each once, without self-loops."""
+    joined = src != dst
+    return Graph.from_edges(
+        src[joined], dst[joined], num_vertices=vertices, undirected=True, merge_parallel=True, name=name
+    )
+
+
+def _power_law(vertices: int, edges: int, inside: float) -> Graph:
+    """Communities whose sizes follow a power law, as degrees do within each."""
+    rng = np.random.default_rng(4)
+    sizes = np.minimum(20 * (1 - rng.random(vertices // 20)) ** -0.8, vertices // 50).astype(np.int64)
+    sizes = sizes[: np.searchsorted(np.cumsum(sizes), vertices)]
+    begins = np.cumsum(sizes) - sizes
+    src = rng.integers(0, int(sizes.sum()), edges)
+    group = np.searchsorted(begins, src, side="right") - 1
+    place = (rng.random(edges) ** 2.5 * sizes[group]).astype(np.int64)
+    far = rng.random(edges) > inside
+    dst = np.where(far, rng.integers(0, int(sizes.sum()), edges), begins[group] + place)
+    return _drawn(src, dst, int(sizes.sum()), "power-law")
+
+
+def _small_world(vertices: int, near: int, rewired: float) -> Graph:
+    """Watts and Strogatz."""
+    rng = np.random.default_rng(5)
+    src = np.tile(np.arange(vertices), near)
+    dst = (src + np.repeat(np.arange(1, near + 1), vertices)) % vertices
+    dst = np.where(rng.random(len(dst)) < rewired, rng.integers(0, vertices, len(dst)), dst)
+    return _drawn(src, dst, vertices, "small-world")
+
+
+def _bipartite(users: int, items: int, edges: int, topics: int) -> Graph:
+    """Users and items of topics; three of four choices are of a user's own topic."""
+    rng = np.random.default_rng(6)
+    src = rng.integers(0, users, edges)
+    size = items // topics
+    own = src * topics // users * size + (rng.random(edges) ** 2 * size).astype(np.int64)
+    item = np.where(rng.random(edges) < 0.75, own, rng.integers(0, items, edges))
+    return _drawn(src, users + item, users + items, "bipartite")
+
+
+def _mesh(side: int) -> Graph:
+    """A grid in three dimensions."""
+    places = np.arange(side**3).reshape(side, side, side)
+    pairs = [(places[:-1], places[1:]), (places[:, :-1], places[:, 1:]), (places[..., :-1], places[..., 1:])]
+    src, dst = (np.concatenate([pair[k].ravel() for pair in pairs]) for k in (0, 1))
+    return _drawn(src, dst, side**3, "mesh")
+
+
+def _rmat(scale: int, edges: int) -> Graph:
+    rng = np.random.default_rng(8)
+    src, dst = np.zeros(edges, np.int64), np.zeros(edges, np.int64)
+    for _ in range(scale):
+        quarter = np.searchsorted([0.57, 0.76, 0.95], rng.random(edges))
+        src, dst = 2 * src + (quarter >> 1), 2 * dst + (quarter & 1)
+    return _drawn(src, dst, 1 << scale, "rmat")
+
+
+def _points(vertices: int, degree: float) -> Graph:
+    """Points of a square, joined where they are close; numbered in stripes."""
+    from scipy.spatial import cKDTree
+
+    points = np.random.default_rng(9).random((vertices, 2))
+    points = points[np.lexsort((points[:, 0], np.floor(points[:, 1] * 100)))]
+    pairs = cKDTree(points).query_pairs(np.sqrt(degree / (np.pi * vertices)), output_type="ndarray")
+    return _drawn(pairs[:, 0], pairs[:, 1], vertices, "points")
+
+
+def _tree(vertices: int) -> Graph:
+    """Each vertex hangs on an earlier one."""
+    rng = np.random.default_rng(10)
+    child = np.arange(1, vertices)
+    return _drawn(child, (rng.random(vertices - 1) * child).astype(np.int64), vertices, "tree")
+
+
+FAMILIES: dict[str, Callable[[], Graph]] = {
+    "power-law": lambda: _power_law(200_000, 2_000_000, 0.8),
+    "small-world": lambda: _small_world(200_000, 5, 0.1),
+    "bipartite": lambda: _bipartite(150_000, 50_000, 1_500_000, 100),
+    "mesh": lambda: _mesh(64),
+    "rmat": lambda: _rmat(17, 2_000_000),
+    "points": lambda: _points(200_000, 12),
+    "tree": lambda: _tree(300_000),
+}
+
 MADE: dict[str, Callable[[], Graph]] = {
     "products-0.05": lambda: _shape("products", 0.05),
     "products-0.05-without": lambda: _shape("products", 0.05, communities=0, inside=0.0, together=False),
@@ -95,7 +181,7 @@ def main() -> None:
     parser.add_argument("--orders", default="rabbit", help="such as rabbit,rcm,degree")
     asked = parser.parse_args()
     _warm_up()
-    families = {"data": DATA, "made": MADE}
+    families = {"data": DATA, "made": MADE, "families": FAMILIES}
     names = [name for each in asked.graphs for name in families.get(each, (each,))]
     rows = [row for name in names for row in measure(name, asked.orders.split(","), asked.repetitions)]
     right = sum(row["auto_right"] for row in rows if row["order"] == "rabbit")
@@ -149,6 +235,9 @@ def measure(name: str, orders: list[str], repetitions: int) -> Iterator[dict[str
                     "gather_seconds": before,
                     "reordered_seconds": after,
                     "gain": before / after,
+                    "foretold_seconds": gather_seconds(graph, [4 * WIDTH]),
+                    "foretold_reordered": gather_seconds(graph, [4 * WIDTH], found),
+                    "overlap": overlap(graph).shared,
                     "auto": advice.order,
                     "kept": GATHERS * before / (GATHERS * chosen + looked),
                     "advice_seconds": advised,
@@ -186,8 +275,8 @@ def _gathers(graphs: list[Graph], repetitions: int) -> list[float]:
 
 
 def _load(name: str) -> Graph:
-    if name in MADE:
-        return MADE[name]()
+    if name in MADE | FAMILIES:
+        return (MADE | FAMILIES)[name]()
     if name == "blocks":
         return _blocks(5_000, 400, 29_000_000)
     if is_store(Path(name)):

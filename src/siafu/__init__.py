@@ -4,14 +4,15 @@ Names are loaded when first used, so that `import siafu` does not wait for PyTor
 """
 
 import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-from siafu.base.version import __version__ as __version__
-
+# Nothing else is imported here, `typing` neither: until `siafu.__main__` takes Ctrl-C, it would end in Python's traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from siafu import nn as nn
     from siafu.base.errors import SiafuError as SiafuError
+    from siafu.base.version import __version__ as __version__
     from siafu.embedding.embed import embed as embed
     from siafu.embedding.embedding_run import EmbeddingRun as EmbeddingRun
     from siafu.graph import Graph as Graph
@@ -66,6 +67,7 @@ _HOMES = {
     "SiafuError": "siafu.base.errors",
     "Triples": "siafu.graph.triples",
     "VertexTypes": "siafu.graph.several_types",
+    "__version__": "siafu.base.version",
     "compile": "siafu.training.step",
     "correct_and_smooth": "siafu.training.outputs.smoothing",
     "embed": "siafu.embedding.embed",
@@ -82,9 +84,11 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOMES:
         raise AttributeError(f"module 'siafu' has no attribute {name!r}")
+    from importlib import import_module
+
     home = import_module(_HOMES[name])
     value = home if name == "nn" else getattr(home, name)
     globals()[name] = value

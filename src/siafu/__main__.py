@@ -1,9 +1,9 @@
 """The `siafu` command, and `python -m siafu`: Ctrl-C is one line, also while the code is still being loaded."""
 
+# The module under `signal`: that one loads `enum`, and until the handler is set Ctrl-C ends in Python's traceback.
+import _signal as signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
-from typing import Any
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     run()
 
 
-def _end(*_: Any) -> None:
+def _end(*_: object) -> None:
     # No exception: half-loaded modules would turn it into errors of their own.
     sys.stderr.write("siafu: interrupted while starting\n")
     sys.stderr.flush()

@@ -32,6 +32,8 @@ def _refused(lines: str) -> list[str]:
 @pytest.mark.usefixtures("siafu")
 def test_no_refusal_of_a_word_waits_for_pytorch() -> None:
     Path("a.file").touch()
+    Path("a.run").mkdir()
+    Path("a.run/config.json").touch()
     lines = """\
 --no-such-option
 train dmo
@@ -41,6 +43,8 @@ train demo --heads 3
 train demo --lr -1
 train demo --groups 3
 train demo --memory 5X
+train demo --memory 8
+train demo --out /proc/nowhere
 train demo --scratch nowhere
 train demo --out a.file
 train demo --start nowhere
@@ -60,9 +64,14 @@ train demo --redundancy eager
 train demo --redundancy 2 --servers 2 --cluster auto
 sweep demo --vary model=gcm
 sweep demo --vary hiden=3
+sweep demo --vary hidden=3 --out a.file
+sweep demo --vary hidden=3 --out a.run
+sweep demo --vary hidden=3 --out /proc/nowhere
 explain gcm demo
 embed demo --out a.file
+embed demo --out /proc/nowhere
 embed demo --memory abc
+embed demo --memory 8
 embed demo --score dott
 embed dmo
 plan dmo

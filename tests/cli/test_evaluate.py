@@ -68,6 +68,19 @@ def test_classes_of_other_names_than_the_runs_are_told(siafu: Siafu, tmp_path: P
     assert siafu("evaluate", "run", "named").err == ""
 
 
+def test_imported_columns_are_known_by_name_until_prediction(siafu: Siafu) -> None:
+    Path("edges.csv").write_text("src,dst\n0,1\n1,2\n2,3\n")
+    Path("one.csv").write_text("id,label,age,height\n0,0,30,1.5\n1,1,40,1.6\n2,0,50,1.9\n3,1,20,1.8\n")
+    Path("two.csv").write_text("id,height,age,label\n0,1.5,30,0\n1,1.6,40,1\n2,1.9,50,0\n3,1.8,20,1\n")
+    for name in ("one", "two"):
+        siafu("import", "edges.csv", vertices=f"{name}.csv", split="random:50/25/25", output=f"{name}.store")
+    assert "features    2 a vertex (height, age)" in siafu("info", "two.store").out
+    siafu("train", "one.store", epochs=2, out="run")
+    other = siafu("evaluate", "run", "two.store")
+    assert "they are taken by their names" in other.err
+    assert other.out.splitlines()[1:] == siafu("evaluate", "run").out.splitlines()[1:]
+
+
 def test_a_graph_of_other_width_is_one_clear_line(siafu: Siafu, store: Path, tmp_path: Path) -> None:
     siafu("train", store, epochs=2, out="run")
     graph = toy_graph()

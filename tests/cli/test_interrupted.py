@@ -33,6 +33,19 @@ def _interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
+_LOADED = """
+import os, sys
+before = set(sys.modules)
+import siafu.__main__
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_nothing_is_loaded_before_ctrl_c_is_taken() -> None:
+    ended = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True)
+    assert ended.stdout == "['siafu', 'siafu.__main__']\n", ended
+
+
 def test_while_a_graph_is_loaded_nothing_was_trained(siafu: Siafu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("siafu.load", _interrupt)
     ended = siafu("train", "demo")

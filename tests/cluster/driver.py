@@ -35,7 +35,13 @@ class Crews:
         self.made: list[ForkCrew] = []
 
     def __call__(
-        self, address: str, plan: Any, model: GNN, lambdas: Lambdas | None, memory: str | None
+        self,
+        address: str,
+        plan: Any,
+        model: GNN,
+        lambdas: Lambdas | None,
+        memory: str | None,
+        advised: bool,
     ) -> ForkCrew:
         assert memory is None
         self.made.append(ForkCrew(self.name, plan, lambdas=lambdas, **self.options))

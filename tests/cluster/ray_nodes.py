@@ -39,6 +39,8 @@ class RayNodes:
         # showed to its own cluster would make this process ask the nodes: Ray then takes all actors for abandoned.
         self._mode_before = os.environ.get(_MODE)
         _set_mode("disabled")
+        # Ray's processes are nice: where the system does not group processes by session, they would starve beside other tests.
+        os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (as Ray spells it)
         self._places = iter(places)
         self._processes: dict[str, dict[str, int]] = {}
         # Ray puts sockets there, whose paths must be short.

@@ -223,6 +223,27 @@ def test_labels_that_are_words_are_classes_with_names(tmp_path: Path) -> None:
     assert read_store(tmp_path / "store").class_names == ("a", "b")
 
 
+def test_a_mistyped_keyword_is_told_the_nearest() -> None:
+    with pytest.raises(BadInput, match="no keyword feature_name: did you mean feature_names"):
+        Graph.from_edges([0], [1], feature_name=["a"])
+
+
+def test_columns_of_features_keep_their_names(tmp_path: Path) -> None:
+    graph = Graph.from_edges([0], [1], x=[[1, 2], [3, 4]], feature_names=["age", "height"])
+    graph.with_bf16_features().save(tmp_path / "store")
+    assert read_store(tmp_path / "store").feature_names == ("age", "height")
+    assert graph.replace(x=graph.x[:, :1]).feature_names == ()  # other features, whose names nobody gave
+    with pytest.raises(BadInput, match="feature_names has 1 names, and x has 2 columns"):
+        Graph.from_edges([0], [1], x=[[1, 2], [3, 4]], feature_names=["age"])
+    with pytest.raises(BadInput, match="give a list"):
+        Graph.from_edges([0], [1], x=[[1, 2], [3, 4]], feature_names="ab")
+
+
+def test_a_data_frame_brings_the_names_of_its_columns() -> None:
+    frame = pytest.importorskip("pandas").DataFrame({"age": [1, 2], "height": [3, 4]})
+    assert Graph.from_edges([0], [1], x=frame).feature_names == ("age", "height")
+
+
 def test_a_split_is_drawn_among_labelled_vertices() -> None:
     graph = Graph.from_edges([0, 1], [1, 2], num_vertices=5, y=[0, -1, 1, 0, 1]).split(0.5, 0.5, seed=3)
     assert sorted([*graph.train, *graph.val]) == [0, 2, 3, 4]

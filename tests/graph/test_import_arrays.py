@@ -352,3 +352,17 @@ def test_an_archive_whose_directory_misnames_an_array_is_refused(
     source.write_bytes(data[:at] + b"dirested" + data[at + 8 :])
     with pytest.raises(BadInput, match="is damaged: File name in directory"):
         read(source)
+
+
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_labels_that_are_words_in_an_array_are_classes_with_names(tmp_path: Path, kind: str) -> None:
+    words = np.array(["cat", "", "dog", "NA", "ant"]).astype(kind)
+    np.savez(tmp_path / "graph.npz", src=[0, 1, 2, 3], dst=[1, 2, 3, 4], y=words)
+    np.save(tmp_path / "y.npy", words)
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n2,3\n3,4\n")
+    for graph in (
+        imported(tmp_path / "graph.npz"),
+        imported(tmp_path / "edges.csv", labels=tmp_path / "y.npy"),
+    ):
+        assert graph.y is not None
+        assert (graph.y.tolist(), graph.class_names) == ([1, -1, 2, -1, 0], ("ant", "cat", "dog"))

@@ -24,6 +24,7 @@ from siafu.kernels import (
     max_range,
     pack_heads,
     pack_range,
+    products,
     run_code,
 )
 from siafu.kernels.edgewise import edge_machine
@@ -73,7 +74,13 @@ def results(compiled: dict[str, Any]) -> dict[str, np.ndarray]:
     compiled["function"] = edge_machine._walk = fresh(edge_machine._walk)
     tables = CodeTables(rows, rows, rows, rows, targets_own=True)
     run_code((csr.indptr, csr.indices, None), *span, gate(), tables, out["function"], fresh=True)
-    return {name: table[:, :WIDTH] for name, table in out.items()}
+    compiled["product"] = products._multiply = fresh(products._multiply)
+    compiled["summed product"] = products._add_products = fresh(products._add_products)
+    gathered = {name: table[:, :WIDTH] for name, table in out.items()}
+    return gathered | {
+        "product": products.row_products(x, x[:WIDTH]),
+        "summed product": products.summed_products(x, gathered["sum"]),
+    }
 
 
 def fresh(kernel: Any) -> Any:

@@ -10,13 +10,14 @@ import torch
 import siafu
 from siafu.graph.partition import make_partition
 from siafu.kernels import blocking
+from siafu.kernels.advice import trial_budget
 from siafu.kernels.advice.findings import machine_name
 from siafu.options import Options
 from siafu.report.progress import Progress
 from siafu.server.memory.fitting import fit
 from siafu.server.memory.listing import RunListing
 from siafu.server.plan import ServerPlan
-from siafu.training.run_advisor import advisor_of
+from siafu.server.run_advisor import advisor_of
 from tests.toys import toy_graph
 
 
@@ -34,6 +35,12 @@ def _small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking, "cache_bytes", lambda level: {2: 256, 3: 1024}[level])
     monkeypatch.setattr(blocking, "_READ_AGAIN", 0.01)
     monkeypatch.setattr(blocking, "_EDGES_PER_VISIT", 1 << 20)
+
+
+@pytest.fixture(autouse=True)
+def _trials_at_any_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four epochs of microseconds would not earn a trial, or earn it on some machines only."""
+    monkeypatch.setattr(trial_budget, "_SHARE", 1e6)
 
 
 def losses(graph: siafu.Graph, **how: object) -> list[float]:

@@ -135,6 +135,21 @@ def test_a_second_sweep_in_a_directory_leaves_the_rows_of_the_first_in_the_table
         assert [row["lr"] for row in csv.DictReader(file)] == ["", "0.1", ""]
 
 
+def test_a_second_sweep_that_would_run_beside_the_first_is_refused(tmp_path: Path) -> None:
+    graph, told = toy_graph(), list[str]()
+
+    def second(_: object) -> None:
+        with pytest.raises(BadInput) as refused:
+            siafu.sweep(graph, {"hidden": [4, 8]}, out=tmp_path, epochs=1, dropout=0.0)
+        told.append(str(refused.value))
+
+    found = siafu.sweep(graph, {"hidden": [4]}, out=tmp_path, epochs=1, dropout=0.0, told=second)
+    assert told == [f"another process is training in {tmp_path}: wait for it, or choose another --out"]
+    assert len(json.loads((tmp_path / "sweep.json").read_text())["rows"]) == 1
+    with pytest.raises(BadInput, match="holds a run: name another directory"):
+        siafu.sweep(graph, {"hidden": [4]}, out=found.rows[0].path, epochs=1)
+
+
 def test_rows_that_are_computed_once_are_shared_by_the_runs_of_a_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

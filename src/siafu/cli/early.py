@@ -9,6 +9,8 @@ from siafu.base.choices import (
     refuse_other_objective,
     refuse_other_scheduler,
 )
+from siafu.base.errors import BadInput
+from siafu.base.hardware.memory import own_bytes
 from siafu.base.storage.absent import refuse_absent_directory
 from siafu.cli.common import bytes_of
 from siafu.cost.prices import price_book
@@ -24,7 +26,7 @@ def refuse_early(asked: "Recipe | Options | Session") -> None:
     if isinstance(asked, Options):
         _refuse_names(asked)
     if isinstance(asked, Session):
-        bytes_of(asked.memory)
+        refuse_tiny_budget(asked.memory)
         refuse_absent_directory(asked.scratch)
         refuse_prices(asked.instance, asked.prices)
     if isinstance(asked, Options) and isinstance(asked, Session):
@@ -44,6 +46,16 @@ def _refuse_names(asked: Options) -> None:
         from siafu.graph.random_split import RandomSplit
 
         RandomSplit.asked(asked.split)
+
+
+def refuse_tiny_budget(memory: str | None) -> None:
+    """Refuse a size that is none, or less than this program takes before it loads anything: a unit was forgotten."""
+    budget, taken = bytes_of(memory), own_bytes()
+    if budget is not None and budget < taken:
+        raise BadInput(
+            f"memory is {memory}, and this program takes {taken / 1e6:.0f} MB before it loads anything: "
+            "write a size with its unit, like 8GB"
+        )
 
 
 def refuse_prices(instance: str | None, prices: str | Path | None) -> None:

@@ -19,8 +19,9 @@ from siafu.base.loading import loading
 from siafu.base.option import REQUIRED, argument, option, options_of
 from siafu.base.storage.absent import refuse_absent_dataset, refuse_absent_directory
 from siafu.base.words import counted
-from siafu.cli.common import bytes_of, say, show
+from siafu.cli.common import say, show
 from siafu.cli.declared import add_commands, command, json_flag, out_file
+from siafu.cli.early import refuse_tiny_budget
 from siafu.cli.embed_plan import plan
 from siafu.cli.train import command_to_resume, new_directory
 from siafu.embedding.embed_options import EmbedOptions, EmbedSession
@@ -102,7 +103,7 @@ def train(asked: Embed) -> None:
         raise BadInput("--resume needs --out: name the directory of the run to go on with")
     if asked.resume and asked.overwrite:
         raise BadInput("--resume goes on with a run and --overwrite replaces it: choose one")
-    bytes_of(asked.memory)
+    refuse_tiny_budget(asked.memory)
     refuse_absent_directory(asked.scratch)
     refuse_absent_dataset(str(asked.store))
     refuse_unknown_name(str(asked.store))

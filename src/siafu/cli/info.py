@@ -52,6 +52,7 @@ def _of_graph(name: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         "edge_types": found.num_relations,
         "type_names": list(found.type_names),
         "features": found.num_features,
+        "feature_names": list(found.feature_names),
         "labels": None if found.y is None else found.num_classes,
         "several_labels": found.multi_label,
         "quantities": found.has_quantities,
@@ -115,7 +116,10 @@ def _lines(facts: dict[str, Any], of_classes: str) -> list[tuple[str, str]]:
         ("name", facts["name"]),
         ("vertices", f"{facts['vertices']:,}" + (", with names" if facts["named_vertices"] else "")),
         ("edges", f"{facts['edges']:,}: {', '.join(on_edges)}"),
-        ("features", f"{facts['features']:,} a vertex" if facts["features"] else "none"),
+        (
+            "features",
+            f"{facts['features']:,} a vertex{named(facts['feature_names'])}" if facts["features"] else "none",
+        ),
         (
             "labels",
             "none" if labels is None else f"{labels:,} {kind}{named(facts['class_names'])}{of_classes}",

@@ -12,9 +12,11 @@ from siafu.base.errors import BadInput
 from siafu.base.loading import loading
 from siafu.base.nearest import nearest
 from siafu.base.option import Option, argument, option, options_of
+from siafu.base.words import counted
 from siafu.cli.common import NUMBER, WORD, refuse_unknown_dataset, say, show_table
 from siafu.cli.early import refuse_early
 from siafu.options import Options, Session
+from siafu.report.files.sweep_directory import refuse_no_place_for_sweep
 from siafu.training.recipe import Recipe, describe_graph
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ def sweep(asked: SweepOptions) -> None:
     for setting in listed:
         refuse_other_model(setting.get("model", asked.model))
     refuse_early(asked)
+    if asked.out is not None:
+        refuse_no_place_for_sweep(asked.out)
     refuse_unknown_dataset(asked.dataset)
     with loading():
         import siafu
@@ -65,7 +69,7 @@ def sweep(asked: SweepOptions) -> None:
             say(f"{_words(row.setting)}: {_outcome(row)}")
 
     if not asked.quiet:
-        say(f"{describe_graph(graph)}; {len(listed)} settings, in {directory}")
+        say(f"{describe_graph(graph)}; {counted(len(listed), 'setting')}, in {directory}")
     path = str(Path(asked.dataset).resolve()) if is_store(Path(asked.dataset)) else asked.dataset
     done = siafu.sweep(graph, listed, out=directory, told=told, dataset=path, **_common(asked, listed))
     table = done.table()

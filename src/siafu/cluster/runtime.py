@@ -93,6 +93,7 @@ class ClusterRuntime(ServerReplacements):
         self._happened: queue.SimpleQueue[Happening | BaseException | None] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._over = False
+        self.reasons: list[str] = []
         self._losses = Losses()
         self._look_after, self._standstill = look_after, Standstill()
         self._leaving: dict[Address, str] = {}
@@ -109,6 +110,7 @@ class ClusterRuntime(ServerReplacements):
         """Start the servers and lay out the work; returns each graph server's part and memory, in words."""
         try:
             shares = self._prepare()
+            self.reasons = [f"{each}: {why}" for each, share in shares.items() for why in share.choices]
             told = [f"{each} on {self.servers[each].where}: {share}" for each, share in shares.items()]
             eager = self._about_eager()
             return [*told, *self.seats.begin(self.servers, shares), *eager]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from siafu.base.errors import BadInput
 from siafu.base.hardware.memory import machine_bytes
+from siafu.base.words import counted
 from siafu.graph.classes import count_classes
 from siafu.graph.csr import IntArray, id_dtype
 from siafu.graph.quantities import quantities_of, unknown_rows
@@ -181,6 +182,19 @@ def features(values: Any, num_vertices: int) -> NDArray[Any] | None:
         )
     finite_rows(rows, 0)
     return rows
+
+
+def feature_names(asked: Any, given: Any, rows: NDArray[Any] | None) -> tuple[str, ...]:
+    """Names of the columns of features: those that were asked for, else those of a pandas.DataFrame."""
+    if asked is None:
+        own = list(getattr(given, "columns", ()))
+        asked = own if all(isinstance(name, str) for name in own) else ()
+    elif isinstance(asked, str) or not all(isinstance(name, str) for name in asked):
+        raise BadInput(f"feature_names is {asked!r}: give a list with the name of each column of x")
+    width = 0 if rows is None else rows.shape[1]
+    if len(asked) not in (0, width):
+        raise BadInput(f"feature_names has {len(asked)} names, and x has {counted(width, 'column')}")
+    return tuple(asked)
 
 
 def stored_rows(values: Any, what: str) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from siafu.base.card import card
 from siafu.base.errors import BadInput
 from siafu.base.storage.mapped import mapped_array
+from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.base.words import counted
 from siafu.graph import check, csr, edge_data
 from siafu.graph.bf16 import to_bf16
@@ -51,6 +52,7 @@ class Graph:
     num_classes: how many classes `y` tells apart, or how many labels or quantities a vertex has; 0 without labels
     class_names: the name of each class, where labels are words; empty: they are numbers
     type_names:  the name of each type of edges, where they were imported by name; empty: they are numbers
+    feature_names: the name of each column of `x`, where they have names; empty: they are known by their places
     name:        what to call the graph in reports
     source:      what `siafu.load` takes to get it again; None: it was not loaded
     layout:      the same graph with its vertices in an order that is faster to walk, which training uses; everything
@@ -76,6 +78,7 @@ class Graph:
     num_classes: int = 0
     class_names: tuple[str, ...] = ()
     type_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
     name: str = "graph"
     source: str | None = None
     layout: "Graph | None" = None
@@ -97,6 +100,7 @@ class Graph:
         test: Any = None,
         ids: Any = None,
         num_classes: int | None = None,
+        feature_names: Any = None,
         name: str = "graph",
     ) -> "Graph":
         """From in-edges by destination. Arrays are NumPy's or PyTorch's, and are not copied if they fit.
@@ -106,6 +110,8 @@ class Graph:
         are unknown. Floats are quantities, unless all are whole numbers that can be classes, or zeros and ones in columns.
 
         `train`, `val`, `test` are vertex ids or masks of V booleans; rows that are not ascending are sorted.
+        `feature_names` are those of the columns of `x`; a pandas.DataFrame brings its own. A run keeps them, and takes the
+        columns of another graph by their names.
         """
         pointers = check.indptr(indptr)
         num_vertices = len(pointers) - 1
@@ -122,6 +128,7 @@ class Graph:
             test=test,
             ids=ids,
             num_classes=num_classes,
+            feature_names=feature_names,
             name=name,
         )
 
@@ -138,6 +145,7 @@ class Graph:
         test: Any = None,
         ids: Any = None,
         num_classes: int | None = None,
+        feature_names: Any = None,
         name: str = "graph",
     ) -> "Graph":
         """Of edges in order, and what they have, both checked."""
@@ -155,6 +163,7 @@ class Graph:
             ids=check.original_ids(ids, num_vertices),
             num_classes=classes,
             class_names=names and (*names, *map(str, range(len(names), classes))),
+            feature_names=check.feature_names(feature_names, x, features),
             name=check.text(name, "name"),
         )
 
@@ -177,6 +186,7 @@ class Graph:
         undirected:     add each edge's reverse (a self-loop is its own), with the same weight, features and type
         merge_parallel: keep one edge for each (source, destination), its weight the sum; not with edge_attr or edge_type
         """
+        refuse_unknown_keyword(data, cls.from_csr, "siafu.Graph.from_edges")
         sources, targets = check.array(src, "src"), check.array(dst, "dst")
         if sources.shape != targets.shape or sources.ndim != 1:
             raise BadInput(
@@ -240,7 +250,7 @@ class Graph:
         """The same graph with features rounded to bfloat16: half the memory."""
         if self.x is None or self.x.dtype == np.uint16:
             return self
-        return self.replace(x=to_bf16(self.x))
+        return self.replace(x=to_bf16(self.x), feature_names=self.feature_names)
 
     def reorder(self, order: str = "auto", *, memory: str | None = None) -> "Graph":
         """The same graph with a layout: trained in an order of its vertices that is faster to walk.
@@ -293,6 +303,8 @@ class Graph:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         if changes.keys() - {"name", "source", "layout"}:
             changes = {"layout": None} | changes
+        if "x" in changes:
+            changes = {"feature_names": ()} | changes
         graph = Graph(**(fields | changes))
         if not changes.keys() & {"indptr", "indices", "edge_weight"}:
             # What was found out about the edges still holds.

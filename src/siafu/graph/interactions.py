@@ -122,6 +122,11 @@ class Interactions:
     @classmethod
     def load(cls, path: str | Path) -> "Interactions":
         """From an `.npz` archive with train_user, train_item, test_user, test_item, and perhaps val_…, num_users, num_items."""
+        if not str(path).endswith(".npz") and Path(path).is_file():
+            raise BadInput(
+                f"{path} is no .npz archive: read it yourself, and give its columns of users and items to "
+                "Interactions.of(train=[users, items], test=[users, items])"
+            )
         try:
             with np.load(path, allow_pickle=False) as found:
                 arrays = {key: found[key] for key in found.files}

@@ -48,6 +48,18 @@ def _table(allocate: Callable[..., NDArray[Any]], rows: int, columns: int, dtype
     return table[:, : padded(columns)]
 
 
+def flat_view(rows: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """[rows, columns], not empty, as one list, and how many numbers further a row begins.
+
+    It tells the compiler that columns are next to each other, though rows may be padded.
+    """
+    count, columns = rows.shape
+    if rows.flags.c_contiguous:
+        return rows.reshape(-1), columns
+    step = rows.strides[0] // rows.itemsize
+    return np.lib.stride_tricks.as_strided(rows, ((count - 1) * step + columns,), (rows.itemsize,)), step
+
+
 class _Window:
     """Memory under another first address, as NumPy asks for it; it keeps the memory alive."""
 

@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 from siafu.base.errors import BadInput
 from siafu.base.hashing import GOLDEN, mix
 from siafu.base.jit import kernel
+from siafu.kernels.rows import flat_view
 from siafu.nn.tensors import as_rows
 
 _COLUMN_STEP = np.uint32(0x9E3779B9)
@@ -220,16 +221,6 @@ def undrop_rows(
         others, further = (None, 0) if more is None else flat_view(more)
         _undrop_range(flat, step, others, further, *flat_view(dropped), gradient.dtype.type(scale), out)
     return out
-
-
-def flat_view(rows: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """[rows, columns], not empty, as one list, and how many numbers further a row begins.
-
-    It tells the compiler that columns are next to each other, though rows may be padded.
-    """
-    count, columns = rows.shape
-    step = rows.strides[0] // rows.itemsize
-    return np.lib.stride_tricks.as_strided(rows, ((count - 1) * step + columns,), (rows.itemsize,)), step
 
 
 def site_key(seed: int, epoch: int, site: int) -> np.uint64:

@@ -80,7 +80,8 @@ class LaneStatistics:
             if reduce.differentiated:
                 statistic.put_gradient(interval, moved.pop(reduce.out, None))
             if reduce.running is not None and self._leads and interval == 0:
-                found |= _followed(reduce.running, self._totals[interval][reduce.out], statistic.count())
+                came = _followed(reduce.running, self._totals[interval][reduce.out], statistic.count())
+                found |= {name: found[name] + each if name in found else each for name, each in came.items()}
         return found
 
     def adjoint(
@@ -93,12 +94,12 @@ class LaneStatistics:
 
 
 def _followed(running: RunningStatistics, total: Tensor, count: int) -> dict[str, Tensor]:
-    """The statistics of an epoch that buffers follow, by the buffers' names; count: rows that they are of."""
+    """One call's part of what buffers follow in an epoch, by the buffers' names: parts are added; count: rows that they are of."""
     found = {}
     if running.mean is not None:
-        found[running.mean] = total[0]
+        found[running.mean] = total[0] * running.kept
     if running.variance is not None:
-        found[running.variance] = total[1] * (count / max(1, count - 1))
+        found[running.variance] = total[1] * (count / max(1, count - 1)) * running.kept
     if running.count is not None:
         found[running.count] = torch.ones((), dtype=torch.int64)
     return found

@@ -407,8 +407,9 @@ def _followed(program: Program) -> dict[str, Follows]:
         assert step.running is not None
         count = step.running.count
         momentum = None if step.running.momentum == CUMULATIVE else step.running.momentum
-        found |= {name: Follows(momentum, count) for name in step.running.names if name != count}
-        found |= {} if count is None else {count: Follows()}
+        for name in step.running.names:
+            calls = 1 + max(step.running.later, found[name].calls - 1 if name in found else 0)
+            found[name] = Follows(calls=calls) if name == count else Follows(momentum, count, calls)
     return found
 
 

@@ -28,11 +28,11 @@ from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import Choice, choose
 from siafu.server.memory.memory_list import MemoryList
 from siafu.server.plan import ServerPlan, compile_programs, rows_of
+from siafu.server.run_advisor import advisor_of
 from siafu.server.schedules import schedule_evaluation, schedule_training
 from siafu.server.stages.registry import stages_of
 from siafu.tables import ScratchDirectory
 from siafu.training.placement import choose_partition
-from siafu.training.run_advisor import advisor_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,20 @@
 """OrderChoice: whether a training walks its graph in another order of the vertices, and why."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import nn
 
 from siafu.base.errors import BadInput
+from siafu.base.hardware.caches import cache_bytes
 from siafu.base.hardware.memory import budget_bytes, own_bytes, rounded_up
 from siafu.graph import Graph
-from siafu.graph.reorder import Advice, advise, first_look, reorder
-from siafu.graph.reorder.advice import BEST
+from siafu.graph.reorder import Advice, first_look, reorder
+from siafu.graph.reorder.advice import try_order
 from siafu.graph.reorder.layout import held_layout
-from siafu.graph.reorder.locality import locality
+from siafu.graph.reorder.locality import Locality, locality
+from siafu.graph.reorder.orders import ROW_BYTES
 from siafu.graph.reorder.overlap import overlap
 from siafu.kernels.advice.advisor import seconds_an_edge
 from siafu.nn.tensors import is_halved
@@ -21,14 +23,14 @@ from siafu.options import Options
 from siafu.program.program import Program
 from siafu.server.plan import compile_programs, rows_of
 
-_ORDERING = 6e-8  # CPU seconds of Rabbit order for an edge and direction,
-_ORDERING_VERTEX = 5e-7  # and for a vertex; see docs/reordering.md
-_COPYING = 1e-9  # seconds of a byte that is put in another order
-_TRIAL = 0.25  # of the most that an order could save, the trial of one may take so much: it may be in vain
-_TRIAL_OF_RUN = 0.025  # of what the epochs' gathers take now: a trial in vain is not noticed
-_TOGETHER = (
-    0.01  # overlap of neighbours below which there are no communities that an order could bring together
-)
+# Prices in seconds of an edge of a gather of 512 bytes, all of whose reads hit (docs/reordering.md): of Rabbit order, for an edge and
+# direction, what is added where its read comes from memory, and for a vertex; of a copy of the edges, likewise.
+_ORDERING, _ORDERING_FAR, _ORDERING_VERTEX = 5, 8, 25
+_COPYING, _COPYING_FAR, _COPYING_VERTEX = 4, 3, 12
+_COPYING_BYTE = 1e-9  # seconds of a byte of rows that is put in another order
+_TRIAL = 0.15  # of what an order is hoped to save: a trial that is foretold to take longer is not begun
+_GIVEN_UP = 0.3  # of the same: a trial that takes longer is given up
+_SURE = 0.1  # overlap of neighbours from which the most that an order can save is hoped for
 _SHARE_OF_MEMORY = 0.25  # that a layout may take, where nobody asked for one
 _LINE = 64
 
@@ -97,31 +99,49 @@ def look_for_order(graph: Graph, lengths: list[int], epochs: int, memory: str | 
         return known
     if not lengths:
         return Advice(None, "no other order: no epoch gathers along the edges")
-    if (together := overlap(graph)) < _TOGETHER:
+    found = {each: locality(graph, each) for each in {*lengths, ROW_BYTES}}
+    now = epochs * _seconds(graph, lengths, {each: way.cost for each, way in found.items()})
+    least = epochs * _seconds(graph, lengths, {each: way.best.cost for each, way in found.items()})
+    ordering, copied = _prices(graph, found[ROW_BYTES])
+    together = overlap(graph, cache_bytes(2) // max(lengths))
+    hoped = (now - least) * max(0.0, min(1.0, max(together.apart / _SURE, together.far * _beside(graph))))
+    if ordering > _TRIAL * hoped:
         return Advice(
             None,
-            f"no other order: the ends of an edge share {100 * together:.1f} % of their neighbours beyond chance, and an "
-            "order brings those together that share many",
+            f"no other order: to look for one takes {ordering:.2g} CPU seconds of {now:.2g} that {epochs} epochs gather, and it may save "
+            f"{max(0.0, hoped):.2g}: the ends of an edge share {100 * max(0.0, together.shared):.1f} % of their neighbours beyond chance, "
+            f"{100 * max(0.0, together.apart):.1f} % if they are far apart now",
         )
-    ways, copied = (1 if graph.is_symmetric else 2), _COPYING * _layout_bytes(graph)
-    ordering = ways * _ORDERING * graph.num_edges + _ORDERING_VERTEX * graph.num_vertices
-    now, least = gather_seconds(graph, lengths), graph.num_edges * sum(map(seconds_an_edge, lengths))
-    most = epochs * (now - BEST.cost * least)
-    if ordering + copied > min(_TRIAL * most, _TRIAL_OF_RUN * epochs * now):
-        return Advice(
-            None,
-            f"no other order: to look for one takes {ordering + copied:.1f} CPU seconds, and it could save {max(0.0, most):.1f} "
-            f"in {epochs} epochs at the most",
-        )
-    advice = advise(graph, memory=memory, row_bytes=max(lengths))
+    advice = try_order(graph, memory=memory, row_bytes=max(lengths), seconds=_GIVEN_UP * hoped)
     if advice.order is None or advice.vertex_order is None:
         return advice
-    saved = epochs * (now - gather_seconds(graph, lengths, advice.vertex_order))
+    saved = now - epochs * gather_seconds(graph, lengths, advice.vertex_order)
     if saved < copied:
         return Advice(
             None, f"no other order: {advice.order} order would save {max(0.0, saved):.1f} CPU seconds"
         )
     return replace(advice, reason=f"{advice.reason}; {saved:.0f} CPU seconds less in {epochs} epochs")
+
+
+def _beside(graph: Graph) -> float:
+    """Share of the reads that any order of a connected graph can make near: each vertex stands beside another that it is joined to."""
+    ways = 2 if graph.is_symmetric else 1
+    return min(1.0, ways * graph.num_vertices / max(1, graph.num_edges))
+
+
+def _prices(graph: Graph, found: Locality) -> tuple[float, float]:
+    """CPU seconds of Rabbit order, and of a layout."""
+    unit, far = seconds_an_edge(ROW_BYTES), found.far
+    entries = graph.num_edges * (1 if graph.is_symmetric else 2)
+    ordering = entries * (_ORDERING + _ORDERING_FAR * far) + graph.num_vertices * _ORDERING_VERTEX
+    copied = graph.num_edges * (_COPYING + _COPYING_FAR * far) + graph.num_vertices * _COPYING_VERTEX
+    edges = graph.indptr.nbytes + graph.indices.nbytes
+    return unit * ordering, unit * copied + _COPYING_BYTE * (_layout_bytes(graph) - edges)
+
+
+def _seconds(graph: Graph, lengths: list[int], costs: Mapping[int, float]) -> float:
+    """CPU seconds of an epoch's gathers; costs: of a read, by the length of the rows."""
+    return graph.num_edges * sum(seconds_an_edge(each) * costs[each] for each in lengths)
 
 
 def row_lengths(program: Program) -> list[int]:
@@ -131,13 +151,12 @@ def row_lengths(program: Program) -> list[int]:
     return [-(-width * size // _LINE) * _LINE for width, size in numbers for _ in ("forth", "back")]
 
 
-def gather_seconds(graph: Graph, lengths: Iterable[int], order: np.ndarray | None = None) -> float:
+def gather_seconds(graph: Graph, lengths: list[int], order: np.ndarray | None = None) -> float:
     """CPU seconds of an epoch's gathers of rows so long, foretold from a sample of what misses the caches.
 
     order: [V] the vertex at each place; None: as they are numbered
     """
-    seconds = {each: seconds_an_edge(each) * locality(graph, each, order).cost for each in set(lengths)}
-    return graph.num_edges * sum(seconds[each] for each in lengths)
+    return _seconds(graph, lengths, {each: locality(graph, each, order).cost for each in set(lengths)})
 
 
 def _layout_bytes(graph: Graph) -> int:

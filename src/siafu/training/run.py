@@ -22,6 +22,7 @@ from siafu.report.pages.plot import Plot, plot_history
 from siafu.report.pages.run_card import run_card
 from siafu.server.plan import rows_of
 from siafu.tables import ScratchDirectory
+from siafu.training.outputs.feature_columns import columns_as_trained
 from siafu.training.outputs.hidden_rows import HiddenModel, hidden_rows
 from siafu.training.outputs.inference import Inference
 
@@ -322,7 +323,9 @@ class Run:
         told: Callable[[str], None],
     ) -> Tensor:
         """[V, C]: what a model of this run gives, under a budget."""
-        self._refuse_other_features(graph)
+        graph = columns_as_trained(
+            graph, self.config["graph"], None if scratch is None else Path(scratch), told
+        )
         pass_ = Inference(
             graph,
             model,
@@ -334,14 +337,6 @@ class Run:
         for line in pass_.fit.told():
             told(line)
         return pass_.run()
-
-    def _refuse_other_features(self, graph: Graph) -> None:
-        wanted = self.config["graph"]["features"]
-        if graph.num_features != wanted:
-            raise BadInput(
-                f"graph {graph.name!r} has {graph.num_features} features, the run was trained with {wanted}: "
-                "give a graph of the same kind"
-            )
 
     @property
     def multi_label(self) -> bool:

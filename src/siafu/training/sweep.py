@@ -16,7 +16,7 @@ from torch import nn
 from siafu.base.errors import BadInput, Interrupted
 from siafu.base.option import options_of
 from siafu.base.storage.documents import parse_json
-from siafu.base.storage.files import disk_errors, replacing
+from siafu.base.storage.files import replacing
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
 from siafu.graph.stores.fingerprint import fingerprint
@@ -24,6 +24,7 @@ from siafu.objective.metric import metric_of
 from siafu.objective.registry import objective_asked
 from siafu.options import Session
 from siafu.report.files.run_directory import RunDirectory, write_json
+from siafu.report.files.sweep_directory import only_sweep_in
 from siafu.report.progress import Progress
 from siafu.server.rows.shared_constants import sharing_constants
 from siafu.training.keywords import Keywords
@@ -121,10 +122,10 @@ def sweep(
     known = options_of(Keywords)
     for setting in listed:
         _check_names({**common, **setting}, known, own=model is not None)
-    done, before = Sweep(), _earlier(directory)
     # A budget is a run's own: rows that wait for later runs are in none.
     budgeted = any("memory" in {**common, **setting} for setting in listed)
-    with nullcontext() if budgeted else sharing_constants():
+    with only_sweep_in(directory), nullcontext() if budgeted else sharing_constants():
+        done, before = Sweep(), _earlier(directory)
         for setting in listed:
             row = _Setting(graph, setting, {**common, **setting}, directory, model, progress).run()
             done.rows.append(row)
@@ -237,8 +238,6 @@ def _earlier(directory: Path) -> list[dict[str, Any]]:
 
 def _write(directory: Path, done: Sweep, before: list[dict[str, Any]]) -> None:
     """Write the table: this sweep's rows, then those of other settings that an earlier sweep left here."""
-    with disk_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
     ours = done.table()
     paths = {row["path"] for row in ours}
     rows = [*ours, *(row for row in before if row["path"] not in paths)]

@@ -38,6 +38,7 @@ from siafu.report.progress import Progress, ProgressLine
 from siafu.report.run_cost import RunCost
 from siafu.report.signals import StopRequest
 from siafu.runtime.happenings import Rewound
+from siafu.server.run_advisor import advisor_of
 from siafu.training.keywords import Keywords, keywords_of
 from siafu.training.lambda_choice import lambdas_on
 from siafu.training.no_module import refuse_no_module
@@ -48,7 +49,6 @@ from siafu.training.records.failure import story_of_failure
 from siafu.training.records.resumption import refuse_fewer_epochs, restore
 from siafu.training.redundancy import checked_redundancy
 from siafu.training.run import NO_LAMBDAS, Run
-from siafu.training.run_advisor import advisor_of
 from siafu.training.start import start_from
 from siafu.training.trainer import Trainer
 
@@ -114,13 +114,15 @@ def _trained(graph: Graph, model: nn.Module, asked: Keywords) -> Run:
         memory=asked.memory,
         scratch=None if asked.scratch is None else Path(asked.scratch),
         callbacks=(asked.callbacks,) if callable(asked.callbacks) else asked.callbacks,
-        advisor=None if asked.cluster is not None else advisor_of(walked, asked.advisor, options.epochs),
+        advisor=advisor_of(walked, asked.advisor, options.epochs),
     )
     if not asked.resume:
         trainer.refuse_more_than_budget()  # before a run that is there is overwritten
     config = _config(walked, model, trainer, asked.dataset)
     if graph.class_names:
         config["graph"]["class_names"] = list(graph.class_names)
+    if graph.feature_names:
+        config["graph"]["feature_names"] = list(graph.feature_names)
     listener = asked.progress if isinstance(asked.progress, Progress) else Progress()
     for reason in (precise, why):
         if reason is not None:

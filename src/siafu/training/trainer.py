@@ -91,7 +91,7 @@ class Trainer:
         memory:   a size that this process may take; None: what is free
         scratch:  a directory for tables that do not fit, on a cluster one of each server's machine; None: all are in memory
         callbacks: called after every epoch
-        advisor:  chooses how this process's servers walk their edges; None: the rules do
+        advisor:  chooses how this process's servers walk their edges, or says that a cluster's have one of their own; None: the rules do
         redundancy: number of warm copies of each server of a cluster; "eager": one, which runs forward tasks beforehand
         """
         self._redundancy = redundancy
@@ -103,7 +103,8 @@ class Trainer:
         if options.mode == "sampled":  # its servers share batches; evaluations run here
             partition = Partition.whole(graph.num_vertices)
         self.plan = replace(
-            ServerPlan.of(graph, model, options, partition, programs=programs), advisor=advisor
+            ServerPlan.of(graph, model, options, partition, programs=programs),
+            advisor=advisor if cluster is None else None,
         )
         self._sampled = (
             SampledTraining(self.plan, model, self.partition, cluster=cluster is not None, memory=memory)
@@ -123,6 +124,7 @@ class Trainer:
         self._earlier: dict[str, Any] = {}
         self._runtime: LocalRuntime | ClusterRuntime | SampledRuntime | None = None
         self._cluster, self._traced, self._memory = cluster, traced, memory
+        self._advised = advisor is not None
         self._lambdas = lambdas or lambdas_asked(options)
         self._moved: Mapping[str, float] = DiskTraffic().counts()
         self._scratch = scratch
@@ -280,6 +282,8 @@ class Trainer:
             return placed, []
         unused = unused_edge_data(program, self.plan.graph)
         advice = [] if self.plan.advisor is None else self.plan.advisor.reasons()
+        if self._runtime is not None and not isinstance(self._runtime, LocalRuntime | SampledRuntime):
+            advice = self._runtime.reasons
         return [headline(program), *unused, *placed], [*program.choices, *advice]
 
     def _prepare_cluster(self, due: CheckpointDue, log: Path | None) -> list[str]:
@@ -290,7 +294,9 @@ class Trainer:
         if self._sampled is not None:
             return self._prepare_sampled(self._sampled, due, self._cluster, log)
         chosen = self._fit_servers()
-        crew = RayCrew(self._cluster, self.plan, self.model, self._lambdas, memory=self._memory)
+        crew = RayCrew(
+            self._cluster, self.plan, self.model, self._lambdas, memory=self._memory, advised=self._advised
+        )
         runtime = ClusterRuntime(
             self.plan,
             crew,

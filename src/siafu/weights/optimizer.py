@@ -27,20 +27,23 @@ class Follows:
 
     momentum: share of an epoch's in the next value; None: the buffer is the mean of all, or a count
     count:    name of the buffer that counts epochs; None: this is it
+    calls:    how often an epoch moves it
     """
 
     momentum: float | None = None
     count: str | None = None
+    calls: int = 1
 
     def next(self, name: str, came: Weights, weights: Weights) -> Tensor:
-        """The next value of the buffer; came: an epoch's statistics, by the buffers' names."""
+        """The next value of the buffer; came: an epoch's statistics, of all calls together, by the buffers' names."""
         buffer, found = weights[name], came[name]
         if self.momentum is not None:
-            return found * self.momentum + buffer * (1 - self.momentum)
+            return found * self.momentum + buffer * (1 - self.momentum) ** self.calls
         if self.count is None:
             return buffer + found
-        share = 1.0 / float(weights[self.count] + came[self.count])
-        return found * share + buffer * (1 - share)
+        calls = float(came[self.count])
+        share = 1.0 / (float(weights[self.count]) + calls)
+        return found * share + buffer * (1 - share * calls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Warm copies of servers: where they are made, when they take over, and what is done without them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -71,12 +71,8 @@ class SmallCrew:
         if machine not in self.names:
             raise ServerLost(f"{machine} is gone")
         free = 10**6 if machine in self.full else self.room
-        self.made.append(Seat(server, machine, Share(*[*_fields(SHARE)[:-1], free])))
+        self.made.append(Seat(server, machine, replace(SHARE, free_bytes=free)))
         return self.made[-1]
-
-
-def _fields(share: Share) -> list[Any]:
-    return [getattr(share, name) for name in share.__dataclass_fields__]
 
 
 class Copied:
@@ -162,7 +158,7 @@ def test_a_machine_without_memory_for_one_has_none_and_is_not_asked_again() -> N
 
 def test_a_store_that_has_changed_makes_no_copy() -> None:
     run = Run(["a", "b"])
-    other = Share([(0, 5)], *_fields(SHARE)[1:])
+    other = replace(SHARE, bounds=[(0, 5)])
     run.seats.begin({graph(0): At("a")}, {graph(0): other})  # type: ignore[dict-item]
     assert not run.there()
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch_geometric import utils
 from torch_geometric.nn import aggr
 
@@ -173,6 +174,48 @@ class BothWays(nn.Module):
         return found + self.directed(x, edge_index)
 
 
+class MadeOfParameters(Own):
+    """Messages that are multiplied with what is made of parameters: turned round, composed of bases; and in place."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="mean")
+        self.att, self.line = nn.Parameter(torch.randn(2, 10)), nn.Parameter(torch.randn(2))
+        self.wide = nn.Linear(2, 5)
+        self.bases, self.shares = nn.Parameter(torch.randn(2, 5, 5)), nn.Parameter(torch.randn(4, 2))
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        out: Tensor = self.propagate(edge_index, x=self.lin(x), kind=edge_type)
+        return out
+
+    def message(self, x_i: Tensor, x_j: Tensor, kind: Tensor) -> Tensor:
+        both = F.leaky_relu_(torch.cat([x_i, x_j], -1), 0.1)
+        looked = F.elu_(both @ self.att.t())
+        maps = (self.shares @ self.bases.view(2, -1)).view(4, 5, 5)
+        mapped = torch.bmm(x_j.tanh().unsqueeze(1), maps[kind]).squeeze(1)
+        out: Tensor = self.wide(looked) * (looked @ self.line.exp()).unsqueeze(-1) + mapped
+        return out
+
+
+class Assorted(nn.Module):
+    """A GRU of one step, an embedding of degrees, checkpoints, and edges of which none is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.gru = pyg.SAGEConv(8, 8), nn.GRU(8, 8, num_layers=2)
+        self.degrees, self.last = nn.Embedding(6, 8), nn.Linear(8, 5)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        edge_index, _ = utils.dropout_edge(edge_index, p=0.0, training=self.training)
+        degrees = utils.degree(edge_index[1], x.size(0), dtype=torch.long).clamp(max=5)
+        rows, state = x + self.degrees(degrees), torch.stack([x, x.tanh()])
+        for _ in range(2):
+            new = checkpoint(self.conv, rows, edge_index, use_reentrant=False).relu()
+            found, state = self.gru(new.unsqueeze(0), state)
+            rows = found.squeeze(0)
+        out: Tensor = self.last(rows)
+        return out
+
+
 OWN: dict[str, Any] = {
     "gated": Gated,
     "mean and max of weighted": MeanAndMax,
@@ -181,6 +224,8 @@ OWN: dict[str, Any] = {
     "normed messages": NormedMessages,
     "updated": Updated,
     "recurrent": Recurrent,
+    "made of parameters, typed": MadeOfParameters,
+    "assorted": Assorted,
     "scattered": Scattered,
     "both ways": BothWays,
     "several": lambda: Own(aggr=["mean", "max", "std"]),
@@ -207,7 +252,7 @@ def case(name: str) -> tuple[nn.Module, siafu.Graph, Tensor, dict[str, Tensor]]:
     graph, edge_index, weights = wild_graph(3, weighted="weight" in name)
     if weights is not None:
         return model, graph, edge_index, {"edge_weight": weights.double()}
-    if name == "typed":
+    if "typed" in name:
         types = torch.from_numpy(np.random.default_rng(5).integers(0, 4, edge_index.shape[1]))
         graph = siafu.Graph.from_edges(*edge_index, num_vertices=graph.num_vertices, edge_type=types)
         return model, graph, edge_index, {"edge_type": types}
@@ -244,7 +289,17 @@ def test_an_own_layer_gives_pygs_outputs_and_gradients(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_float64")
 @pytest.mark.parametrize(
-    "name", ["weight in functions", "typed", "normed messages", "added up", "recurrent", "both ways"]
+    "name",
+    [
+        "weight in functions",
+        "typed",
+        "normed messages",
+        "added up",
+        "recurrent",
+        "both ways",
+        "made of parameters, typed",
+        "assorted",
+    ],
 )
 def test_an_own_layer_is_trained_in_parts_as_pyg_trains_it(name: str) -> None:
     theirs, graph, edge_index, extra = case(name)

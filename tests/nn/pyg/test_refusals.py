@@ -215,6 +215,18 @@ class DropsShares(pyg.MessagePassing):
         return F.dropout(alpha, 0.5, self.training).unsqueeze(-1) * x_j
 
 
+class SeesAll(nn.Module):
+    """Attention of all vertices to all others beside a layer over edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.out = pyg.GPSConv(8, pyg.SAGEConv(8, 8), heads=2), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.out(self.conv(x, edge_index))
+        return out
+
+
 REFUSED: dict[str, tuple[Any, str, str]] = {
     "dropout_edge": (DropsEdges, "DropsEdges: dropout_edge", "before training"),
     "to_undirected": (Undirected, "Undirected: to_undirected", "before training"),
@@ -266,6 +278,9 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         "set its dropout to 0",
     ),
     "bipartite": (Bipartite, "SAGEConv: sources and targets with rows of their own", "one graph"),
+    "global attention": (SeesAll, "GPSConv: to_dense_batch", "leave out global attention"),
+    "hyperedges": (lambda: pyg.HypergraphConv(8, 3), "HypergraphConv: max of edge_index", "data.edge_index"),
+    "rows picked by degree": (lambda: pyg.MFConv(8, 3), "MFConv: nonzero", "torch.where"),
     "softmax over vertices": (
         lambda: Weighs(8, 3),
         "Weighs: amax mixes",

@@ -140,5 +140,4 @@ def test_products_whose_columns_nearly_fill_vectors_have_the_numbers_of_pytorchs
         program = TensorProgram((("rows/0", rows), ("weight/w", weight)), ops, (("output/0", 3),))
         x, w = torch.randn(count, 20), torch.randn(columns, 20)
         (found,) = TorchExecutor(program)({"rows/0": x, "weight/w": w})
-        assert found.is_contiguous()
         torch.testing.assert_close(found, x @ w.t())

@@ -154,7 +154,7 @@ def test_rows_in_bf16_are_rounded_as_on_the_whole_graph(gather: nn.Gather, parts
 
 @pytest.mark.parametrize("width", [1, 128, 130, 300])
 @pytest.mark.slow
-def test_wide_rows_are_summed_a_slab_at_a_time(width: int) -> None:
+def test_wide_rows_are_those_of_the_whole_graph(width: int) -> None:
     graph = some_graph()
     sent = [torch.randn(40, width, dtype=torch.float64)]
     gradient = torch.randn_like(sent[0])

@@ -1,6 +1,7 @@
 """siafu.train_ranks against LightGCN in plain PyTorch, in float64, and its metrics against definitions."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,3 +198,9 @@ def test_users_and_items_may_have_names() -> None:
         run.best_items("bobb")
     numbered = siafu.Interactions.of(train=[[1, 0, 2], [1, 0, 0]], test=[[0], [1]])
     assert (named.train == numbered.train).all() and (named.test == numbered.test).all()
+
+
+def test_a_table_in_the_place_of_an_archive_is_told_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "ratings.csv").write_text("user,item\n1,2\n")
+    with pytest.raises(BadInput, match=r"no \.npz archive: .* Interactions\.of\(train=\[users, items\]"):
+        Interactions.load(tmp_path / "ratings.csv")

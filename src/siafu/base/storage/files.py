@@ -54,6 +54,14 @@ def _is_of_the_disk(error: OSError) -> bool:
     return error.errno is not None and type(error).__module__ == "builtins" and not of_the_network
 
 
+def refuse_unwritable(directory: Path) -> None:
+    """Refuse a directory that is not there and cannot be made, before any work is done for it."""
+    above = next((each for each in directory.absolute().parents if each.exists()), None)
+    if above is not None and not directory.exists():
+        with disk_errors(directory):
+            Path(tempfile.mkdtemp(prefix=".siafu.", dir=above)).rmdir()
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a binary file to write. It takes `path`'s place if the block ends without an error, else it is removed.

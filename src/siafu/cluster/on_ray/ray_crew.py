@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -26,6 +27,7 @@ class RayCrew(RayActors):
     lambdas: of all graph servers together; None: they compute tensor tasks themselves
     threads: of each graph server; None: its share of its node's cores
     memory:  a size that each graph server's process may take; None: what is free there
+    advised: whether each graph server has an advisor, with what is known of its part on its kind of machine
     """
 
     def __init__(
@@ -37,10 +39,11 @@ class RayCrew(RayActors):
         *,
         threads: int | None = None,
         memory: str | None = None,
+        advised: bool = False,
     ) -> None:
         super().__init__(address, _Actor)
         self._plan, self._model, self._lambdas, self._threads = plan, model, lambdas, threads
-        self._memory = memory
+        self._memory, self._advised = memory, advised
 
     def _shared(self) -> Any:
         plan = self._plan
@@ -55,6 +58,7 @@ class RayCrew(RayActors):
             self._lambdas,
             plan.savings,
             self._memory,
+            self._advised,
         )
 
     def _own(self, address: Address) -> tuple[Any, ...]:
@@ -100,10 +104,11 @@ class _Actor(StationActor):
     def _make_station(self) -> Any:
         address, life, common, weights, threads = self._parts
         machine = ray.util.get_node_ip_address()
-        source, layout, partition, model, options, counts, lambdas, savings, memory = common
+        source, layout, partition, model, options, counts, lambdas, savings, memory, advised = common
         if address.role == "graph":
             from siafu.cluster.stations.graph_station import GraphStation
             from siafu.graph.stores.remote import open_store
+            from siafu.server.run_advisor import advisor_of
 
             threads = threads or own_threads(self._node, partition.parts)
             os.environ["SIAFU_THREADS"] = str(threads)  # Ray sets OMP_NUM_THREADS to 1
@@ -111,6 +116,8 @@ class _Actor(StationActor):
             if layout and graph.layout is not None:
                 graph = graph.layout
             plan = ServerPlan.of(graph, model, options, partition, interval_counts=counts).saving(savings)
+            if advised:
+                plan = replace(plan, advisor=advisor_of(graph.replace(source=source), "on", options.epochs))
             return GraphStation(address, life, machine, plan, threads, lambdas, memory)
         from siafu.cluster.stations.station import WeightStation
 

@@ -60,6 +60,7 @@ class Share:
     threads:          number of threads that run its tasks
     taken_bytes:      memory that its process holds now
     free_bytes:       memory that is free on its machine now, less a reserve; None: any amount
+    choices:          how it walks its edges where there was a choice, and why
     """
 
     bounds: Bounds
@@ -73,6 +74,7 @@ class Share:
     peak_bytes: int = 0
     taken_bytes: int = 0
     free_bytes: int | None = None
+    choices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return (
@@ -115,11 +117,15 @@ class GraphStation(Station):
         """
         super().__init__(address, life, machine, **options)
         self._plan, self._threads, self._memory = plan, threads, memory
+        self._on_lambdas = lambdas is not None
         use_one_thread()
         _load_compiler()
         self._program_bytes = own_bytes()
-        blueprint = plan.blueprint(on_lambdas=lambdas is not None)
-        self._edges: ServerEdges = blueprint.edges(address.index)
+        self._edges: ServerEdges = plan.blueprint().edges(address.index)
+        if plan.advisor is not None and not self._has_room():
+            self._plan = plan = replace(plan, advisor=None)
+            self._edges.advisor = None
+        blueprint = plan.blueprint(on_lambdas=self._on_lambdas)
         self._bounds = blueprint.bounds(self._edges)
         vertices = self._edges.local.vertices
         constants = constants_of_share(plan.graph, vertices, plan.rows, plan.weights)
@@ -178,7 +184,14 @@ class GraphStation(Station):
             peak,
             own_bytes(),
             budget_bytes(None),
+            () if self._plan.advisor is None else tuple(self._plan.advisor.reasons()),
         )
+
+    def _has_room(self) -> bool:
+        """Whether its machine holds it with the blocks of edges that its advisor asks for."""
+        peak = self._peak_bytes()
+        budget = budget_bytes(self._memory, min(peak, own_bytes()))
+        return budget is None or peak <= budget
 
     def _peak_bytes(self) -> int:
         local, graph = self._edges.local, self._plan.graph
@@ -192,8 +205,7 @@ class GraphStation(Station):
             alone=self._plan.partition.parts == 1,
             aligned=self._edges.aligned,
         )
-        on_lambdas = self._lambdas is not None
-        listed = server_memory_list(self._plan, part, self._program_bytes, on_lambdas=on_lambdas)
+        listed = server_memory_list(self._plan, part, self._program_bytes, on_lambdas=self._on_lambdas)
         return listed.peak
 
     def reads(self, bounds: Sequence[Bounds]) -> Reads:
@@ -275,6 +287,8 @@ class GraphStation(Station):
         if self._lambdas is not None:
             self._lambdas.stop()
         self._worker.close()
+        if self._plan.advisor is not None:
+            self._plan.advisor.keep()
         super().close()
 
     def _soon(self, kind: str, job: Job, about: About) -> None:

@@ -1,6 +1,7 @@
 """ClassNames: labels that are words, numbered in alphabetical order."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from siafu.graph.importing.readers.blocks import Names, Rows
 _UNKNOWN = frozenset((b"", b"-", b"nan", b"none", b"null", b"n/a", b"<na>", b"#n/a"))
 """Words for a label that is not known, in small letters."""
 
+_BLOCK_BYTES = 8 << 20
 _NOT_AVAILABLE = b"NA"
 """Another one, in capitals alone, as pandas and R have it: Na is sodium."""
 
@@ -33,17 +35,37 @@ class ClassNames:
         for row in range(words.size):
             word = words.text(row).strip()
             number = known.get(word)
-            if number is None and (word == _NOT_AVAILABLE or word.lower() in _UNKNOWN):
-                self._unknown.add(word)
-            elif number is None:
-                number = known[word] = len(known)
-                if number >= MAX_CLASSES:
-                    raise BadInput(
-                        f"there are more than {MAX_CLASSES:,} different labels: is it the right column?"
-                    )
+            if number is None:
+                number = self._number(word)
             if number is not None:
                 found[row] = number
         return found
+
+    def _number(self, word: bytes) -> int | None:
+        """The number of a word that may be new; None: it says that the label is unknown."""
+        if word == _NOT_AVAILABLE or word.lower() in _UNKNOWN:
+            self._unknown.add(word)
+            return None
+        number = self._numbers.setdefault(word, len(self._numbers))
+        if number >= MAX_CLASSES:
+            raise BadInput(f"there are more than {MAX_CLASSES:,} different labels: is it the right column?")
+        return number
+
+    def of_array(self, labels: Rows) -> Rows:
+        """Labels of an array: words as numbers, which `in_order` takes; numbers as they are. Words are read twice."""
+        first = next(labels.blocks(1), None)
+        if labels.shape or first is None or first.dtype.kind not in "US":
+            return labels
+        for block in labels.blocks(_BLOCK_BYTES):
+            self._of_block(block)
+        return Rows(
+            labels.count, labels.shape, labels.what, lambda most: map(self._of_block, labels.blocks(most))
+        )
+
+    def _of_block(self, block: NDArray[Any]) -> NDArray[np.float32]:
+        words, places = np.unique(block, return_inverse=True)
+        numbers = [self._number(_bytes(word).strip()) for word in words]
+        return np.array([np.nan if number is None else number for number in numbers], np.float32)[places]
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -72,3 +94,8 @@ class ClassNames:
                 yield numbered
 
         return renumbered
+
+
+def _bytes(word: Any) -> bytes:
+    """A word of an array of words, in UTF-8."""
+    return bytes(word) if isinstance(word, bytes) else str(word).encode()

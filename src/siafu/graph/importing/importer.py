@@ -126,6 +126,8 @@ def import_graph(
             names["class_names"] = list(done.class_names)
         if done.type_names:
             names["type_names"] = list(done.type_names)
+        if len(done.feature_names) == done.num_features:
+            names["feature_names"] = list(done.feature_names)
         store.commit(name=name, num_classes=done.num_classes, symmetric=done.symmetric, **names)
     return done
 
@@ -279,8 +281,10 @@ class _Import:
             for ids, *columns in rows:
                 in_order.add(ids, *columns)
             data = in_order.data()
-            if data.labels is not None and (names := self.class_names.names):
-                data.labels, data.class_names = self.class_names.in_order(data.labels), names
+        elif data.labels is not None:
+            data.labels = self.class_names.of_array(data.labels)
+        if data.labels is not None and (names := self.class_names.names):
+            data.labels, data.class_names = self.class_names.in_order(data.labels), names
         check_counts(data, num_vertices)
         if self.options.num_classes is not None:
             data.num_classes = self.options.num_classes

@@ -8,9 +8,9 @@ from siafu.graph.graph import Graph
 from siafu.graph.progress import ProgressCallback, silent
 from siafu.graph.reorder.locality import SHARED_BY, Locality, locality
 from siafu.graph.reorder.orders import ROW_BYTES, make_order
+from siafu.graph.reorder.rabbit import OrderGivenUp
 
 WORTH = 1.1  # a gather that is foretold to be so many times faster is worth another order
-BEST = Locality(0.25, 0.0)  # what an order comes to where it helps most
 _A_MOMENT = 1 << 24  # edges that are ordered in about two seconds
 _EDGES_PER_VISIT = 4  # as `kernels.block_size` has it
 
@@ -41,22 +41,40 @@ def first_look(graph: Graph, row_bytes: int = ROW_BYTES) -> Advice | None:
             None, "no other order: the graph is so dense that gathers walk it in blocks that fit the cache"
         )
     found = locality(graph, row_bytes)
-    if found.cost < WORTH * BEST.cost:
+    if found.cost < WORTH * found.best.cost:
         return Advice(None, f"no other order: {_said(found)} as the vertices are numbered now")
     return None
 
 
 def advise(
-    graph: Graph, progress: ProgressCallback = silent, memory: str | None = None, row_bytes: int = ROW_BYTES
+    graph: Graph,
+    progress: ProgressCallback = silent,
+    memory: str | None = None,
+    row_bytes: int = ROW_BYTES,
 ) -> Advice:
-    """Try Rabbit order where it may help, and follow a gather in both orders: what misses the caches decides.
+    """Try Rabbit order where it may help.
 
     memory: a size that this process may take; None: what is free
     """
-    known = first_look(graph, row_bytes)
-    if known is not None:
-        return known
-    order = make_order(graph, "rabbit", progress, memory)
+    return first_look(graph, row_bytes) or try_order(graph, progress, memory, row_bytes)
+
+
+def try_order(
+    graph: Graph,
+    progress: ProgressCallback = silent,
+    memory: str | None = None,
+    row_bytes: int = ROW_BYTES,
+    seconds: float | None = None,
+) -> Advice:
+    """Follow a gather as the vertices are numbered and in Rabbit order: what misses the caches decides.
+
+    memory:  a size that this process may take; None: what is free
+    seconds: of CPU time, after which an order is given up; None: never
+    """
+    try:
+        order = make_order(graph, "rabbit", progress, memory, seconds)
+    except OrderGivenUp:
+        return Advice(None, f"no other order: rabbit order was given up after {seconds:.2g} CPU seconds")
     before, after = locality(graph, row_bytes), locality(graph, row_bytes, order)
     ratio = before.cost / after.cost
     found = (

@@ -17,13 +17,15 @@ from siafu.graph.graph import Graph
 
 _WINDOWS = 6  # places of the graph
 _PER_SLOT = 12  # accesses of a window for each row that a cache holds; the first half fills it
-_NEAR, _FAR = (
-    0.8,
-    2.5,
-)  # what a miss of the core's own cache, and of the shared one, adds to the time of a hit
+# Where 1 is a read that hits, with its share of the row that it is added to, 32 reads each: a read, what a miss of the core's own cache
+# and of the shared one adds, and a row that is written. Least squares over 84 gathers; see docs/reordering.md.
+_READ, _NEAR, _FAR, _ROW = 0.6, 0.7, 3.5, 5.0
 SHARED_BY = (
     4  # one part in so many of the shared cache is left to the rows: other cores, sums and edges want it too
 )
+
+
+_BEST_NEAR = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +34,22 @@ class Locality:
 
     near: a core's own
     far:  the shared one: these come from memory
+    rows: that are written, for each read: short rows cost as much as long ones
     """
 
     near: float
     far: float
+    rows: float
 
     @property
     def cost(self) -> float:
-        """Time of a gather, where 1 stands for one whose rows are all in the core's cache."""
-        return 1 + _NEAR * self.near + _FAR * self.far
+        """Time of a read, where 1 stands for one that hits the core's cache and is added to a row of 32."""
+        return _READ + _NEAR * self.near + _FAR * self.far + _ROW * self.rows
+
+    @property
+    def best(self) -> "Locality":
+        """The least that an order comes to."""
+        return Locality(_BEST_NEAR, 0.0, self.rows)
 
 
 def locality(graph: Graph, row_bytes: int, order: IntArray | None = None) -> Locality:
@@ -50,7 +59,8 @@ def locality(graph: Graph, row_bytes: int, order: IntArray | None = None) -> Loc
     """
     near = max(64, cache_bytes(2) // row_bytes)
     far = max(near, cache_bytes(3) // SHARED_BY // row_bytes)
-    return Locality(_miss_rate(graph, near, order), _miss_rate(graph, far, order))
+    rows = graph.num_vertices / max(1, graph.num_edges)
+    return Locality(_miss_rate(graph, near, order), _miss_rate(graph, far, order), rows)
 
 
 def _miss_rate(graph: Graph, slots: int, order: IntArray | None) -> float:

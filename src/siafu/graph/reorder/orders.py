@@ -17,24 +17,24 @@ from siafu.graph.reorder.rcm import rcm_order
 ROW_BYTES = 512  # of rows that a gather reads: 128 numbers in fp32
 _PART_BYTES = 1 << 20  # rows of one of METIS's parts
 
-MakeOrder = Callable[[Graph, ProgressCallback], IntArray]
+MakeOrder = Callable[[Graph, ProgressCallback, float | None], IntArray]
 
 
-def _rabbit(graph: Graph, progress: ProgressCallback) -> IntArray:
-    return rabbit.rabbit_order(*_both_ways(graph), progress)
+def _rabbit(graph: Graph, progress: ProgressCallback, seconds: float | None) -> IntArray:
+    return rabbit.rabbit_order(*_both_ways(graph), progress, seconds)
 
 
-def _rcm(graph: Graph, progress: ProgressCallback) -> IntArray:
+def _rcm(graph: Graph, progress: ProgressCallback, seconds: float | None) -> IntArray:
     progress("ordering edges", 0, graph.num_edges)
     return rcm_order(*_both_ways(graph))
 
 
-def _degree(graph: Graph, progress: ProgressCallback) -> IntArray:
+def _degree(graph: Graph, progress: ProgressCallback, seconds: float | None) -> IntArray:
     """Those that most edges lead from first: they stay in the cache together."""
     return np.argsort(-np.diff(graph.out_edges.indptr), kind="stable").astype(np.int32)
 
 
-def _metis(graph: Graph, progress: ProgressCallback) -> IntArray:
+def _metis(graph: Graph, progress: ProgressCallback, seconds: float | None) -> IntArray:
     if not metis_installed():
         raise BadInput("METIS is not installed: pip install 'siafu[partition]', or choose --order rabbit")
     parts = max(2, graph.num_vertices * ROW_BYTES // _PART_BYTES)
@@ -47,11 +47,16 @@ ORDERS = tuple(_MAKERS)
 
 
 def make_order(
-    graph: Graph, name: str, progress: ProgressCallback = silent, memory: str | None = None
+    graph: Graph,
+    name: str,
+    progress: ProgressCallback = silent,
+    memory: str | None = None,
+    seconds: float | None = None,
 ) -> IntArray:
     """[V] int32: the vertex that comes first, second, and so on. The same graph has the same order on any machine.
 
-    memory: a size that this process may take; None: what is free
+    memory:  a size that this process may take; None: what is free
+    seconds: of CPU time, after which Rabbit order is given up with `OrderGivenUp`; None: never
     """
     if name not in _MAKERS:
         raise BadInput(f"no order {name!r}: choose one of {', '.join(ORDERS)}")
@@ -61,7 +66,7 @@ def make_order(
         )
     if name == "rabbit":
         _refuse_more_than_memory(graph, memory)
-    return _MAKERS[name](graph, progress)
+    return _MAKERS[name](graph, progress, seconds)
 
 
 def _refuse_more_than_memory(graph: Graph, memory: str | None) -> None:

@@ -1,9 +1,10 @@
 """Overlap: how many neighbours the ends of an edge share, beyond chance, sampled. Orders gather what belongs together: communities.
 
-Where they share none, as in grids and roads, their neighbours may be joined to each other: squares count as triangles do. A graph in which nothing belongs together gains nothing by another order, and an order takes far longer to find than this.
+Where they share none, as in grids and roads, their neighbours may be joined to each other: squares count as triangles do. What has numbers close
+to each other is together already, and no order gains by it. An order takes far longer to find than this.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,24 +16,39 @@ _NEIGHBOURS = 32  # of one end that are looked for among the other's
 _PAIRS = 8  # of a neighbour of each end
 
 
-def overlap(graph: Graph) -> float:
-    """Share of the neighbours of an edge's target that are its source's too, less what the degrees alone would give; or of the
-    pairs of a neighbour of each end that are joined, where that is more.
+class Overlap(NamedTuple):
+    """How much belongs together, and how much of that does not stand together yet.
+
+    shared: share of the neighbours of an edge's target that are its source's too, less what the degrees alone would give; or of the pairs
+            of a neighbour of each end that are joined, where that is more
+    apart:  the same, where only edges count whose ends are far apart
+    far:    share of such edges
     """
+
+    shared: float
+    apart: float
+    far: float
+
+
+def overlap(graph: Graph, close: int = 0) -> Overlap:
+    """Of a sample of the edges; vertices are far apart if their numbers differ by more than `close`."""
     if graph.num_edges == 0:
-        return 0.0
+        return Overlap(0.0, 0.0, 0.0)
     rng = np.random.default_rng(0)
     edges = np.sort(rng.integers(0, graph.num_edges, _EDGES))
     rows = np.searchsorted(graph.indptr, edges, side="right") - 1
-    given = graph.indptr, graph.indices, edges, rows
-    return max(
-        float(_overlap(*given)), float(_squares(*given, rng.integers(0, 1 << 30, (_EDGES, _PAIRS, 2))))
-    )
+    given = graph.indptr, graph.indices, edges, rows, close
+    triangles = _overlap(*given)
+    squares = _squares(*given, rng.integers(0, 1 << 30, (_EDGES, _PAIRS, 2)))
+    far = np.mean(np.abs(graph.indices[edges].astype(np.int64) - rows) > close)
+    shared, apart = (max(triangles[k], squares[k]) for k in (0, 1))
+    return Overlap(float(shared), float(apart), float(far))
 
 
 @kernel
-def _overlap(indptr: Any, indices: Any, edges: Any, rows: Any) -> float:
-    total, looked = 0.0, 0
+def _overlap(indptr: Any, indices: Any, edges: Any, rows: Any, close: int) -> tuple[float, float]:
+    """Shares of common neighbours beyond chance: of all edges, and of those whose ends are apart."""
+    total, apart, looked = 0.0, 0.0, 0
     all_edges = len(indices)
     for k in range(len(edges)):
         row, source = rows[k], np.int64(indices[edges[k]])
@@ -49,14 +65,16 @@ def _overlap(indptr: Any, indices: Any, edges: Any, rows: Any) -> float:
                 continue
             chance = (high - low) * (indptr[third + 1] - indptr[third]) / all_edges
             looked += 1
-            total += _joined(indices, low, high, third) - min(1.0, chance)
-    return total / max(1, looked)
+            shared = _joined(indices, low, high, third) - min(1.0, chance)
+            total += shared
+            apart += shared * (abs(row - source) > close)
+    return total / max(1, looked), apart / max(1, looked)
 
 
 @kernel
-def _squares(indptr: Any, indices: Any, edges: Any, rows: Any, drawn: Any) -> float:
-    """Share of the pairs of a neighbour of each end that are joined, beyond chance."""
-    total, looked = 0.0, 0
+def _squares(indptr: Any, indices: Any, edges: Any, rows: Any, close: int, drawn: Any) -> tuple[float, float]:
+    """Shares of the pairs of a neighbour of each end that are joined, beyond chance: of all edges, and of those whose ends are apart."""
+    total, apart, looked = 0.0, 0.0, 0
     all_edges = len(indices)
     for k in range(len(edges)):
         row, source = rows[k], np.int64(indices[edges[k]])
@@ -72,8 +90,10 @@ def _squares(indptr: Any, indices: Any, edges: Any, rows: Any, drawn: Any) -> fl
             degree = indptr[b + 1] - indptr[b]
             looked += 1
             chance = degree * (indptr[a + 1] - indptr[a]) / all_edges
-            total += _joined(indices, indptr[b], indptr[b + 1], a) - min(1.0, chance)
-    return total / max(1, looked)
+            shared = _joined(indices, indptr[b], indptr[b + 1], a) - min(1.0, chance)
+            total += shared
+            apart += shared * (abs(row - source) > close)
+    return total / max(1, looked), apart / max(1, looked)
 
 
 @kernel

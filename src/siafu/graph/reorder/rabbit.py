@@ -9,7 +9,7 @@ its communities on all threads, with the communities as they were before the bat
 graph has the same order on any number of threads.
 """
 
-from threading import Lock
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +19,19 @@ from siafu.base.jit import kernel
 from siafu.base.threads import run_all, thread_count
 from siafu.graph.csr import Csr, IntArray
 from siafu.graph.progress import ProgressCallback, silent
+from siafu.graph.reorder.community_links import CommunityLinks, LinkTable
 
 BYTES_A_VERTEX = 80  # that ordering takes, at most
 BYTES_AN_EDGE = 12  # of communities' edges to each other
 
 _BATCHES = 256  # a batch has one in so many of the edges
 _LEAST_BATCH = 1 << 14  # edges
-_CHUNKS = 8  # of a batch, each in one thread
+_CHUNKS = 8  # of a batch at most, each in one thread
+_LEAST_CHUNK = 1 << 13  # edges: fewer are done before a thread wakes
+
+
+class OrderGivenUp(Exception):
+    """An order took longer than it may."""
 
 
 class _Forest(NamedTuple):
@@ -61,98 +67,52 @@ class _Forest(NamedTuple):
         return cls(pairs[:, 0], kin[:, 0], kin[:, 1], strength, rest[:, 1], rest[:, 2])
 
 
-class _Links:
-    """Edges to communities, added up, of the vertices that looked for one.
-
-    They are no more than the graph has edges: those of a vertex that joined another are dropped when that one has taken
-    them over.
-    """
-
-    def __init__(self, edges: int) -> None:
-        self._count = 0
-        self._lock = Lock()
-        size = edges + edges // 2 + 1
-        self.ends, self.weights = np.empty(size, np.int32), np.empty(size, np.float32)
-
-    def make_room(self, links: int, forest: _Forest) -> None:
-        """Let so many be appended: what was dropped makes room."""
-        if self._count + links <= len(self.ends):
-            return
-        held = np.flatnonzero(forest.end > forest.begin)
-        held = held[np.argsort(forest.begin[held])]
-        self._count = _move_down(held, forest.begin, forest.end, self.ends, self.weights)
-        if (size := self._count + links) > len(self.ends):
-            self.ends, self.weights = _grown(self.ends, size), _grown(self.weights, size)
-
-    def append(self, ends: IntArray, weights: NDArray[np.float32]) -> int:
-        """Add some, from any thread; where they begin."""
-        with self._lock:
-            begin = self._count
-            self._count += len(ends)
-        self.ends[begin : begin + len(ends)] = ends
-        self.weights[begin : begin + len(ends)] = weights
-        return begin
-
-
-_Scratch = tuple[Any, Any, Any, Any, Any, Any, Any]
-
-
-class _Table:
-    """A hash table of communities, for one thread: small ones stay in its cache.
-
-    keys, sums: the communities, -1 where free, and the sum of the links to each
-    slots:      those that are taken, in order
-    roots, weights: of the links that are added up
-    ends, summed:   the sums of all vertices of a chunk, one after the other
-    """
-
-    def __init__(self) -> None:
-        self._resize(1 << 10)
-        self._widen(1 << 12)
-
-    def _resize(self, links: int) -> None:
-        size = 1 << (2 * links - 1).bit_length()
-        self.keys, self.sums = np.full(size, -1, np.int32), np.empty(size, np.float32)
-        self.slots, self.roots = np.empty(links, np.int32), np.empty(links, np.int32)
-        self.weights = np.empty(links, np.float32)
-
-    def _widen(self, links: int) -> None:
-        self.ends, self.summed = np.empty(links, np.int32), np.empty(links, np.float32)
-
-    def arrays(self, links: int, most: int) -> _Scratch:
-        """Scratch for vertices that have so many links together, and one of them at most so many."""
-        if most > len(self.roots):
-            self._resize(2 * most)
-        if links > len(self.ends):
-            self._widen(2 * links)
-        return self.keys, self.sums, self.slots, self.roots, self.weights, self.ends, self.summed
-
-
-def rabbit_order(edges: Csr, back: Csr | None = None, progress: ProgressCallback = silent) -> IntArray:
+def rabbit_order(
+    edges: Csr,
+    back: Csr | None = None,
+    progress: ProgressCallback = silent,
+    seconds: float | None = None,
+) -> IntArray:
     """[V] the vertex that comes first, second, and so on.
 
-    back: the same edges by their other end; None: they are symmetric
+    back:    the same edges by their other end; None: they are symmetric
+    seconds: of CPU time of this process, after which `OrderGivenUp` is raised; None: never
     """
+    if seconds is not None:
+        _compile(edges, back)
+    end = np.inf if seconds is None else time.process_time() + seconds
     count = len(edges.indptr) - 1
     degrees = np.diff(edges.indptr) if back is None else np.diff(edges.indptr) + np.diff(back.indptr)
     total = int(degrees.sum())
     forest = _Forest.of_roots(degrees)
-    links = _Links(total)
-    tables = [_Table() for _ in range(thread_count())]
+    links = CommunityLinks(total)
+    tables = [LinkTable() for _ in range(thread_count())]
     best, in_batch = np.empty(count, np.int32), np.zeros(count, np.uint8)
     again = np.empty(0, np.int32)
     done = 0
     progress("ordering edges", 0, total)
     for batch in _batches(degrees):
-        looking = np.concatenate([again, batch])
-        _look(edges, back, forest, links, tables, looking, best, total)
+        if time.process_time() > end:
+            raise OrderGivenUp
+        looking, ends = np.concatenate([again, batch]), int(degrees[batch].sum())
+        chunks = max(1, min(_CHUNKS, ends // _LEAST_CHUNK))
+        _look(edges, back, forest, links, tables, looking, chunks, best, total)
         again = _join(*forest, looking, best, in_batch)
-        done += int(degrees[batch].sum())
+        done += ends
         progress("ordering edges", done, total)
     while len(again):
-        _look(edges, back, forest, links, tables, again, best, total)
+        _look(edges, back, forest, links, tables, again, 1, best, total)
         again = _join(*forest, again, best, in_batch)
     return _walk(*forest[:3])
+
+
+def _compile(edges: Csr, back: Csr | None) -> None:
+    """Order two vertices of the same types: compiling is not a part of what an order costs."""
+    rabbit_order(_pair(edges), None if back is None else _pair(back))
+
+
+def _pair(like: Csr) -> Csr:
+    return Csr(np.array([0, 1, 2], like.indptr.dtype), np.array([1, 0], like.indices.dtype), None)
 
 
 def _batches(degrees: NDArray[np.int64]) -> list[IntArray]:
@@ -170,33 +130,31 @@ def _look(
     edges: Csr,
     back: Csr | None,
     forest: _Forest,
-    links: _Links,
-    tables: list[_Table],
+    links: CommunityLinks,
+    tables: list[LinkTable],
     looking: IntArray,
+    chunks: int,
     best: IntArray,
     total: int,
 ) -> None:
-    """Find the best community of each vertex that is looking for one, and add up its edges to communities."""
+    """Find the best community of each vertex that is looking for one, and add up its edges to communities.
+
+    chunks: that the vertices are shared out in
+    """
     other: tuple[Any, Any] = (None, None) if back is None else (back.indptr, back.indices)
     ends: tuple[Any, Any, Any, Any] = (edges.indptr, edges.indices, *other)
-    chunks = np.array_split(looking, min(len(looking), _CHUNKS))
-    rooms = [_count_links(*ends, *forest, some) for some in chunks]
-    links.make_room(sum(count for count, _ in rooms), forest)
+    parts = np.array_split(looking, min(len(looking), chunks))
+    rooms = run_all(lambda some: _count_links(*ends, *forest, some), parts)
+    links.make_room(sum(count for count, _ in rooms), forest.begin, forest.end)
 
     def work(k: int) -> None:
-        table, some = tables.pop(), chunks[k]
+        table, some = tables.pop(), parts[k]
         scratch = table.arrays(*rooms[k])
         used = _find_best(*ends, *forest, links.ends, links.weights, some, float(total), *scratch, best)
         _shift(some, forest.begin, forest.end, links.append(table.ends[:used], table.summed[:used]))
         tables.append(table)
 
-    run_all(work, range(len(chunks)))
-
-
-def _grown(values: NDArray[Any], size: int) -> NDArray[Any]:
-    out = np.empty(size, values.dtype)
-    out[: len(values)] = values
-    return out
+    run_all(work, range(len(parts)))
 
 
 @kernel
@@ -207,20 +165,6 @@ def _root(parent: IntArray, vertex: int) -> int:
         parent[vertex] = parent[above]
         vertex = above
     return vertex
-
-
-@kernel
-def _move_down(held: Any, begin: Any, end: Any, ends: Any, weights: Any) -> int:
-    """Close the gaps between the links of the vertices `held`, which ascend by `begin`; where the last ends."""
-    at = 0
-    for v in held:
-        first, count = begin[v], end[v] - begin[v]
-        for k in range(count):
-            ends[at + k] = ends[first + k]
-            weights[at + k] = weights[first + k]
-        begin[v], end[v] = at, at + count
-        at += count
-    return at
 
 
 @kernel

@@ -42,6 +42,7 @@ LAYOUT = "layout"
 ORDER = "order"  # the array that only a layout has
 
 _FORMAT = "siafu graph"
+_NAMES = ("class_names", "type_names", "feature_names")
 _ADVICE_FILE = re.compile(r"advice/[0-9a-f]+\.json")
 _PARTITION_FILE = re.compile(r"partitions/[^/]+/(partition\.json|owner\.npy)")
 
@@ -205,9 +206,7 @@ def write_store(graph: Graph, path: Path, *, overwrite: bool = False) -> None:
             writer = store.array(name, values.dtype, values.shape[1:])
             for block in _row_blocks(values):
                 writer.append(block)
-        names = {
-            field: list(found) for field in ("class_names", "type_names") if (found := getattr(graph, field))
-        }
+        names = {field: list(found) for field in _NAMES if (found := getattr(graph, field))}
         store.commit(name=graph.name, num_classes=graph.num_classes, symmetric=graph.is_symmetric, **names)
 
 
@@ -234,6 +233,7 @@ def read_store(path: Path, *, verify: bool = True) -> Graph:
         num_classes=manifest["num_classes"],
         class_names=_class_names(manifest),
         type_names=_names(manifest, "type_names"),
+        feature_names=_names(manifest, "feature_names"),
         name=manifest["name"],
     )
     # Known since the store was written; finding it out again would read every edge.
@@ -254,8 +254,13 @@ def read_arrays(path: Path, *, verify: bool) -> tuple[dict[str, Any], dict[str, 
             num_classes=manifest["num_classes"],
             class_names=_class_names(manifest),
             type_names=_names(manifest, "type_names"),
+            feature_names=_names(manifest, "feature_names"),
             name=manifest["name"],
         )
+        if graph.feature_names and len(graph.feature_names) != graph.num_features:
+            raise ValueError(
+                f"'feature_names' names {len(graph.feature_names)} columns, and there are {graph.num_features}"
+            )
         if verify:
             content.check_values(graph)
     except StoreError as error:

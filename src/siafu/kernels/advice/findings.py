@@ -59,7 +59,9 @@ class Findings:
         return findings
 
     def keep(self) -> Path | None:
-        """Write them where that can be done; where that is."""
+        """Write them where that can be done, with what others found since; where that is."""
+        for place in self.places:
+            self.found = _read(place) | self.found
         text = json.dumps(self._as_json(), indent=1) + "\n"
         for place in self.places:
             try:

@@ -13,7 +13,7 @@ class TimedChoice:
     """Does each piece of work every way in turn, one way a time, until it is known which is fastest.
 
     The first time that a piece is done is not counted: memory is touched for the first time then. No work is done twice: the price is
-    what the slower ways took longer, and trials end when their budget is spent. The first way stays unless another is clearly
+    what the slower ways took longer. A trial whose price may exceed what is left of the budget is not made, and trials end when it is spent. The first way stays unless another is clearly
     faster. Any thread may ask and tell.
 
     ways:  numbers that stand for them; the first is that of the rules
@@ -28,6 +28,7 @@ class TimedChoice:
         self._chosen = known if known in self.ways else self.ways[0] if len(self.ways) == 1 else None
         self._open = list(self.ways)
         self._seconds: dict[Hashable, dict[int, float]] = {}
+        self._refused: set[Hashable] = set()
         self._lock = threading.Lock()
 
     @property
@@ -49,7 +50,11 @@ class TimedChoice:
             return self._chosen
         with self._lock:
             taken = self._seconds.get(piece, {})
-            return next((way for way in self._open if way not in taken), self.ways[0])
+            found = next((way for way in self._open if way not in taken), self.ways[0])
+            if found == self.ways[0] or self._budget.affords(self._excess(found, taken)):
+                return found
+            self._refused.add(piece)
+            return self.ways[0]
 
     def told(self, piece: Hashable, way: int, seconds: float) -> None:
         """A piece of work took so long."""
@@ -62,8 +67,18 @@ class TimedChoice:
             taken = self._seconds[piece]
             taken[way] = min(seconds, taken.get(way, seconds))
             self._open = [each for each in self._open if each == self.ways[0] or not self._too_slow(each)]
-            if all(way in each for each in self._seconds.values() for way in self._open) or self._spent():
+            if self._spent() or all(map(self._is_done, self._seconds)):
                 self._chosen = self._fastest()
+
+    def _is_done(self, piece: Hashable) -> bool:
+        return piece in self._refused or all(way in self._seconds[piece] for way in self._open)
+
+    def _excess(self, way: int, taken: dict[int, float]) -> float:
+        """Seconds that a way may take longer on a piece: by its pieces so far, or as long as is allowed."""
+        first = self.ways[0]
+        both = [(each[way], each[first]) for each in self._seconds.values() if way in each and first in each]
+        slower = sum(each for each, _ in both) / sum(each for _, each in both) if both else _TOO_SLOW
+        return (slower - 1) * taken.get(first, 0.0)
 
     def _too_slow(self, way: int) -> bool:
         return any(

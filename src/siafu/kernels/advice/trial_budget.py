@@ -24,9 +24,19 @@ class TrialBudget:
         with self._lock:
             self._cost[choice], self._work[choice] = cost, work
 
+    def affords(self, excess: float) -> bool:
+        """Whether a trial that may take so many seconds longer than the work must fits what is left."""
+        with self._lock:
+            return sum(self._cost.values()) + excess <= self._most
+
     @property
     def is_spent(self) -> bool:
         """Whether trials have cost as much as they may."""
         with self._lock:
-            cost, work = sum(self._cost.values()), sum(self._work.values())
-        return cost > _MOST_SECONDS or (self._repeats is not None and cost > _SHARE * self._repeats * work)
+            return sum(self._cost.values()) > self._most
+
+    @property
+    def _most(self) -> float:
+        if self._repeats is None:
+            return _MOST_SECONDS
+        return min(_MOST_SECONDS, _SHARE * self._repeats * sum(self._work.values()))

@@ -139,7 +139,7 @@ def edge_loop(
 
 def splat(builder: IRBuilder, value: Value, vector: Any) -> Value:
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
-    mask = ir.Constant(ir.VectorType(I32, LANES), [0] * LANES)
+    mask = ir.Constant(ir.VectorType(I32, vector.count), [0] * vector.count)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
 
 

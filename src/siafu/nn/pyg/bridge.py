@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
@@ -286,6 +287,10 @@ def _replacements() -> dict[int, Callable[..., Any]]:
     for name, wrap in functions.WRAPPED.items():
         original = getattr(utils, name)
         found[id(original)] = _either(wrap(original), functions.other_edges(name), original)
+    for refused in functions.WHOLE:
+        original = getattr(utils, refused.__name__)
+        found[id(original)] = _while_called(refused, original)
+    found[id(checkpoint)] = _while_called(_run_once, checkpoint)
     for name in functions.CHANGES_GRAPH:
         original = getattr(utils, name, None)
         if original is not None:
@@ -307,12 +312,36 @@ def _either(
     return chosen
 
 
+def _while_called(own: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """`own` while a model of ours is called, `original` elsewhere."""
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        return (own if is_entered() else original)(*args, **kwargs)
+
+    return chosen
+
+
+def _run_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """In the place of `torch.utils.checkpoint.checkpoint`: what a program keeps for its gradient is decided later."""
+    for name in (
+        "use_reentrant",
+        "context_fn",
+        "determinism_check",
+        "debug",
+        "early_stop",
+        "preserve_rng_state",
+    ):
+        kwargs.pop(name, None)
+    return function(*args, **kwargs)
+
+
 def _namespaces(model: nn.Module) -> list[dict[str, Any]]:
     """Where names of PyG's functions are looked up: its own modules, and those that the model's classes are written in."""
     spaces = [
         vars(module)
         for name, module in list(sys.modules.items())
-        if name.startswith("torch_geometric") and isinstance(module, types.ModuleType)
+        if name.startswith(("torch_geometric", "torch.utils.checkpoint"))
+        and isinstance(module, types.ModuleType)
     ]
     for each in model.modules():
         for kind in type(each).__mro__:
@@ -341,6 +370,8 @@ class EdgeFunctions(TorchFunctionMode):
                 return _extreme(args[0], dim, greatest=func in (torch.max, Tensor.max))
         if recorder() is None:
             return func(*args, **kwargs)
+        if func in (torch.nonzero, Tensor.nonzero) and _has_rows(args[0]):
+            raise refusal("nonzero picks rows of some vertices", "take all rows, and choose with torch.where")
         out = func(*args, **kwargs)
         if _is_plain(out) and not _has_rows(out) and any(map(_has_rows, leaves((args, kwargs)))):
             name = str(getattr(func, "__name__", func))

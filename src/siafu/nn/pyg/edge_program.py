@@ -20,6 +20,7 @@ from siafu.nn.pyg.expression import (
     StoredWeight,
     walk,
 )
+from siafu.nn.pyg.made_tensors import written_out
 from siafu.nn.pyg.session import refusal, session
 from siafu.nn.recording import recorder
 
@@ -28,6 +29,7 @@ _MOST_NUMBERS = 4096  # of a tensor that is neither rows nor a parameter: it tra
 
 def gathered(node: Node, gather: Gather) -> Tensor:
     """[rows, …]: the values of each vertex's stored edges, computed a block of edges at a time."""
+    node = written_out(node, lambda tensor: _parameter(tensor) is not None)
     packed = _Packing()
     parameters: list[tuple[Tensor, nn.Parameter]] = []
     for each in walk(node):

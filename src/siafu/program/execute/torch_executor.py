@@ -7,6 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from siafu.kernels.products import (
+    PRODUCTS_ARE_FAST,
+    multiplies_rows,
+    row_products,
+    summed_products,
+    sums_products,
+)
 from siafu.nn.dropout import drop_rows
 from siafu.nn.tensors import as_rows
 from siafu.program.execute.fusing import FUSED, fused_steps
@@ -17,7 +24,6 @@ from siafu.program.tensor_program import Op, Ref, RowCount, TensorProgram
 aten = torch.ops.aten
 _KINDS = {"int64": torch.int64, "uint8": torch.uint8, "bool": torch.bool}
 
-_LANES = 16  # floats of the widest vectors
 _MANY = 512  # rows: of fewer, a product takes not much longer than the zeros beside it
 
 Values = list[Any]
@@ -188,15 +194,26 @@ def _mm(a: Any, b: Any) -> Tensor:
         return a.times(b)
     if isinstance(b, SparseRows):
         return b.times_from_left(a)
-    spare = -b.shape[1] % _LANES
-    if not 0 < spare < _LANES // 2 or b.shape[1] < _LANES or len(a) < _MANY or b.dtype != torch.float32:
-        return torch.mm(a, b)
-    # Columns that fill no vector are computed at a fraction of the speed: a few zeros more have the same bits.
-    return torch.mm(a, F.pad(b, (0, spare)))[:, : b.shape[1]].contiguous()
+    found = _own_mm(a, b)
+    return torch.mm(a, b) if found is None else found
+
+
+def _own_mm(a: Tensor, b: Tensor) -> Tensor | None:
+    """The product of our kernels; None: PyTorch's is as good, or the only one."""
+    if a.dtype != torch.float32 or not PRODUCTS_ARE_FAST:
+        return None
+    if len(a) >= _MANY and a.stride(1) == 1 and multiplies_rows(b.shape[1]):
+        return torch.from_numpy(row_products(a.detach().numpy(), b.detach().numpy()))
+    if len(b) >= _MANY and a.stride(0) == b.stride(1) == 1 and sums_products(len(a), b.shape[1]):
+        return torch.from_numpy(summed_products(a.detach().t().numpy(), b.detach().numpy()))
+    return None
 
 
 def _addmm(bias: Tensor, a: Any, b: Tensor) -> Tensor:
-    return a.times(b).add_(bias) if isinstance(a, SparseRows) else torch.addmm(bias, a, b)
+    if isinstance(a, SparseRows):
+        return a.times(b).add_(bias)
+    found = _own_mm(a, b)
+    return torch.addmm(bias, a, b) if found is None else found.add_(bias)
 
 
 def _halve(value: Any) -> Any:

@@ -208,7 +208,15 @@ class _Cutter:
     def _reduce(self, node: fx.Node) -> CutReduce:
         sent, site, variance = node.args
         assert isinstance(sent, fx.Node) and isinstance(site, int)
-        return CutReduce(sent, node, bool(variance), self.recording.running.get(site))
+        return CutReduce(sent, node, bool(variance), self._running(site))
+
+    def _running(self, site: int) -> RunningStatistics | None:
+        every = self.recording.running
+        if site not in every:
+            return None
+        taken = [int(str(node.args[1])) for node in self.nodes if is_moments(node)]
+        # Sites of norms count down: later calls have lower ones.
+        return every[site].before(every[each] for each in taken if each < site and each in every)
 
     def _phase(self, number: int, phase: dict[fx.Node, int], last: int, sent: set[fx.Node]) -> CutPhase:
         own = [node for node in self.nodes if phase.get(node) == number]

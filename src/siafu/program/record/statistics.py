@@ -5,7 +5,7 @@ a gather that looks at the rows of several vertices.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,16 +40,28 @@ class RunningStatistics:
     mean, variance: names of the buffers; None: the model has none
     count:          name of the buffer that counts epochs; None: the norm counts none
     momentum:       share of an epoch's statistics in the next value, or CUMULATIVE
+    later:          how often the norm is called again in the same epoch, as a layer that runs twice calls it
     """
 
     mean: str | None
     variance: str | None
     count: str | None
     momentum: float
+    later: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name in (self.mean, self.variance, self.count) if name is not None)
+
+    @property
+    def kept(self) -> float:
+        """Share of these statistics that the norm's later calls in the same epoch leave."""
+        return 1.0 if self.momentum == CUMULATIVE else (1 - self.momentum) ** self.later
+
+    def before(self, calls: Iterable["RunningStatistics"]) -> "RunningStatistics":
+        """These, followed by other calls; those of other norms do not count."""
+        again = [each for each in calls if (each.mean, each.variance) == (self.mean, self.variance)]
+        return replace(self, later=len(again) if self.names else 0)
 
 
 class NormsRecorded(TorchFunctionMode):

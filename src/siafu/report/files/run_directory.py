@@ -25,7 +25,7 @@ from typing import Any
 
 from siafu.base.errors import BadInput
 from siafu.base.storage.absent import refuse_absent_run
-from siafu.base.storage.files import disk_errors, replacing
+from siafu.base.storage.files import disk_errors, refuse_unwritable, replacing
 from siafu.options import Options
 from siafu.report.files import checksum
 from siafu.report.files.metrics import MetricsFile
@@ -38,7 +38,8 @@ _FORMAT = "siafu run"
 _LOG = re.compile(r"[a-z]+-[0-9]+\.log")
 _AGAIN = "copy the run again, or train it again"
 # What may change between a run and its continuation: how far it goes, where its data lies, who runs it.
-_MAY_CHANGE = ("siafu", "torch", "dataset", "graph.name", "training.epochs")
+# The graph's fingerprint says whether features are the same; an earlier import kept no names of them.
+_MAY_CHANGE = ("siafu", "torch", "dataset", "graph.name", "graph.feature_names", "training.epochs")
 
 
 class RunDirectory:
@@ -221,6 +222,7 @@ class RunDirectory:
         if self.path.exists() and not self.path.is_dir():
             raise BadInput(f"{self.path} is a file: name a directory for the run with --out")
         if not self.path.exists():
+            refuse_unwritable(self.path)
             return
         if not self._is_run():
             strangers = [entry.name for entry in self.path.iterdir() if not _is_of_a_killed_start(entry)]

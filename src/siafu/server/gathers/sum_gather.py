@@ -43,7 +43,11 @@ from siafu.server.gathers.walked_sum import WalkedSum
 
 
 class _Slab(NamedTuple):
-    """Columns that are summed together, their rows, and how: in blocks for a core's own cache, or without."""
+    """Columns that are summed together, their rows, and how: in blocks for a core's own cache, or without.
+
+    Blocks are of one tile's columns. A walk takes all columns of a row before the next row: the second tile finds the pages of memory
+    that the first has read from.
+    """
 
     columns: slice
     rows: Table
@@ -166,24 +170,27 @@ class SumGather(LocalGather):
     def _direction(self, walk: Walk, table: Table) -> _Direction:
         weighed = self._kind if self._weighted else None
         self_loops = self._self_weight is None
-        columns = [slice(c, c + MAX_TILE) for c in range(0, table.shape[1], MAX_TILE)]
-        lengths = [_row_bytes(table[:, each], table) for each in columns]
-        blocks = [walk.blocks(each, weighed, self_loops=self_loops) for each in lengths]
-        hubs = walk.hubs(weighed, self_loops=self_loops, blocked=None not in blocks)
-        slabs = [
-            _Slab(each, table[:, each], found or self._walked(walk, table[:, each], hubs, length))
-            for each, found, length in zip(columns, blocks, lengths, strict=True)
+        tiles = [slice(c, min(c + MAX_TILE, table.shape[1])) for c in range(0, table.shape[1], MAX_TILE)]
+        blocks = [
+            walk.blocks(_row_bytes(table[:, each], table), weighed, self_loops=self_loops) for each in tiles
         ]
+        hubs = walk.hubs(weighed, self_loops=self_loops, blocked=None not in blocks)
+        ways = list(zip(tiles, blocks, strict=True))
+        slabs = [_Slab(each, table[:, each], found) for each, found in ways if found is not None]
+        walked = [each for each, found in ways if found is None]
+        if walked:  # at most the last tile is narrower, and so in blocks: these are neighbours
+            columns = slice(walked[0].start, walked[-1].stop)
+            slabs.append(_Slab(columns, table[:, columns], self._walked(walk, table[:, columns], hubs)))
         return _Direction(walk, table, slabs, hubs)
 
-    def _walked(self, walk: Walk, rows: Table, hubs: HubEdges, row_bytes: int) -> WalkedSum:
+    def _walked(self, walk: Walk, rows: Table, hubs: HubEdges) -> WalkedSum:
         """Sums of edges that are in no blocks for a core's own cache."""
         weighed, self_loops = self._kind if self._weighted else None, self._self_weight is None
         weights = walk.weights(self._kind) if self._weighted else None
         choice, blocks, advisor = TimedChoice((ONE_WALK,)), None, self.server.advisor
         # Where rows are gathered a few at a time, hardly one of a block's is read again.
         if advisor is not None and self._tables.results_stay:
-            choice = advisor.walking(walk.shape(row_bytes, weighted=self._weighted))
+            choice = advisor.walking(walk.shape(_row_bytes(rows, rows), weighted=self._weighted))
         if choice.chosen != ONE_WALK:
             blocks = walk.in_blocks(choice.ways[-1], weighed, self_loops=self_loops)
         return WalkedSum(walk, rows, hubs, weights, self._self_weight, choice, blocks)

@@ -6,7 +6,7 @@ from siafu.server.costs.held_array import HeldArray
 from siafu.server.fusion import gathers_again
 from siafu.server.gathers.local_gather import stored_size
 from siafu.server.memory.disk_share import DiskCut
-from siafu.server.memory.edge_copies import is_mapped, slab_bytes
+from siafu.server.memory.edge_copies import is_mapped, slabs
 from siafu.server.memory.lane_rows import LaneRows
 from siafu.server.memory.listing import RunListing
 from siafu.server.memory.measures import more_seconds
@@ -149,7 +149,7 @@ def _goes_by_blocks(lane: LaneRows, stage: Stage) -> bool:
     sizes = (
         size
         for step in lane.extent.steps(stage)
-        for size in slab_bytes(step.site.width, stored_size(step.site.gather, lane.extent.itemsize))
+        for _, size in slabs(step.site.width, stored_size(step.site.gather, lane.extent.itemsize))
     )
     return all(
         block_size(part.vertices, part.edges, size, sources=part.rows.forward, cache=cache) for size in sizes

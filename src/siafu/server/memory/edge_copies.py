@@ -180,23 +180,23 @@ class EdgeCopies:
         if not plain:
             width, stored = program.shapes[step.sent[0]][0], stored_size(gather, self.itemsize)
             width = widest_slice(width, 0, step.slices).width if step.slices else width
-            for row_bytes in slab_bytes(width, stored):
-                size = block_size(walk.rows, walk.whole, row_bytes, sources=walk.columns, cache=self.cache)
-                purpose = "gathers walk dense graphs so"
-                if size is None:
-                    plain = True
-                    size, purpose = (
-                        self._far(walk, row_bytes, weighted),
-                        "the cache that cores share holds one",
-                    )
-                if size is None:
-                    continue
+            tiles = [
+                (each, block_size(walk.rows, walk.whole, size, sources=walk.columns, cache=self.cache))
+                for each, size in slabs(width, stored)
+            ]
+            sizes = {size: "gathers walk dense graphs so" for _, size in tiles if size is not None}
+            walked = sum(each for each, size in tiles if size is None)
+            if walked:  # all of these columns together
+                plain = True
+                far = self._far(walk, max(walked * stored, _LINE), weighted)
+                sizes |= {} if far is None else {far: "the cache that cores share holds one"}
+            for size, purpose in sizes.items():
                 key = walk.key, size, weighted, getattr(gather, "self_loops", False)
                 if key not in known:
                     known.add(key)
                     weight = self.itemsize if weighted else 0
-                    found = blocks_bytes(walk.picked, walk.columns, walk.edges, size, weight)
-                    yield Allocation("edges in blocks", found, Lifetime.SERVERS, purpose)
+                    taken = blocks_bytes(walk.picked, walk.columns, walk.edges, size, weight)
+                    yield Allocation("edges in blocks", taken, Lifetime.SERVERS, purpose)
         if plain and walk.copied and (walk.key, "plain") not in known:
             known.add((walk.key, "plain"))
             edge = self.graph.indices.itemsize + (0 if self.graph.edge_weight is None else 4)
@@ -248,8 +248,9 @@ def blocks_bytes(rows: int, sources: int, edges: int, size: int, weight: int = 0
     return -(-sources // size) * (rows + 1) * _START + edges * (_PLACE + weight)
 
 
-def slab_bytes(width: int, itemsize: int) -> Iterator[int]:
-    """Bytes of a row in each slab of columns that a sum goes over at once."""
+def slabs(width: int, itemsize: int) -> Iterator[tuple[int, int]]:
+    """Slabs of columns that a sum in blocks goes over at once: how many columns, and the bytes of a row of them."""
     columns = padded(width)
     for first in range(0, columns, MAX_TILE):
-        yield max(min(MAX_TILE, columns - first) * itemsize, _LINE)
+        taken = min(MAX_TILE, columns - first)
+        yield taken, max(taken * itemsize, _LINE)

@@ -1,6 +1,6 @@
 """Rows of a lane in memory: tables of gathers, kept rows, labels, and what its tasks hold while they run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -26,8 +26,9 @@ from siafu.server.memory.server_hardware import ServerHardware
 from siafu.server.memory.server_part import ServerPart
 from siafu.server.memory.type_counts import type_counts
 from siafu.server.plan import ServerPlan
-from siafu.server.rows.blocks import block_rows
+from siafu.server.rows.blocks import block_rows, largest_block
 from siafu.server.stages.registry import stages_of
+from siafu.tables.pages import PAGE, whole_pages
 
 _ID = 8  # bytes of a vertex's number, and of a label
 _ENDS = {"train": "training", "evaluate": "evaluation"}
@@ -40,6 +41,7 @@ class LaneRows:
     stages:     its own, in order
     on_lambdas: tensor tasks run elsewhere, and keep their rows there
     hardware:   the machine that holds it
+    lengths:    rows of its intervals; (): not known yet
     """
 
     plan: ServerPlan
@@ -50,6 +52,7 @@ class LaneRows:
     stages: Sequence[Stage]
     on_lambdas: bool
     hardware: ServerHardware
+    lengths: Collection[int] = ()
 
     def listed(self, there: Mapping[str, int] = MappingProxyType({})) -> Iterator[Allocation]:
         """Everything but the constants and the edges; there: bytes of tables that it uses and another lane has, by name."""
@@ -282,6 +285,36 @@ class LaneRows:
             default=0,
         )
 
+    def filled_bytes(self) -> int:
+        """The most that a task fills at a time of blocks that are written to tables on disk as soon as they are full."""
+        cut = self.extent.savings.disk
+        if cut is None:
+            return 0
+        made = [
+            self._filled_by(stage.phase, replace(array, aligned=True).row_bytes)
+            for stage, array in self.on_disk()
+            if array.on_disk == "rows"
+        ]
+        return max([*made, *self._filled_sources(cut)], default=0)
+
+    def _filled_sources(self, cut: DiskCut) -> Iterator[int]:
+        """Of each gather's tables: a task fills one after the other forth, and all of a gather together back."""
+        program = self.extent.program
+        for depth in fused_gathers(self.stages):
+            for step in program.gathers[depth] if cut.reads(depth) else ():
+                width = self.extent.widths(step.sent)[0]
+                held = held_by_step(step, width, self.extent.itemsize, training=self.extent.training)
+                sources = [each for each in held if each.on_disk == "source"]
+                forth = [each.row_bytes for each in sources if each.forward is not None]
+                back = [each.row_bytes for each in sources if each.backward is not None]
+                yield max((self._filled_by(depth, each) for each in forth), default=0)
+                yield sum(self._filled_by(depth + 1, each) for each in back)
+
+    def _filled_by(self, number: int, row_bytes: int) -> int:
+        """Memory for the largest block of a tensor phase, in a table with rows of so many bytes."""
+        rows = largest_block(self.lengths, self.part.vertices, self._block_size(number))
+        return whole_pages(rows * row_bytes) + PAGE
+
     def _adjoint_bytes(self, number: int) -> int:
         """Gradients of a block's rows that come of statistics over all vertices, and their sum with others."""
         reduces = self.extent.program.reduces
@@ -289,10 +322,12 @@ class LaneRows:
         return sum(2 * self._block(number) * step.width * self.extent.itemsize for step in steps)
 
     def _block(self, number: int) -> int:
+        return min(self._block_size(number), max(1, self.part.vertices))
+
+    def _block_size(self, number: int) -> int:
         phase = self.extent.program.phases[number]
         widths = self.extent.widths((*phase.inputs, *phase.outputs))
-        rows = block_rows(widths, self.extent.itemsize, self.hardware.near_cache)
-        return min(rows, max(1, self.part.vertices))
+        return block_rows(widths, self.extent.itemsize, self.hardware.near_cache)
 
     def _programs(self, number: int) -> Iterator[TensorProgram]:
         programs = self.extent.program.phases[number].programs

@@ -1,14 +1,16 @@
 """The list of a run's arrays, made before any of them is allocated: of a plan, and of the process as it is now."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.hardware.memory import own_bytes
 from siafu.graph import Graph
+from siafu.graph.partition import intervals
 from siafu.kernels import LANES
 from siafu.pipeline.ids import LaneName
 from siafu.server.costs.extent import Extent
@@ -55,6 +57,7 @@ class RunListing:
     taken:   bytes that the process holds already
     hardware: the machine of the process
     besides: arrays of others in this process
+    lengths: rows of each lane's intervals, where one server has them all
     """
 
     plan: ServerPlan
@@ -65,6 +68,7 @@ class RunListing:
     on_lambdas: bool
     hardware: ServerHardware
     besides: Sequence[Allocation] = ()
+    lengths: Mapping[LaneName, Collection[int]] = field(default_factory=dict)
     _lists: dict[Savings, MemoryList] = field(default_factory=dict, repr=False)
     _always: dict[Savings, Sequence[Allocation]] = field(default_factory=dict, repr=False)
 
@@ -85,7 +89,9 @@ class RunListing:
             lane: NeededRows.of(plan.graph, plan.needed(lane), plan.computed(lane)) for lane in plan.programs
         }
         extents = {lane: plan.extent(lane) for lane in plan.programs}
-        return cls(plan, parts, needs, extents, taken, on_lambdas, this_machine(), besides)
+        alone = plan.partition.parts == 1
+        lengths = {lane: _interval_lengths(plan, lane) for lane in plan.programs} if alone else {}
+        return cls(plan, parts, needs, extents, taken, on_lambdas, this_machine(), besides, lengths)
 
     @property
     def listed(self) -> MemoryList:
@@ -155,6 +161,7 @@ class RunListing:
                 schedules[lane].stages,
                 self.on_lambdas,
                 self.hardware,
+                self.lengths.get(lane, ()),
             )
             for lane in plan.programs
         }
@@ -222,7 +229,7 @@ class RunListing:
 
     def _rows(self, savings: Savings) -> Iterator[Allocation]:
         plan = self.plan if savings == self.plan.savings else self.plan.saving(savings)
-        blocks = 0
+        blocks = filled = 0
         for part in self.parts:
             lanes = self.lanes(plan, part)
             if plan.trains:
@@ -239,11 +246,18 @@ class RunListing:
             found = _travelling(part, lanes.values()) // max(1, min(plan.interval_counts))
             yield Allocation("rows on their way", found, Lifetime.TASK, "of intervals, to other servers")
             blocks = max(blocks, *(each.block_bytes() for each in lanes.values()))
+            filled = max(filled, *(each.filled_bytes() for each in lanes.values()))
         yield Allocation(
             "tasks' blocks",
             self.hardware.threads * blocks,
             Lifetime.TASK,
             "rows that threads compute at the moment",
+        )
+        yield Allocation(
+            "blocks being filled",
+            self.hardware.threads * filled,
+            Lifetime.TASK,
+            "before they are to be written to tables on disk",
         )
 
     def _begun(self, plan: ServerPlan, part: ServerPart) -> Iterator[Allocation]:
@@ -259,6 +273,15 @@ class RunListing:
         yield Allocation(
             "gathers begun", part.vertices * state, Lifetime.TASK, "before all their rows are there"
         )
+
+
+def _interval_lengths(plan: ServerPlan, lane: LaneName) -> Collection[int]:
+    """The different numbers of rows that intervals have on a server which has them all."""
+    indptr = plan.graph.indptr
+    if plan.focus is not None and lane == "train":
+        own = plan.focus.vertices
+        indptr = np.concatenate([[0], np.cumsum(indptr[own + 1] - indptr[own])])
+    return {last - first for first, last in intervals(indptr, plan.interval_counts[0])}
 
 
 def _part_of(plan: ServerPlan, lane: LaneName, part: ServerPart) -> ServerPart:

@@ -1,7 +1,7 @@
 """Blocks of rows: what a tensor phase computes at a time, and the chunks of blocks that gathers make rows for."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -65,6 +65,16 @@ def blocks_of(first: int, last: int, size: int, labels: Labels) -> list[Block]:
     count = max(1, round((last - first) / size))
     bounds = [first + (last - first) * k // count for k in range(count + 1)]
     return [_block(lo, hi, first, labels) for lo, hi in itertools.pairwise(bounds)]
+
+
+def largest_block(lengths: Collection[int], rows: int, size: int) -> int:
+    """Rows of the largest block that `blocks_of` makes of some intervals.
+
+    lengths: of the intervals; (): they are not known, but that none has more than `rows`
+    """
+    if lengths:
+        return max(-(-length // max(1, round(length / size))) for length in lengths)
+    return min(rows, size + size // 2)
 
 
 def _block(first: int, last: int, start: int, labels: Labels) -> Block:

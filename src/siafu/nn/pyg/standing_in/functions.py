@@ -119,7 +119,8 @@ def _end_of(index: Any) -> Side:
 
 def degree(index: EdgeToken, num_nodes: Any = None, dtype: torch.dtype | None = None) -> Tensor:
     ones = Number(without_memory(MANY, dtype=session().x.dtype), 1.0)
-    return aggregation.aggregate(ones, "sum", index)
+    found = aggregation.aggregate(ones, "sum", index)
+    return found if dtype is None or dtype.is_floating_point else found.to(dtype)
 
 
 def maybe_num_nodes(edge_index: Any, num_nodes: Any = None) -> Any:
@@ -151,6 +152,31 @@ def get_laplacian(original: PygFunction) -> PygFunction:
     return with_greatest
 
 
+def dropout_edge(
+    edge_index: EdgeToken, p: float = 0.5, force_undirected: bool = False, training: bool = True
+) -> tuple[EdgeToken, EdgeValue]:
+    _refuse_dropped("dropout_edge", p, training)
+    return edge_index, EdgeValue(Number(without_memory(MANY, dtype=torch.bool), 1.0))
+
+
+def dropout_adj(
+    edge_index: EdgeToken,
+    edge_attr: Any = None,
+    p: float = 0.5,
+    force_undirected: bool = False,
+    num_nodes: Any = None,
+    training: bool = True,
+) -> tuple[EdgeToken, Any]:
+    _refuse_dropped("dropout_adj", p, training)
+    return edge_index, edge_attr
+
+
+def _refuse_dropped(name: str, p: float, training: bool) -> None:
+    """Edges may be dropped where none is: in evaluations, and with p=0."""
+    if p > 0 and training:
+        changing(name)()
+
+
 STAND_INS: dict[str, PygFunction] = {
     each.__name__: each
     for each in (
@@ -163,14 +189,14 @@ STAND_INS: dict[str, PygFunction] = {
         degree,
         maybe_num_nodes,
         contains_self_loops,
+        dropout_edge,
+        dropout_adj,
     )
 }
 WRAPPED: dict[str, Callable[[PygFunction], PygFunction]] = {"get_laplacian": get_laplacian}
 
 CHANGES_GRAPH = (
     "coalesce",
-    "dropout_adj",
-    "dropout_edge",
     "dropout_node",
     "dropout_path",
     "k_hop_subgraph",
@@ -194,6 +220,16 @@ def changing(name: str) -> PygFunction:
 
     return refused
 
+
+def to_dense_batch(*args: Any, **kwargs: Any) -> Any:
+    raise refusal(
+        "to_dense_batch, as attention of all vertices to all others takes it",
+        "leave out global attention: each vertex sees what its edges bring, and means over all vertices",
+    )
+
+
+WHOLE = (to_dense_batch,)
+"""Functions of all vertices at once that are refused whatever they are called with."""
 
 OF_EDGES = frozenset({"gcn_norm", "remove_self_loops", "add_self_loops", "add_remaining_self_loops"})
 """Functions whose first argument must be the edges that forward got."""

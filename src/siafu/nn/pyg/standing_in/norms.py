@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from siafu.nn.pyg.session import refusal, session
-from siafu.nn.pyg.standing_in.recurrent import gru_cell, lstm
+from siafu.nn.pyg.standing_in.recurrent import gru, gru_cell, lstm
 
 
 def one_graph(model: nn.Module) -> None:
@@ -18,6 +18,7 @@ def one_graph(model: nn.Module) -> None:
         norm.GraphNorm: _graph_norm,
         norm.GraphSizeNorm: _graph_size,
         nn.LSTM: lstm,
+        nn.GRU: gru,
         nn.GRUCell: gru_cell,
     }
     for each in model.modules():

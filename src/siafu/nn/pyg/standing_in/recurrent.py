@@ -1,6 +1,7 @@
 """Recurrent layers on rows of vertices, written out: tensor programs have no loop, and no cell.
 
-LSTMs over a few steps of each vertex are JumpingKnowledge's over layers; GRU cells are GatedGraphConv's.
+LSTMs over a few steps of each vertex are JumpingKnowledge's over layers; GRU cells are GatedGraphConv's, and GRUs of one step are those of message passing
+networks.
 """
 
 from typing import Any
@@ -46,10 +47,33 @@ def _one_way(layer: Any, rows: Tensor, suffix: str) -> Tensor:
 
 def gru_cell(cell: Any, input: Tensor, hx: Tensor | None = None) -> Tensor:
     """`torch.nn.GRUCell.forward` of [vertices, channels]."""
-    given = F.linear(input, cell.weight_ih, cell.bias_ih).chunk(3, 1)
     if hx is None:
         hx = input.new_zeros((input.shape[0], cell.hidden_size))
-    held = F.linear(hx, cell.weight_hh, cell.bias_hh).chunk(3, 1)
+    return _gru_step(input, hx, cell, "")
+
+
+def gru(layer: Any, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """`torch.nn.GRU.forward` of [steps, vertices, channels], or [vertices, steps, channels] with batch_first; hx: [layers, vertices, channels]."""
+    if layer.bidirectional or input.ndim != 3 or (layer.dropout and layer.num_layers > 1):
+        raise refusal(
+            "a GRU of both directions, or with dropout between its layers",
+            "use one direction, without dropout",
+        )
+    steps = list(input.unbind(1 if layer.batch_first else 0))
+    last = []
+    for number in range(layer.num_layers):
+        state = steps[0].new_zeros((steps[0].shape[0], layer.hidden_size)) if hx is None else hx[number]
+        for place, step in enumerate(steps):
+            state = steps[place] = _gru_step(step, state, layer, f"_l{number}")
+        last.append(state)
+    return torch.stack(steps, 1 if layer.batch_first else 0), torch.stack(last)
+
+
+def _gru_step(input: Tensor, hx: Tensor, layer: Any, suffix: str) -> Tensor:
+    of_input, of_state = getattr(layer, f"weight_ih{suffix}"), getattr(layer, f"weight_hh{suffix}")
+    biases = [getattr(layer, f"bias_{way}{suffix}") if layer.bias else None for way in ("ih", "hh")]
+    given = F.linear(input, of_input, biases[0]).chunk(3, 1)
+    held = F.linear(hx, of_state, biases[1]).chunk(3, 1)
     reset, update = (torch.sigmoid(given[k] + held[k]) for k in (0, 1))
     new = torch.tanh(given[2] + reset * held[2])
     return new + update * (hx - new)

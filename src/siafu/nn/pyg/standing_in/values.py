@@ -71,7 +71,8 @@ class EdgeValue(Tensor):
         name = _bare(function)
         if name.endswith("_") and not name.endswith("__") and isinstance(args[0], EdgeValue):
             # In place: the handle gets a new expression, and those that were made of the old one keep it.
-            args[0].node = _called(getattr(Tensor, name[:-1]), args, kwargs).node
+            plain = getattr(Tensor, name[:-1], None) or getattr(F, name[:-1])
+            args[0].node = _called(plain, args, kwargs).node
             return args[0]
         args, kwargs, in_place = _out_of_place(function, args, kwargs)
         found = _called(function, args, kwargs)
