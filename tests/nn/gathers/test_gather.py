@@ -1,5 +1,8 @@
 """Gathers called by themselves: what they refuse, and what autograd may do with them."""
 
+import weakref
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +11,7 @@ import torch_geometric.nn as pyg
 import siafu
 from siafu import nn
 from siafu.base.errors import BadInput
+from siafu.nn.gathers import functions
 from tests.toys import edge_index
 
 
@@ -63,6 +67,24 @@ def test_rows_and_gradients_may_be_expanded_from_one(gather: nn.Gather) -> None:
     gather(graph, x).sum(0).dot(torch.ones(16)).backward()
     expected = torch.autograd.grad(gather(graph, x), x, torch.ones(50, 16))[0]
     torch.testing.assert_close(x.grad, expected)
+
+
+def test_wide_rows_are_packed_one_slab_of_columns_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pack, packed = functions.pack, []
+
+    def watched(*arguments: Any) -> Any:
+        assert all(table() is None for table in packed), "two slabs in memory at once"
+        table = pack(*arguments)
+        packed.append(weakref.ref(table))
+        return table
+
+    monkeypatch.setattr(functions, "pack", watched)
+    x, graph = torch.randn(50, 300), some_graph()
+    found = nn.GcnSum()(graph, x)
+    assert len(packed) == 3
+    monkeypatch.undo()
+    for columns in (slice(0, 20), slice(280, 300)):
+        torch.testing.assert_close(found[:, columns], nn.GcnSum()(graph, x[:, columns]))
 
 
 def softmax(graph: siafu.Graph, x: torch.Tensor) -> torch.Tensor:

@@ -100,6 +100,32 @@ def test_sums_before_dropout_and_on_its_way_back_are_part_of_one_pass() -> None:
             torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 
+def test_the_bias_of_a_product_is_added_in_the_same_pass() -> None:
+    rows, wide, weight = _floats(ROWS, 20), _floats(ROWS, 32), _floats(20, 32)
+    inputs = (
+        *(("rows/0", rows), ("weight/w", weight), ("weight/bias", _floats(32))),
+        *(("vertices", Spec("int64", (ROWS,))), ("key", Spec("int64", (2,)))),
+    )
+    ops = (
+        Op("addmm", (Ref(2), Ref(0), Ref(1)), (wide,)),
+        Op("relu", (Ref(5),), (wide,)),
+        Op("dropout", (Ref(6), Ref(3), Ref(4), 0.4, 2), (wide,)),
+    )
+    program = TensorProgram(inputs, ops, (("output/0", 7),))
+    assert [op.name for op in fused_steps(program).values()] == ["mm", "drop_rectified"]
+    torch.manual_seed(0)
+    given = {"rows/0": torch.randn(600, 20), "weight/w": torch.randn(20, 32), "weight/bias": torch.randn(32)}
+    given |= {"vertices": torch.arange(600), "key": torch.tensor([7, 1])}
+    (found,) = TorchExecutor(program)(given)
+    product = torch.relu(given["rows/0"] @ given["weight/w"] + given["weight/bias"])
+    expected = dropout(product, given["vertices"], given["key"], 0.4, 2)
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(found == 0, expected == 0)
+    # A product that is an output, too, keeps its bias.
+    shown = TensorProgram(inputs, ops, (*program.outputs, ("output/1", 5)))
+    assert [op.name for op in fused_steps(shown).values()] == ["addmm", "relu", "dropout"]
+
+
 def test_a_value_that_is_read_twice_is_not_fused_away() -> None:
     program = _rectified_and_back()
     shown = TensorProgram(program.inputs, program.ops, (*program.outputs, ("output/1", 6)))

@@ -186,6 +186,7 @@ def _sum(
             blocks=_blocks(graph, counted, rows, self_loops=scaling.self_weight is None),
             out=out[:, c : c + rows.shape[1]],
         )
+        del rows  # before the next is packed: one slab at a time is what the memory list counts
     return as_tensor(out, x.shape[1])
 
 

@@ -1,7 +1,8 @@
 """Fusing: neighbouring operations of a tensor program as one pass over the rows, where PyTorch would make several.
 
 Only how PyTorch runs a program on a server is changed, not the program: results have the bits of its operations one by one (of sums
-over at most eight columns those of PyTorch's order, which is theirs).
+over at most eight columns those of PyTorch's order, which is theirs; of a bias whose product is rectified and dropped, those of a
+product first and then the bias).
 """
 
 from collections import Counter
@@ -71,6 +72,17 @@ class _Steps:
         op = self.ops.get(value.number)
         return op.arguments if op is not None and op.name == name else None
 
+    def take_bias(self, value: Any) -> Any:
+        """The bias that a product adds, if it is read here alone; the product is one without it from now on."""
+        parts = self.made_by(value, "addmm")
+        if parts is None:
+            return None
+        bias, *factors = parts
+        if len(self.shape(value) or ()) != 2 or not self.is_bias(bias, value):
+            return None
+        self.ops[value.number] = Op("mm", tuple(factors), self.ops[value.number].results)
+        return bias
+
     def shape(self, value: Any) -> tuple[Any, ...] | None:
         spec = self._specs[value.number] if isinstance(value, Ref) else None
         return None if spec is None or spec.kind != "float" else spec.shape
@@ -110,9 +122,12 @@ _Fused = tuple[str, tuple[Any, ...]]
 def _fuse_dropout(steps: _Steps, op: Op) -> _Fused | None:
     """dropout(relu(rows + bias + others)), one of them or both"""
     rectified = steps.made_by(op.arguments[0], "relu")
-    summed = None if rectified is None else steps.sum_of(rectified[0])
-    if summed is None:
+    if rectified is None:
         return None
+    summed = steps.sum_of(rectified[0])
+    if summed is None:
+        bias = steps.take_bias(rectified[0])
+        return None if bias is None else ("drop_rectified", (rectified[0], bias, None, *op.arguments[1:]))
     rows, other = summed
     if steps.is_bias(other, rows):
         return "drop_rectified", (rows, other, None, *op.arguments[1:])
