@@ -22,6 +22,7 @@ from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, Life, Server
 from siafu.pipeline.instructions import (
     Accumulate,
     BeginTask,
+    HoldCheckpoint,
     KeepBest,
     RecordEpoch,
     RunTask,
@@ -66,6 +67,7 @@ class Checker:
         self._latest = Incarnation(-1)
         self._best: Epoch | None = None
         self._best_saved: Epoch | None = None
+        self._held_back: dict[Epoch, Version] = {}
 
     @property
     def truth(self) -> Truth:
@@ -213,11 +215,21 @@ class Checker:
     def recorded(self, record: RecordEpoch) -> None:
         self._records.record(self.truth, record)
 
+    def held_back(self, hold: HoldCheckpoint) -> None:
+        """What is held for a checkpoint is the epoch that was closed last."""
+        closed, made = self.truth.closed, self.truth.start.version_of(hold.epochs)
+        require((hold.epochs, hold.version) == (closed, made), "a checkpoint is what was closed", hold)
+        self._held_back[hold.epochs] = hold.version
+
     def saving(self, save: SaveCheckpoint) -> None:
-        """Everything must stand still and be applied."""
+        """In an exact run it was held; else everything must stand still and be applied."""
         truth = self.truth
         require(self._records.recorded == save.epochs, "a checkpoint has all epochs' records", save)
         require(self._records.best == self._best, "a checkpoint has the best model", save, self._best)
+        if self._setup.exact:
+            held = self._held_back.pop(save.epochs, None)
+            require(held == save.version, "a checkpoint was held when its epoch was closed", save, held)
+            return
         self._check_standstill(save.epochs, save.version)
         require(
             truth.settled == Anchor(save.epochs, save.version), "weights settle before a checkpoint", save

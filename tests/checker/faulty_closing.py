@@ -2,7 +2,14 @@
 
 from siafu.pipeline.events import Proceed, StateMade
 from siafu.pipeline.ids import Anchor, Epoch, Version
-from siafu.pipeline.instructions import CloseEpochs, KeepState, Rewind, Send
+from siafu.pipeline.instructions import (
+    CloseEpochs,
+    HoldCheckpoint,
+    KeepState,
+    Rewind,
+    SaveCheckpoint,
+    Send,
+)
 from siafu.pipeline.run_machine.run import RunMachine
 from siafu.pipeline.weight_server import WeightServer
 from tests.checker.planted_faults import fault
@@ -98,6 +105,32 @@ class AStateIsKeptUnderAnotherVersion(RunMachine):
             else each
             for each in out
         ]
+
+
+@fault("sync")
+class AnotherVersionIsHeldForACheckpoint(RunMachine):
+    """what is held for a checkpoint is the version before"""
+
+    def _close(self, closing, out):
+        done = super()._close(closing, out)
+        out[:] = [
+            HoldCheckpoint(each.epochs, Version(each.version - 1))
+            if isinstance(each, HoldCheckpoint)
+            else each
+            for each in out
+        ]
+        return done
+
+
+@fault("pipe")
+class ACheckpointIsSavedBeforeItsEvaluation(RunMachine):
+    """a checkpoint is saved when its epoch is closed, not when it is recorded"""
+
+    def _close(self, closing, out):
+        done = super()._close(closing, out)
+        out += [SaveCheckpoint(each.epochs, each.version) for each in out if isinstance(each, HoldCheckpoint)]
+        self._held.clear()
+        return done
 
 
 @fault("pipe")

@@ -26,6 +26,7 @@ from siafu.pipeline.instructions import (
     Adopt,
     CloseEpochs,
     FreeWeights,
+    HoldCheckpoint,
     Instruction,
     KeepBest,
     KeepResult,
@@ -148,6 +149,7 @@ class _Simulation(NoRecovery):
             KeepBest: self._best,
             RecordEpoch: self._recorded,
             Rewind: self._rewound,
+            HoldCheckpoint: self._holding_back,
             SaveCheckpoint: self._saving,
             KeepResult: self._kept,
             CloseEpochs: self._close_epochs,
@@ -441,6 +443,8 @@ class _Simulation(NoRecovery):
         if isinstance(what, EpochRecord) and self._scenario.options.closes:
             self._close(what)
         elif isinstance(what, Snapshot):
+            if self._scenario.setup.exact:
+                self._checker.restored(what.version, list(what.weights.values()))  # type: ignore[arg-type]
             self._checker.saved()
         elif isinstance(what, Ended):
             self._checker.stopped(what.stop)
@@ -515,6 +519,9 @@ class _Simulation(NoRecovery):
         if rewind.to_checkpoint:
             self._closed = rewind.epochs
         self._checker.rewound(rewind.epochs)
+
+    def _holding_back(self, at: Address, hold: HoldCheckpoint) -> None:
+        self._checker.held_back(hold)
 
     def _saving(self, at: Address, save: SaveCheckpoint) -> None:
         self._checker.saving(save)

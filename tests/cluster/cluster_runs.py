@@ -41,7 +41,7 @@ class Ran:
 
     epochs:      the numbers of the epochs in its history, in order
     rewound:     what was lost, as it was told
-    checkpoints: the epochs that were saved, the last included
+    checkpoints: what was saved, the last included
     """
 
     losses: list[float]
@@ -51,7 +51,7 @@ class Ran:
     history: list[EpochMetrics]
     crew: ForkCrew
     rewound: list[Rewound] = field(default_factory=list)
-    checkpoints: list[int] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
 
 
 class CrewTrainer(Trainer):
@@ -153,7 +153,7 @@ def train_on_crew(
         trainer.history,
         trainer.crew,
         rewound,
-        [each.epoch for each in saved],
+        saved,
     )
 
 

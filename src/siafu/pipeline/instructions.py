@@ -220,8 +220,19 @@ class CloseEpochs(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class HoldCheckpoint(Instruction):
+    """Hold what the run has after `epochs` epochs, which were closed just now: a checkpoint once they are recorded."""
+
+    epochs: Epoch
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
 class SaveCheckpoint(Instruction):
-    """Save `version` and the optimizers' state, which stand still now; report it by `CheckpointSaved`."""
+    """Save `version` and the optimizers' state.
+
+    In an exact run they were held, and training goes on. Else they stand still now: report it by `CheckpointSaved`.
+    """
 
     epochs: Epoch
     version: Version

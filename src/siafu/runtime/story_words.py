@@ -130,6 +130,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     does.RecordEpoch: _recorded,
     does.KeepState: lambda i: f"keep weight server {i.home}'s part of version {i.version} and its state",
     does.CloseEpochs: lambda i: f"{i.epochs} epochs are closed",
+    does.HoldCheckpoint: lambda i: f"hold version {i.version} for a checkpoint after epoch {i.epochs}",
     does.SaveCheckpoint: lambda i: f"save a checkpoint after epoch {i.epochs}, version {i.version}",
     does.Rewind: lambda i: (
         f"go back to the checkpoint after epoch {i.epochs}"

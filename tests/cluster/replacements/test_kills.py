@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from itertools import cycle
 
+import numpy as np
 import pytest
 
 from siafu.base.errors import SiafuError
@@ -79,6 +80,18 @@ def assert_as_if_nothing_had_been(ran: Ran, lost: int) -> None:
     assert [told.epochs for told in ran.rewound] == sorted(told.epochs for told in ran.rewound)
 
 
+def assert_checkpoints(ran: Ran) -> None:
+    """Each is what the oracle has after its epochs, and has counted these and no more."""
+    saved = [each.epoch for each in ran.checkpoints]
+    assert saved == sorted(set(saved))
+    assert len(saved) >= 3
+    for each in ran.checkpoints:
+        for name, wanted in truth("gcn", each.epoch).weights.items():
+            np.testing.assert_allclose(each.tensors[f"model.{name}"], wanted, rtol=1e-9, atol=1e-12)
+        assert each.counters["gradients_applied"] == each.epoch * INTERVALS * PHASES
+        assert sum(each.counters["staleness_histogram"].values()) == each.epoch * INTERVALS
+
+
 @pytest.mark.parametrize("seed", range(len(KILLS)), ids=lambda seed: f"{seed}: {described(KILLS[seed])}")
 def test_a_run_without_checkpoints_goes_on_and_ends_with_the_oracles_result(seed: int) -> None:
     mode = ("sync", "pipe")[seed % 2]
@@ -114,10 +127,7 @@ def test_a_run_with_checkpoints_goes_on_and_ends_with_the_oracles_result(seed: i
     mode = ("pipe", "sync")[seed % 2]
     ran = train_on_crew("gcn", epochs=EPOCHS, mode=mode, dooms=SAVED_KILLS[seed], checkpoint_every=0)
     assert_as_if_nothing_had_been(ran, len(SAVED_KILLS[seed]))
-    saved = 0
-    for epoch in ran.checkpoints:
-        assert epoch >= saved, "it never goes back past a checkpoint"
-        saved = epoch
+    assert_checkpoints(ran)
 
 
 def test_at_least_forty_kills_of_every_kind_are_tried() -> None:
@@ -179,15 +189,23 @@ def test_one_that_is_killed_before_the_run_begins_is_replaced(name: str) -> None
     assert_as_if_nothing_had_been(train_on_crew("gcn", epochs=EPOCHS, dooms=BEFORE[name]), 0)
 
 
-@pytest.mark.parametrize("server", [graph(0), weight(1)], ids=str)
-@pytest.mark.parametrize("moment", ["first checkpoint", "second checkpoint", "end"])
-def test_one_that_is_killed_while_it_is_saved_or_at_the_very_end(server: Address, moment: str) -> None:
-    # A checkpoint that is asked for after an epoch is taken two later: after epochs 2 and 4.
-    report, recorded = {"first checkpoint": (1, 2), "second checkpoint": (2, 4), "end": (3, 5)}[moment]
-    dooms = {(server, 1): Doom("report", report)}
+@pytest.mark.parametrize(
+    ("server", "point"),
+    [(graph(0), "evaluate forward gather"), (graph(1), "EpochFinished"), (weight(1), "StateMade")],
+    ids=str,
+)
+def test_one_that_is_killed_while_a_checkpoint_is_made(server: Address, point: str) -> None:
+    dooms = {(server, 1): Doom(point, 2)}
     ran = train_on_crew("gcn", epochs=EPOCHS, dooms=dooms, checkpoint_every=0)
     assert_as_if_nothing_had_been(ran, 1)
-    assert ran.rewound[0].epochs == recorded
+    assert_checkpoints(ran)
+
+
+@pytest.mark.parametrize("server", [graph(0), weight(1)], ids=str)
+def test_one_that_is_killed_at_the_very_end(server: Address) -> None:
+    ran = train_on_crew("gcn", epochs=EPOCHS, dooms={(server, 1): Doom("report")}, checkpoint_every=0)
+    assert_as_if_nothing_had_been(ran, 1)
+    assert ran.rewound[0].epochs == EPOCHS
 
 
 @pytest.mark.parametrize("role", ["graph", "weight"])

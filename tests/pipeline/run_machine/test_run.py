@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,7 @@ from siafu.pipeline.events import (
 from siafu.pipeline.ids import Address, Anchor, Epoch, Incarnation, LaneName, Life, ServerId, Version
 from siafu.pipeline.instructions import (
     CloseEpochs,
+    HoldCheckpoint,
     Instruction,
     KeepBest,
     KeepState,
@@ -295,22 +297,48 @@ def test_reports_that_come_again_are_dropped() -> None:
     assert run.duplicates == 2
 
 
-def test_a_checkpoint_that_is_asked_for_comes_when_all_stand_still() -> None:
+def saving(instructions: list[Instruction]) -> list[Instruction]:
+    return [each for each in instructions if isinstance(each, HoldCheckpoint | SaveCheckpoint)]
+
+
+def test_an_exact_run_stands_still_for_no_checkpoint() -> None:
     run = quiet(RunOptions(50, evaluate_every=50))
     run.handle(CheckpointAsked())
-    (settle,) = sent(finished(run, 0), Settle)
-    assert settle == Settle(Anchor(Epoch(1), Version(1)), True)
-    assert run.handle(Settled(ServerId(0), settle)) == [SaveCheckpoint(Epoch(1), Version(1))]
-    assert until(run.handle(CheckpointSaved(Epoch(1)))) == [2]
-    assert run.handle(CheckpointSaved(Epoch(1))) == []
+    out = finished(run, 0)
+    assert saving(out) == [HoldCheckpoint(Epoch(1), Version(1)), SaveCheckpoint(Epoch(1), Version(1))]
+    assert (until(out), sent(out, Settle)) == ([2], [])
+    assert saving(finished(run, 1)) == []
 
 
-def test_a_run_that_is_asked_to_stop_saves_and_stops() -> None:
+def test_a_closed_epoch_is_a_checkpoint_when_its_evaluation_is_recorded_though_training_goes_on() -> None:
+    run = quiet(RunOptions(50, checkpoint_every=1))
+    assert saving(finished(run, 0)) == [HoldCheckpoint(Epoch(1), Version(1))]
+    assert until(run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))) == [2]
+    assert saving(finished(run, 1)) == [HoldCheckpoint(Epoch(2), Version(2))]
+    out = finished(run, 0, "evaluate", (1.0, 0.5))
+    assert saving(out) == [SaveCheckpoint(Epoch(1), Version(1))]
+    kinds = [type(each) for each in out]
+    assert kinds.index(KeepBest) < kinds.index(RecordEpoch) < kinds.index(SaveCheckpoint)
+
+
+def test_an_asynchronous_run_stands_still_for_a_checkpoint() -> None:
+    run = quiet(RunOptions(50, evaluate_every=50), mode="async")
+    run.handle(CheckpointAsked())
+    finished(run, 0)
+    (settle,) = sent(finished(run, 1), Settle)
+    assert settle == Settle(Anchor(Epoch(2), Version(2)), False)
+    assert run.handle(Settled(ServerId(0), settle)) == [SaveCheckpoint(Epoch(2), Version(2))]
+    assert until(run.handle(CheckpointSaved(Epoch(2)))) == [4]
+    assert run.handle(CheckpointSaved(Epoch(2))) == []
+
+
+def test_a_run_that_is_asked_to_stop_stops_and_saves_at_its_end() -> None:
     run = quiet(RunOptions(50, evaluate_every=50))
     run.handle(StopAsked())
-    (settle,) = sent(finished(run, 0), Settle)
-    run.handle(Settled(ServerId(0), settle))
-    assert run.handle(CheckpointSaved(Epoch(1))) == [Stop("asked", Epoch(1), Version(1), None)]
+    out = finished(run, 0)
+    (settle,) = sent(out, Settle)
+    out += run.handle(Settled(ServerId(0), settle))
+    assert (saving(out), out[-1]) == ([], Stop("asked", Epoch(1), Version(1), None))
 
 
 def test_an_asynchronous_run_does_not_end_before_its_best_model_is_kept() -> None:
@@ -405,13 +433,15 @@ def test_measures_and_states_of_a_lost_server_are_taken_back() -> None:
     assert run.handle(EpochFinished("train", other.index, Epoch(0), (1.0,))) == []
 
 
-def test_a_checkpoint_that_a_loss_disturbs_is_asked_for_again() -> None:
-    run = quiet(RunOptions(50, evaluate_every=50, checkpoint_every=1))
-    (settle,) = sent(finished(run, 0), Settle)
-    assert SaveCheckpoint(Epoch(1), Version(1)) in run.handle(Settled(ServerId(0), settle))
-    lost = Address("weight", ServerId(0))
-    run.handle(ServerGone(lost, Life(1)))
-    assert SaveCheckpoint(Epoch(1), Version(1)) in rejoin(run, lost)
+@pytest.mark.parametrize("role", ["graph", "weight"])
+def test_what_is_held_for_a_checkpoint_outlives_a_loss(role: Literal["graph", "weight"]) -> None:
+    run = quiet(RunOptions(50, checkpoint_every=1))
+    assert saving(finished(run, 0)) == [HoldCheckpoint(Epoch(1), Version(1))]
+    run.handle(WeightsGranted(ServerId(0), None, Epoch(0), Version(1), 1))
+    lost = Address(role, ServerId(0))
+    assert saving(run.handle(ServerGone(lost, Life(1)))) == []
+    assert saving(rejoin(run, lost)) == []
+    assert saving(finished(run, 0, "evaluate", (1.0, 0.5))) == [SaveCheckpoint(Epoch(1), Version(1))]
 
 
 def test_a_server_is_handed_over_when_the_epoch_is_closed_and_the_next_waits_for_it() -> None:

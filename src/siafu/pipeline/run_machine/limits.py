@@ -1,4 +1,4 @@
-"""RunLimits: points where a run stands still: checkpoints, the end, the end of patience, and what was asked for."""
+"""RunLimits: points where a run stands still: the end, the end of patience, what was asked for, and some checkpoints."""
 
 from siafu.pipeline.ids import Epoch
 from siafu.pipeline.instructions import StopReason
@@ -12,17 +12,20 @@ class RunLimits:
     saved: the epoch of the last checkpoint
     """
 
-    def __init__(self, options: RunOptions, saved: Epoch) -> None:
+    def __init__(self, options: RunOptions, saved: Epoch, *, saves_aside: bool) -> None:
+        """saves_aside: nothing stands still for a checkpoint"""
         self.saved = saved
-        self._options = options
+        self._options, self._saves_aside = options, saves_aside
         self._stop_asked = self._told_to_stop = self._checkpoint_asked = False
         self._stand_still_at: Epoch | None = None
 
     def ask(self, at: Epoch, *, stop: bool) -> None:
         """Someone wants a checkpoint, and perhaps the end, at an epoch that everyone can come to."""
         self._stop_asked |= stop
-        self._checkpoint_asked = True
-        self.stand_still(at)
+        if stop or not self._saves_aside:
+            self.stand_still(at)
+        if not (stop and self._saves_aside):  # the end saves itself
+            self._checkpoint_asked = True
 
     def tell_to_stop(self, at: Epoch) -> None:
         """The run's owner ends it."""
@@ -35,11 +38,19 @@ class RunLimits:
     def leave(self) -> None:
         """What was asked for is done, and the run goes on."""
         self._stand_still_at = None
-        self._checkpoint_asked = False
+        self._checkpoint_asked &= self._saves_aside
+
+    def hold(self, here: Epoch) -> bool:
+        """Whether what is closed here is to be a checkpoint, aside. It is not asked for any more."""
+        wanted = self._saves_aside and here < self._options.epochs and self.wants_checkpoint(here)
+        if wanted:
+            self._checkpoint_asked = False
+        return wanted
 
     def begin_again(self, at: Epoch) -> None:
         """What was asked for is done where the run begins again."""
-        asked = self._stop_asked or self._told_to_stop or self._checkpoint_asked
+        stands = self._checkpoint_asked and not self._saves_aside
+        asked = self._stop_asked or self._told_to_stop or stands
         self._stand_still_at = at if asked else None
 
     def forget(self) -> None:
@@ -50,7 +61,7 @@ class RunLimits:
         """The epoch's end where all intervals stand still next."""
         limits = [self._options.epochs]
         every = self._options.checkpoint_every
-        if every is not None:
+        if every is not None and not self._saves_aside:
             limits.append((self.saved // every + 1) * every)
         if self._options.patience is not None:
             limits.append(self.patience_ends(records))

@@ -29,6 +29,7 @@ from siafu.pipeline.events import (
 from siafu.pipeline.ids import Address, Anchor, Epoch, Life, Version
 from siafu.pipeline.instructions import (
     CloseEpochs,
+    HoldCheckpoint,
     Instruction,
     KeepBest,
     KeepState,
@@ -50,12 +51,14 @@ class RunMachine(RunLosses):
     """The run's part: epochs, evaluations, the best model, checkpoints, the end, and a new start after a loss.
 
     Training never waits for the run but at a *limit*: a point that no interval may pass before something is done there.
-    At a hard limit (a checkpoint, the end, patience, the switch to exact epochs) all intervals stand still and the
-    weights settle. An evaluation limits too: in exact epochs its version must be held before the next ones replace it.
+    At a hard limit (the end, patience, the switch to exact epochs, an asynchronous run's checkpoint) all intervals stand
+    still and the weights settle. An evaluation limits too: in exact epochs its version must be held before the next ones
+    replace it.
 
     An epoch is *closed* when all its measures, and the weights and optimizer's state that it made, are at the run: no loss
     takes its record back. In an exact run nobody enters an epoch before the one before is closed, which costs one hop; a
-    loss then costs the lost server's tasks of the open epoch.
+    loss then costs the lost server's tasks of the open epoch. A checkpoint is what the run has of a closed epoch, once
+    that is recorded: nobody waits for it.
 
     Asynchronous epochs overlap, and several are open: after a loss all begin these again. Where versions are not of one
     epoch each (`update_every`), no epoch closes, and all begin again at the last checkpoint.
@@ -137,6 +140,9 @@ class RunMachine(RunLosses):
             measures, version = (evaluation.measures, evaluation.version) if evaluation else (None, None)
             out.append(RecordEpoch(epoch, training, measures, version))
             epoch = self._records.recorded
+            if self._held and self._held[0].epoch == epoch:
+                self._limits.saved = epoch
+                out.append(SaveCheckpoint(epoch, self._held.pop(0).version))
 
     def _close(self, closing: Closing, out: list[Instruction]) -> bool:
         """Close the open epoch if all have finished it, and what it made is here; whether they have."""
@@ -148,6 +154,9 @@ class RunMachine(RunLosses):
         out.append(CloseEpochs(closing.anchor.epoch, version, held))
         if self.setup.exact:
             out.extend(Send(to, Closed(version, held)) for to in self.setup.weight_addresses)
+        if self._limits.hold(closing.anchor.epoch):
+            self._held.append(closing.anchor)
+            out.append(HoldCheckpoint(closing.anchor.epoch, version))
         return True
 
     def _state_made(self, event: StateMade, out: list[Instruction]) -> None:
@@ -240,7 +249,7 @@ class RunMachine(RunLosses):
             self._stop(reason, out)
         elif self._switching:
             self._begin_settling(here, out)
-        elif self._limits.wants_checkpoint(here):
+        elif not self.saves_aside and self._limits.wants_checkpoint(here):
             self._standing.state = "saving"
             out.append(SaveCheckpoint(here, self._base.version))
         elif reason is not None:

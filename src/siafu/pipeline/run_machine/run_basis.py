@@ -72,7 +72,8 @@ class RunBasis:
         self._saved = SavedRun(start, setup.exact or exact, best)
         self._closing = Closing(setup.parts, start) if setup.closes else None
         self._exact, self._switching = start if self._saved.exact else None, False
-        self._limits = RunLimits(options, start.epoch)
+        self._limits = RunLimits(options, start.epoch, saves_aside=self.saves_aside)
+        self._held: list[Anchor] = []
         self._evaluations = Evaluations(setup, options)
         self._handing_over: set[Address] = set()
         self._copies: dict[Address, Life] = {}
@@ -80,6 +81,11 @@ class RunBasis:
         self._copies_told: dict[Address, Life] = {}
         self._begin_records()
         self._reset()
+
+    @property
+    def saves_aside(self) -> bool:
+        """Whether checkpoints are made of closed epochs, which the run has, while training goes on."""
+        return self.setup.exact
 
     @property
     def is_whole(self) -> bool:
@@ -111,6 +117,9 @@ class RunBasis:
             assert self._closing.anchor.epoch == records.trained, (
                 f"{self._closing.anchor}, {records.trained} trained"
             )
+        assert all(records.recorded < each.epoch <= records.trained for each in self._held), (
+            f"held {self._held}, {records.recorded} recorded, {records.trained} trained"
+        )
         assert records.trained <= self._until, f"{records.trained} trained, until {self._until}"
         assert self._base.epoch <= records.trained, f"based on {self._base}, {records.trained} trained"
         self._succession.validate()

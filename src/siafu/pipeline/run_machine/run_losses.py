@@ -69,8 +69,6 @@ class RunLosses(RunCopies):
             self._records.forget(server.index)
         else:
             self._closing.lose(server.index)
-        if self._standing.state == "saving":
-            self._standing.state = "settled"  # what the server has counted is not in the checkpoint
         self._succession.lose(server)
         again = self._evaluations.started()
         resume = Resume(self.fences.incarnation, self._closing.anchor, True, again, self.fences.lives)

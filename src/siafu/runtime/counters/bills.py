@@ -11,8 +11,8 @@ from siafu.runtime.counters.counting import added
 class Bills:
     """The last report of each server about its Lambdas, in each of its lives.
 
-    When a run goes back to a checkpoint, its bills stay: Lambdas were paid for. Work that a lost server had not reported is
-    not known.
+    When a run goes back, its bills stay: Lambdas were paid for. Work that a lost server had not reported is not known: where
+    epochs are closed, that of the open one.
     """
 
     def __init__(self) -> None:

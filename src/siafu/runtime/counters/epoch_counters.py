@@ -34,10 +34,15 @@ class EpochCounters:
             told.pop(server, None)
         return found
 
-    def begin_again(self) -> dict[str, Any]:
-        """Counters of all servers at the end of the closed epochs. From now on all count from 0."""
+    def total(self) -> dict[str, Any]:
+        """Counters of all servers at the end of the closed epochs."""
         total: dict[str, Any] = {}
         for _, counters in sorted(self._told.get(self.closed, {}).items(), key=lambda each: str(each[0])):
             total = added(total, counters)
+        return total
+
+    def begin_again(self) -> dict[str, Any]:
+        """`total`. From now on all count from 0."""
+        total = self.total()
         self._told = {}
         return total

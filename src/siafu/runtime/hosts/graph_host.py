@@ -72,7 +72,7 @@ class GraphHost(Host):
         self._gradients: dict[tuple[Epoch, PhaseId, IntervalId], dict[str, Tensor]] = {}
         self.reporting = False
         # Counters of closed epochs must not be lost with their server, nor gradients with the one they were sent to.
-        self._tells_counters = machine.setup.closes and not activity.shares_threads
+        self._tells_counters = machine.setup.closes
         self._keeps_gradients = machine.setup.resumes and not activity.shares_threads
 
     def _take(self, letter: Letter) -> None:
@@ -257,16 +257,18 @@ class GraphHost(Host):
             self.reporting = False
 
     def _report(self, wanted: ReportWanted) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self._counters() | ({} if self._lambdas is None else {"lambda": self._lambdas.usage()}), {}
+        return self._counters(), {}
 
     def _counters(self) -> dict[str, Any]:
-        """Counters since the run began, or began again."""
+        """Counters since the run began, or began again; those of Lambdas since this server has them."""
         counts = self._server.counts
         twice = {"rows_compared": self._rows_compared, "rows_differ": self._rows_differ}
         ahead = {"tasks_done_ahead": counts.adopted} if counts.adopted else {}
+        lambdas = {} if self._lambdas is None else {"lambda": self._lambdas.usage()}
         return (
             (twice if self._rows_compared else {})
             | ahead
+            | lambdas
             | {
                 "max_staleness_seen": max(counts.staleness, default=0),
                 "staleness_histogram": {str(lead): count for lead, count in sorted(counts.staleness.items())},

@@ -1,7 +1,8 @@
-"""RunHost: drives the run's machine: it records epochs, collects checkpoints, and says how the run ended."""
+"""RunHost: drives the run's machine: it records epochs, makes checkpoints, and says how the run ended."""
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -24,6 +25,7 @@ from siafu.pipeline.events import (
 from siafu.pipeline.ids import RUN, Address, Epoch, Life, Version
 from siafu.pipeline.instructions import (
     CloseEpochs,
+    HoldCheckpoint,
     Instruction,
     KeepBest,
     KeepState,
@@ -131,6 +133,7 @@ class RunHost(Host):
         self._recovery: ServerRecovery = recovery or NoRecovery()
         self._checkpoint_due, self._threads, self._traced = checkpoint_due, threads, traced
         self._states, self._saved_best = States(start), start.best
+        self._held: dict[Epoch, Snapshot] = {}
         self._saved_counters, self._epoch_counters = dict[str, Any](), EpochCounters()
         self._counters_at_begin: dict[str, Any] = {}
         self._final_counters: dict[str, Any] = {}
@@ -182,6 +185,7 @@ class RunHost(Host):
                 counted = self._activity.hear(did.sender, did.told, letter.tensors)
                 if counted is not None:
                     epochs, counters = counted
+                    self._note_bills(did.sender, counters)
                     self._epoch_counters.tell(Epoch(epochs), did.sender, counters)
             case BestKept():
                 self._best = letter.owned()
@@ -217,8 +221,14 @@ class RunHost(Host):
                 self._epoch_counters.close(what.epochs)
             case KeepBest():
                 self._best = self._states.weights(what.version)
+            case HoldCheckpoint():
+                self._hold(what)
+            case SaveCheckpoint() if self._run.saves_aside:
+                self._save_held(what.epochs)
             case SaveCheckpoint():
-                self._collect(what.version, lambda found: self._save(what.epochs, found), last=False)
+                self._collect(
+                    what.version, lambda found: self._save_collected(what.epochs, found), last=False
+                )
             case Rewind():
                 self._rewind(what)
             case Replace():
@@ -332,29 +342,48 @@ class RunHost(Host):
             if wanted is None or report.number != wanted.number or report.sender in wanted.answered:
                 return
             counters = json.loads(report.counters)
-            if (usage := counters.pop("lambda", None)) is not None:
-                self._bills.note(report.sender, self._recovery.life(report.sender), usage)
+            self._note_bills(report.sender, counters)
             wanted.take(report.sender, counters, letter)
             if wanted.answered == set(self._servers):
                 self._collection = None
                 wanted.then(wanted)
 
-    def _snapshot(self, epochs: Epoch, found: Collection) -> Snapshot:
-        counters = added(self._counters_at_begin, found.counters)
-        counters |= self._recovery.loss_counters | self._bills.counters()
-        return Snapshot(epochs, found.version, found.weights, found.optimizer, counters, self._best)
+    def _note_bills(self, sender: Address, counters: dict[str, Any]) -> None:
+        """Take what a server says of its Lambdas out of its counters."""
+        if (usage := counters.pop("lambda", None)) is not None:
+            self._bills.note(sender, self._recovery.life(sender), usage)
 
-    def _save(self, epochs: Epoch, found: Collection) -> None:
-        saved = self._snapshot(epochs, found)
-        self._saved_best, self._saved_counters = saved.best, dict(saved.counters)
+    def _hold(self, what: HoldCheckpoint) -> None:
+        counters = added(self._counters_at_begin, self._epoch_counters.total())
+        weights, state = self._states.weights(what.version), self._states.optimizer(what.version)
+        self._held[what.epochs] = Snapshot(what.epochs, what.version, weights, state, counters)
+
+    def _save_held(self, epochs: Epoch) -> None:
+        self._save(self._complete(self._held.pop(epochs)))
+
+    def _save_collected(self, epochs: Epoch, found: Collection) -> None:
+        saved = self._collected(epochs, found)
         if not self._run.setup.closes:
             self._states = States(saved)
-        self._happened(saved)
+        self._save(saved)
         self.deliver(CheckpointSaved(epochs))
+
+    def _save(self, saved: Snapshot) -> None:
+        self._saved_best, self._saved_counters = saved.best, dict(saved.counters)
+        self._happened(saved)
         self._recovery.saved()
 
+    def _collected(self, epochs: Epoch, found: Collection) -> Snapshot:
+        counters = added(self._counters_at_begin, found.counters)
+        return self._complete(Snapshot(epochs, found.version, found.weights, found.optimizer, counters))
+
+    def _complete(self, found: Snapshot) -> Snapshot:
+        """With the best model, losses and bills as of now, when all of these epochs are recorded."""
+        counters = {**found.counters, **self._recovery.loss_counters, **self._bills.counters()}
+        return replace(found, counters=counters, best=self._best)
+
     def _end(self, stop: Stop, found: Collection) -> None:
-        last = self._snapshot(stop.epochs, found)
+        last = self._collected(stop.epochs, found)
         self._final_counters = dict(last.counters)
         self._finish(Outcome(stop, last))
 
