@@ -4,7 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from siafu import Graph
 
 _REFUSED = """
 import sys
@@ -34,10 +37,15 @@ def test_no_refusal_of_a_word_waits_for_pytorch() -> None:
     Path("a.file").touch()
     Path("a.run").mkdir()
     Path("a.run/config.json").touch()
+    Path("a.run/metrics.jsonl").touch()
+    Graph.from_edges([0, 1], [1, 2], x=np.ones((3, 2), np.float32)).save("bare.store")
     lines = """\
 --no-such-option
 train dmo
 train nowhere/at.all
+train ./a.run
+train bare.store
+train bare.store --split random:60/20/20
 train demo --model gcm
 train demo --heads 3
 train demo --lr -1
@@ -83,7 +91,9 @@ import nowhere.csv
 import demo
 generate foo
 predict nowhere
+predict bare.store
 evaluate nowhere
+evaluate bare.store
 report nowhere
 compare a b
 info nowhere

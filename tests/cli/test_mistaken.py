@@ -68,8 +68,9 @@ def test_a_model_and_a_graph_that_are_turned_round_are_told(siafu: Siafu) -> Non
 
 @pytest.mark.slow
 def test_a_store_is_no_run_and_a_run_no_graph(siafu: Siafu, store: Path, run: Path) -> None:
-    assert "has no config.json: it is not a run's directory" in siafu.refused("predict", store)
-    assert "a.run is a run's directory, not a graph" in siafu.refused("train", "a.run")
+    assert f"{store} is a store, not a run: name the directory" in siafu.refused("predict", store)
+    for path in ("a.run", "./a.run"):
+        assert "a.run is a run's directory, not a graph" in siafu.refused("train", path)
     assert "holds a finished run" in siafu.refused("train", store, out="a.run")
     bare = package.load(store).replace(train=None, val=None, test=None)
     bare.save("bare.store")

@@ -127,6 +127,17 @@ def test_calibrating_writes_where_plans_look(
     assert siafu("calibrate", "-o", tmp_path / "other.json", json=True).json()["host"] == reference().host
 
 
+@pytest.mark.parametrize("load", [0.0, 1000.0])
+def test_calibrating_a_busy_machine_is_warned_of_before_and_after(
+    siafu: Siafu, monkeypatch: pytest.MonkeyPatch, load: float
+) -> None:
+    monkeypatch.setattr(calibration, "calibrate", lambda told: reference())
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    lines = siafu("calibrate").err.splitlines()
+    assert ["other work is going on here (load 1000.0)" in line for line in lines[:1]] == [True] * bool(load)
+    assert ["run 'siafu calibrate' again" in line for line in lines[-1:]] == [True] * bool(load)
+
+
 @pytest.mark.slow
 def test_a_plan_reckons_with_losses(siafu: Siafu, tmp_path: Path) -> None:
     few = ("--instance", "c5.2xlarge", "--most-servers", "2", "--no-lambdas")

@@ -52,7 +52,7 @@ def test_a_function_that_is_not_there_is_one_clear_line(siafu: Siafu, store: Pat
     assert not Path("runs").exists()
 
 
-def test_where_lambdas_run_and_what_they_would_cost_is_said(siafu: Siafu, store: Path) -> None:
+def test_where_lambdas_run_is_said_and_local_ones_show_no_dollars(siafu: Siafu, store: Path) -> None:
     asked = {"lambdas": "local", "lambda_count": 2, "epochs": 2, "intervals": 2, "out": "run"}
     ended = siafu("train", store, json=True, **asked)
     assert ended.code == 0, ended.err
@@ -60,7 +60,7 @@ def test_where_lambdas_run_and_what_they_would_cost_is_said(siafu: Siafu, store:
     summary = ended.json()
     used = summary["lambda"]
     assert f"Lambdas: {used['invocations']} invocations, " in ended.err
-    assert f"on AWS they would cost ${used['usd']:.6f} (list prices, us-east-1 x86_64" in ended.err
+    assert "$" not in ended.err
     assert used["usd"] > 0
     assert summary["cost"]["lambda_compute_usd"] == 0
 

@@ -92,3 +92,12 @@ def test_alternatives_are_told_in_a_line() -> None:
     assert ":spot" in said
     assert "on Lambdas, at least $" in said
     assert "\n" not in said
+
+
+def test_lambdas_on_this_machine_cost_nothing_and_no_dollars_are_told() -> None:
+    used = {"invocations": 3, "billed_gb_seconds": 7.0, "usd": 0.5, "relaunched": 1, "retried": 0}
+    used["prices"] = {"region": "us-east-1", "architecture": "x86_64", "as_of": "2026-08"}
+    local = run_prices.told_lambdas(used, paid=False)
+    assert local == "Lambdas: 3 invocations, 7.0 GB-seconds, 1 tasks done again"
+    paid = run_prices.told_lambdas(used, paid=True)
+    assert paid == f"{local}; they cost $0.500000 (list prices, us-east-1 x86_64, 2026-08)"

@@ -21,9 +21,14 @@ def calibrate(
     from siafu.planning.calibration import calibrate as measured
     from siafu.planning.calibration import calibration_path, describe
 
-    if (load := os.getloadavg()[0]) > _BUSY * (os.cpu_count() or 1):
-        say(f"other work is going on here (load {load:.1f}): measure again when the machine is quiet")
+    busy = (load := os.getloadavg()[0]) > _BUSY * (os.cpu_count() or 1)
+    if busy:
+        say(f"other work is going on here (load {load:.1f}): this machine will look slower than it is")
     found = measured(lambda what: say(f"measuring {what}"))
     path = out or calibration_path()
     found.save(path)
     show(asdict(found) | {"path": str(path)}, [*describe(found), f"saved in {path}"], as_json=as_json)
+    if busy:
+        say(
+            "plans will be too slow with these figures: run 'siafu calibrate' again when the machine is quiet"
+        )

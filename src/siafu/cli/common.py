@@ -12,7 +12,8 @@ from siafu.base.dataset_names import refuse_unknown_name
 from siafu.base.errors import BadInput
 from siafu.base.hardware.memory import parse_size
 from siafu.base.loading import loading
-from siafu.base.storage.absent import refuse_absent_dataset, refuse_absent_run
+from siafu.base.storage.absent import refuse_absent_dataset
+from siafu.report.files.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from siafu.graph import Graph
@@ -94,7 +95,7 @@ def refuse_unknown_dataset(dataset: str) -> None:
 
 def load_run_and_graph(path: Path, dataset: str | None) -> "tuple[Run, Graph]":
     """A saved run, and the graph to use it on: `dataset`, or the one it was trained on."""
-    refuse_absent_run(path)
+    RunDirectory(path).config()  # refused before PyTorch is loaded
     if dataset is not None:
         refuse_unknown_dataset(dataset)
 

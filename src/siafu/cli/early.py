@@ -1,5 +1,6 @@
 """Refusals of options before PyTorch and Numba are loaded: a mistyped word is told in half a second."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -11,11 +12,11 @@ from siafu.base.choices import (
 )
 from siafu.base.errors import BadInput
 from siafu.base.hardware.memory import own_bytes
-from siafu.base.storage.absent import refuse_absent_directory
+from siafu.base.storage.absent import STORE_MANIFEST, refuse_absent_directory
 from siafu.cli.common import bytes_of
 from siafu.cost.prices import price_book
 from siafu.options import Options, Session
-from siafu.training.recipe import Recipe
+from siafu.training.recipe import Recipe, nothing_to_learn
 from siafu.training.redundancy import checked_redundancy
 
 
@@ -56,6 +57,20 @@ def refuse_tiny_budget(memory: str | None) -> None:
             f"memory is {memory}, and this program takes {taken / 1e6:.0f} MB before it loads anything: "
             "write a size with its unit, like 8GB"
         )
+
+
+def refuse_unlabelled(dataset: str) -> None:
+    """Refuse a store whose graph has no labels. What cannot be read as one is left to `siafu.load`."""
+    try:
+        form = json.loads((Path(dataset) / STORE_MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return
+    if (
+        isinstance(form, dict)
+        and form.get("format") == "siafu graph"
+        and "y" not in form.get("arrays", {"y": None})
+    ):
+        raise nothing_to_learn(str(form.get("name")))
 
 
 def refuse_prices(instance: str | None, prices: str | Path | None) -> None:

@@ -17,7 +17,7 @@ from siafu.base.option import argument, option, options_of
 from siafu.base.storage.absent import refuse_absent_start
 from siafu.base.words import counted
 from siafu.cli.common import refuse_unknown_dataset, say
-from siafu.cli.early import refuse_early
+from siafu.cli.early import refuse_early, refuse_unlabelled
 from siafu.cli.outcome import refuse_other_summary, report_many, report_one, risen_loss, scores
 from siafu.options import FILES, LAMBDAS, LEARNING, Named, Options, Session
 from siafu.training.recipe import Recipe, describe_graph
@@ -114,6 +114,8 @@ def train(asked: Train) -> None:
         from siafu.report.files.run_directory import RunDirectory
 
         RunDirectory(asked.out).refuse_to_replace(overwrite=asked.overwrite)
+    if asked.objective is None:
+        refuse_unlabelled(asked.dataset)
     refuse_unknown_dataset(asked.dataset)
     try:
         graph = _opened(asked)

@@ -101,15 +101,15 @@ def told(bill: Mapping[str, Any], seconds: str) -> str:
 
 
 def told_lambdas(used: Mapping[str, Any], *, paid: bool) -> str:
-    """The use and cost of Lambdas in a line for people.
+    """The use of Lambdas in a line for people, with their cost where they have one.
 
     used: what a run's summary says under "lambda"
     paid: whether they ran where they cost something
     """
     prices, again = used["prices"], used["relaunched"] + used["retried"]
+    place = f"{prices['region']} {prices['architecture']}, {prices['as_of']}"
     return (
         f"Lambdas: {used['invocations']:,} invocations, {used['billed_gb_seconds']:,.1f} GB-seconds"
         + (f", {again:,} tasks done again" if again else "")
-        + f"; {'they cost' if paid else 'on AWS they would cost'} ${used['usd']:,.6f} "
-        f"(list prices, {prices['region']} {prices['architecture']}, {prices['as_of']})"
+        + (f"; they cost ${used['usd']:,.6f} (list prices, {place})" if paid else "")
     )

@@ -283,7 +283,9 @@ class Graph:
         if isinstance(train, str):
             return self.split_as(train, seed)
         if self.y is None:
-            raise BadInput(f"graph {self.name!r} has no labels to draw a split of: give it y")
+            raise BadInput(
+                f"graph {self.name!r} has no labels to draw a split of: give it y, or import it with labels (--label-column NAME)"
+            )
         codes = RandomSplit((train, val, test), stratified).checked().draw(self.y, seed)
         parts = {
             name: np.flatnonzero(codes == code) for code, name in enumerate(("train", "val", "test"), start=1)

@@ -131,8 +131,8 @@ def about_memory(plan: Plan) -> str | None:
         where = f"{chosen.scratch_bytes / 1e9:,.1f} GB of tables on the disk of each machine ({disk.name}), mounted at {SCRATCH}"
         how = f"{how}; {where}" if how else where
     return (
-        f"Each server takes {chosen.server_bytes / 1e9:,.1f} of {chosen.memory_bytes / 1e9:,.1f} GB by {how}: "
-        f"{duration(chosen.spared_seconds)} more an epoch, with its share of an evaluation."
+        f"Memory is saved: {how}. So each server takes {chosen.server_bytes / 1e9:,.1f} of {chosen.memory_bytes / 1e9:,.1f} GB, and an epoch takes "
+        f"{duration(chosen.spared_seconds)} more, its share of an evaluation included."
     )
 
 

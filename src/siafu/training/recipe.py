@@ -35,6 +35,14 @@ _SAME = ("dropout", "input_dropout", "act", "heads", "out_heads", "aggr", "norm"
 _ARGUMENTS = {"hidden_channels": "hidden", "num_layers": "layers", **{name: name for name in _SAME}}
 
 
+def nothing_to_learn(name: str) -> BadInput:
+    """The graph of this name has no labels."""
+    return BadInput(
+        f"graph {name!r} has no labels, and there is nothing to learn: give it y, import it with labels (--label-column NAME), "
+        "or learn from its edges alone: siafu embed, siafu.train_links"
+    )
+
+
 def _either(names: Sequence[str]) -> str:
     """Such as 'gat, gatv2 or transformer'."""
     return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
@@ -110,10 +118,7 @@ class Recipe:
         torch.manual_seed(seed)
         outputs = graph.num_classes if objective is None else objective.outputs(graph)
         if outputs == 0:
-            raise BadInput(
-                f"graph {graph.name!r} has no labels, and there is nothing to learn: give it y, import it with labels (--label-column NAME), "
-                "or learn from its edges alone: siafu embed, siafu.train_links"
-            )
+            raise nothing_to_learn(graph.name)
         return self._build(graph.num_features, outputs)
 
     def _build(self, in_channels: int, out_channels: int) -> "nn.Module":

@@ -8,5 +8,7 @@ import siafu
 graph = siafu.load("demo")
 siafu.train(graph, siafu.nn.GCN(graph.num_features, 8, 2, graph.num_classes), epochs=2, out="RUN")
 with gzip.open("edges.csv.gz", "wt") as file:
-    file.write("src,dst\n0,1\n1,2\n2,0\n")
-Path("people.csv").write_text("id,label\n0,0\n1,1\n2,0\n")
+    file.write("src,dst\n" + "".join(f"{each},{(each + 1) % 20}\n" for each in range(20)))
+Path("people.csv").write_text(
+    "id,age,label\n" + "".join(f"{each},{20 + each},{each % 2}\n" for each in range(20))
+)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from siafu.base.errors import BadInput, StoreError
 
-STORE_MANIFEST = "graph.json"
+STORE_MANIFEST, RUN_CONFIG = "graph.json", "config.json"
 
 
 def is_file(path: Path) -> bool:
@@ -50,6 +50,21 @@ def no_run(path: Path) -> BadInput:
     return BadInput(f"no run at {path}: {hint}")
 
 
+def run_for_graph(path: Path) -> BadInput:
+    """A run's directory stands where a graph is wanted."""
+    return BadInput(
+        f"{path} is a run's directory, not a graph: name the dataset or store that it was trained on (siafu evaluate {path} "
+        "takes a run)"
+    )
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory holds a run, and no store."""
+    return all(is_file(path / name) for name in (RUN_CONFIG, "metrics.jsonl")) and not is_file(
+        path / STORE_MANIFEST
+    )
+
+
 def refuse_absent_run(path: Path) -> None:
     """Refuse a run's directory that is not there."""
     if not path.is_dir():
@@ -68,7 +83,7 @@ def refuse_absent_start(path: Path) -> None:
 
 
 def refuse_absent_dataset(dataset: str) -> None:
-    """Refuse a store's path where nothing is. Names, addresses and what only looks like nothing are left to `siafu.load`."""
+    """Refuse a store's path where nothing or a run is. Names, addresses and what only looks like nothing are left to `siafu.load`."""
     path = Path(dataset)
     if "://" in dataset or path.name == dataset or dataset.startswith("~"):
         return
@@ -76,6 +91,8 @@ def refuse_absent_dataset(dataset: str) -> None:
     aside = path.with_name(f".{path.name}.replaced") if path.name else path
     if not (_may_be(path) or _may_be(aside)):
         raise no_store(path)
+    if is_run(path):
+        raise run_for_graph(path)
 
 
 def _may_be(path: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from siafu.base.dataset_names import CATALOGUE_NAMES, cached_store, data_directories, unknown_dataset
 from siafu.base.errors import BadInput, StoreError
-from siafu.base.storage.absent import not_imported
+from siafu.base.storage.absent import is_run, not_imported, run_for_graph
 from siafu.base.storage.documents import parse_json
 from siafu.base.storage.files import cache_directory, disk_errors
 from siafu.graph.graph import Graph
@@ -103,11 +103,8 @@ def _unknown(name: str, path: Path) -> BadInput:
     if path.is_file():
         return not_imported(path)
     refuse_triples(path)
-    if (path / "config.json").is_file() and (path / "metrics.jsonl").is_file():
-        return BadInput(
-            f"{path} is a run's directory, not a graph: name the dataset or store that it was trained on (siafu evaluate {path} "
-            "takes a run)"
-        )
+    if is_run(path):
+        return run_for_graph(path)
     return unknown_dataset(name, (known.name for known in listings()))
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from siafu.base.errors import BadInput
-from siafu.base.storage.absent import refuse_absent_run
+from siafu.base.storage.absent import RUN_CONFIG, STORE_MANIFEST, is_file, refuse_absent_run
 from siafu.base.storage.files import disk_errors, refuse_unwritable, replacing
 from siafu.options import Options
 from siafu.report.files import checksum
@@ -54,7 +54,7 @@ class RunDirectory:
         self.story = path / "story.jsonl"
         self.logs = path / "logs"
         self.stop_file = StopFile(path)
-        self._config = path / "config.json"
+        self._config = path / RUN_CONFIG
         self._facts = path / "facts.json"
         self._summary = path / "summary.json"
         self._metrics: MetricsFile | None = None
@@ -130,6 +130,10 @@ class RunDirectory:
         refuse_absent_run(self.path)
         if not self.exists:
             inner = sorted(self.path.glob("*/config.json"))
+            if is_file(self.path / STORE_MANIFEST):
+                raise BadInput(
+                    f"{self.path} is a store, not a run: name the directory that 'siafu train {self.path}' said it saved in"
+                )
             hint = (
                 f"it holds several, name one: {inner[0].parent}" if inner else "it is not a run's directory"
             )
