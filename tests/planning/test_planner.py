@@ -191,6 +191,24 @@ def test_the_plot_shows_every_offer_and_is_well_formed() -> None:
     assert len(dots) == len(plan.offers)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HIDDEN)
+def test_labels_of_the_plot_cover_no_point(name: str) -> None:
+    svg = "{http://www.w3.org/2000/svg}"
+    drawn = ElementTree.fromstring(plot(paper_plan(name)))
+    points = [
+        (float(each.get("cx", "")), float(each.get("cy", "")))
+        for each in drawn.iter(f"{svg}circle")
+        if each.find(f"{svg}title") is not None
+    ]
+    labels = [each for each in drawn.iter(f"{svg}text") if each.get("font-size") == "10"]
+    assert any((each.text or "").startswith("chosen: ") for each in labels)
+    for each in labels:
+        left, bottom, width = float(each.get("x", "")), float(each.get("y", "")), 5.5 * len(each.text or "")
+        covered = [(x, y) for x, y in points if left < x < left + width and bottom - 10 < y < bottom]
+        assert not covered, each.text
+
+
 def test_the_commands_name_the_machines_and_how_many() -> None:
     one = words.commands(small_plan())
     assert any(each.startswith("siafu train small --model gcn --hidden 32") for each in one)

@@ -4,6 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
+
+import numpy as np
 
 from siafu.base.svg import label, picture
 from siafu.cost.money import dollars
@@ -15,6 +18,10 @@ _WIDTH, _HEIGHT = 720, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 46, 58
 _COLOURS = {False: "#1b7fc4", True: "#e07b00"}  # without and with Lambdas
 _LABEL_SIZE = 10
+_BESIDE = 7
+_NEAR = (-6, 18, _BESIDE)
+_ANYWHERE = (*_NEAR, -22, 34, -38, 50)  # pixels of a label below its point
+_POINT, _STEP = 4, 5  # pixels: half a point, and between looked-at places of a line
 _ROOM = 1.15  # of the axes, beyond the outermost points
 
 
@@ -72,18 +79,33 @@ class _Area:
             yield f'<circle {place} r="{size}" fill="{colour}"><title>{escape(tip)}</title></circle>'
 
     def labels(self, plan: Plan) -> Iterator[str]:
-        """The chosen offer, the naive one and as many of the front as find room."""
+        """The chosen offer and the naive one, where they cover least; those of the front that cover nothing beside their points."""
         taken: list[_Box] = []
-        named = [(plan.chosen, f"chosen: {plan.chosen.setup}")]
+        drawn = self._drawn(plan)
+        named = [(plan.chosen, f"chosen: {plan.chosen.setup}", _ANYWHERE)]
         if plan.naive is not None and plan.naive.setup != plan.chosen.setup:
-            named.append((plan.naive, f"naive: {plan.naive.setup}"))
-        named += [(each, str(each.setup)) for each in plan.front if each not in (plan.chosen, plan.naive)]
-        for offer, text in named:
-            boxes = list(_around(self.x(offer.seconds), self.y(offer.usd), text))
-            free = next((box for box in boxes if box.inside and not any(map(box.meets, taken))), None)
-            if free is not None:
-                taken.append(free)
-                yield label(free.left, free.bottom - 3, text, "start", f'font-size="{_LABEL_SIZE}"')
+            named.append((plan.naive, f"naive: {plan.naive.setup}", _ANYWHERE))
+        named += [
+            (each, str(each.setup), _NEAR) for each in plan.front if each not in (plan.chosen, plan.naive)
+        ]
+        for offer, text, below in named:
+            boxes = _around(self.x(offer.seconds), self.y(offer.usd), text, below)
+            free = [box for box in boxes if box.inside and not any(map(box.meets, taken))]
+            covered = [sum(map(box.covers, drawn)) for box in free]
+            if free and (below is _ANYWHERE or min(covered) == 0):
+                best = free[covered.index(min(covered))]  # of as good ones the nearest
+                taken.append(best)
+                yield label(best.left, best.bottom - 3, text, "start", f'font-size="{_LABEL_SIZE}"')
+
+    def _drawn(self, plan: Plan) -> list[tuple[float, float]]:
+        """Places that a label had better not cover: all points, and the line of the front every few pixels."""
+        front = [(self.x(each.seconds), self.y(each.usd)) for each in plan.front]
+        line = [
+            (x0 + (x1 - x0) * share, y0 + (y1 - y0) * share)
+            for (x0, y0), (x1, y1) in pairwise(front)
+            for share in np.linspace(0.0, 1.0, max(2, round(math.hypot(x1 - x0, y1 - y0) / _STEP))).tolist()
+        ]
+        return [*((self.x(each.seconds), self.y(each.usd)) for each in plan.offers), *line]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +120,25 @@ class _Box:
     def inside(self) -> bool:
         return _LEFT < self.left < _WIDTH - self.width and _TOP < self.bottom < _HEIGHT - _BOTTOM
 
+    def covers(self, place: tuple[float, float]) -> bool:
+        """Whether a point there would be under the text, or touch it."""
+        x, y = place
+        beside = not self.left - _POINT < x < self.left + self.width + _POINT
+        return not beside and self.bottom - 3 - _LABEL_SIZE - _POINT < y < self.bottom - 3 + _POINT
+
     def meets(self, other: "_Box") -> bool:
         beside = self.left + self.width < other.left or other.left + other.width < self.left
         return not beside and abs(self.bottom - other.bottom) < _LABEL_SIZE + 3
 
 
-def _around(x: float, y: float, text: str) -> Iterator[_Box]:
-    """Where the label of a point may be, the best place first."""
+def _around(x: float, y: float, text: str, below: Sequence[int]) -> Iterator[_Box]:
+    """Where the label of a point may be, the best place first.
+
+    below: how far under the point
+    """
     width = 0.55 * _LABEL_SIZE * len(text)
-    for lower in (-6, 18, -22, 34, -38, 50):
-        for left in (x + 6, x - width - 6, x - width / 2):
+    for lower in below:
+        for left in (x + 11, x - width - 11) if lower == _BESIDE else (x + 6, x - width - 6, x - width / 2):
             yield _Box(left, y + lower, width)
 
 
