@@ -1,5 +1,6 @@
 """Reports in a real browser, from disk, with the network off."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,27 @@ def test_time_in_tasks_is_a_few_areas_that_add_up(page: Page, run: Path, tmp_pat
     assert 2 <= shown <= 6
     told = figure.locator(".u-legend").inner_text()
     assert "other kinds" in told and told.count("%") == shown
+
+
+def test_values_of_a_legend_stand_beside_their_names(page: Page, run: Path, tmp_path: Path) -> None:
+    opened(page, run_report(read_run(run)), tmp_path / "report.html")
+    gaps = page.locator("#curves .u-legend tr").evaluate_all(
+        "rows => rows.map(row => row.lastChild.getBoundingClientRect().left - row.querySelector('.u-label').getBoundingClientRect().right)"
+    )
+    assert len(gaps) >= 8
+    assert all(0 <= gap < 15 for gap in gaps), gaps
+
+
+def test_the_axis_of_the_pipeline_has_round_times(page: Page, run: Path, tmp_path: Path) -> None:
+    page.add_init_script(
+        "window.written = []; const plain = CanvasRenderingContext2D.prototype.fillText;"
+        "CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
+        " if (this.canvas.classList.contains('gantt')) written.push(text); return plain.call(this, text, ...rest); };"
+    )
+    opened(page, run_report(read_run(run)), tmp_path / "report.html")
+    times = [each for each in page.evaluate("written") if re.fullmatch(r"[\d.,]+ (s|ms|µs)", each)]
+    assert len(set(times)) >= 3
+    assert all(len(re.sub(r"\D", "", each).strip("0")) <= 2 for each in times), times
 
 
 def test_the_pipeline_is_walked_with_the_keys_and_read_out(page: Page, run: Path, tmp_path: Path) -> None:

@@ -11,6 +11,13 @@ const siafuGantt = (() => {
   const AXIS = 26;
   const TABLE_ROWS = 400;
   const MOST_ZOOM = 4096;
+  const TICK = 110; // pixels between times of the axis, at least
+
+  /** The least of 1, 2, 5, 10, 20, … that is not below a number. */
+  function roundStep(least) {
+    const power = 10 ** Math.floor(Math.log10(least));
+    return power * [1, 2, 5, 10].find((step) => step * power >= least * (1 - 1e-9));
+  }
 
   /**
    * A figure in `host` of what `report/trace_view.py` gives: `{kinds, tracks, epochs: [{epoch, left_out, spans}]}`, where
@@ -147,15 +154,16 @@ const siafuGantt = (() => {
       pen.font = "12px system-ui, sans-serif";
       pen.fillStyle = siafuTheme.colour("--muted");
       pen.strokeStyle = siafuTheme.colour("--grid");
-      const steps = Math.max(2, Math.floor(width / 140));
-      for (let step = 0; step <= steps; step += 1) {
-        const x = this._margin + (step * (width - this._margin)) / steps;
+      const [first, last] = [this._timeAt(this._margin, width), this._timeAt(width, width)];
+      const step = roundStep(((last - first) * TICK) / (width - this._margin));
+      for (let count = Math.ceil(first / step); count * step <= last; count += 1) {
+        const x = this._xAt(count * step, width);
         pen.beginPath();
         pen.moveTo(x, AXIS - 6);
         pen.lineTo(x, height);
         pen.stroke();
-        pen.textAlign = step === 0 ? "left" : step === steps ? "right" : "center";
-        pen.fillText(duration(1e-6 * this._timeAt(x, width)), x, 13);
+        pen.textAlign = x < this._margin + TICK / 4 ? "left" : x > width - TICK / 4 ? "right" : "center";
+        pen.fillText(duration(1e-6 * count * step), x, 13);
       }
     }
 
