@@ -1,5 +1,7 @@
 """Graph: what it holds, how it is made, what it refuses."""
 
+import copy
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -250,3 +252,27 @@ def test_a_split_is_drawn_among_labelled_vertices() -> None:
     assert graph.test is None
     with pytest.raises(BadInput, match="no labels"):
         graph.replace(y=None, train=None, val=None).split(0.5)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("num_nodes", "num_vertices"), ("train_mask", "ids of vertices"), ("ndata", "x, y, train")],
+)
+def test_names_of_other_libraries_are_told_ours(theirs: str, ours: str) -> None:
+    graph = Graph.from_edges([0], [1])
+    with pytest.raises(AttributeError, match=f"a Graph has no {theirs}: it has .*{ours}"):
+        getattr(graph, theirs)
+    with pytest.raises(AttributeError, match=r"a Graph has no nothing$"):
+        getattr(graph, "nothing")  # noqa: B009
+    assert not hasattr(graph, "edge_index")
+
+
+def test_a_graph_is_copied_and_pickled_as_it_was() -> None:
+    graph = Graph.from_edges([0, 1], [1, 0], x=np.ones((2, 3), np.float32))
+    for again in (pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph)):
+        np.testing.assert_array_equal(again.x, graph.x)
+
+
+def test_an_edge_index_as_a_whole_is_told_how_to_be_given() -> None:
+    with pytest.raises(BadInput, match=r"of PyG's edge_index \[2, E\] give \*edge_index"):
+        Graph.from_edges(np.array([[0, 1], [1, 0]]))

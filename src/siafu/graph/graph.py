@@ -4,7 +4,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from siafu.graph import check, csr, edge_data
 from siafu.graph.bf16 import to_bf16
 from siafu.graph.classes import named_classes
 from siafu.graph.csr import Csr, IntArray
+from siafu.graph.other_names import no_attribute
 from siafu.graph.random_split import RandomSplit
 
 
@@ -83,6 +84,11 @@ class Graph:
     source: str | None = None
     layout: "Graph | None" = None
     renumbered: Renumbered | None = None
+
+    if not TYPE_CHECKING:  # to a type checker any name would be one of a graph's
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(name)
 
     @classmethod
     def from_csr(
@@ -171,7 +177,7 @@ class Graph:
     def from_edges(
         cls,
         src: Any,
-        dst: Any,
+        dst: Any = None,
         *,
         num_vertices: int | None = None,
         edge_weight: Any = None,
@@ -187,6 +193,11 @@ class Graph:
         merge_parallel: keep one edge for each (source, destination), its weight the sum; not with edge_attr or edge_type
         """
         refuse_unknown_keyword(data, cls.from_csr, "siafu.Graph.from_edges")
+        if dst is None and src is not None:
+            raise BadInput(
+                "from_edges takes sources and targets, and was given one of them: of PyG's edge_index [2, E] give *edge_index, of "
+                "a list of pairs *zip(*pairs)"
+            )
         sources, targets = check.array(src, "src"), check.array(dst, "dst")
         if sources.shape != targets.shape or sources.ndim != 1:
             raise BadInput(

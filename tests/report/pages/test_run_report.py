@@ -130,6 +130,16 @@ def test_a_report_has_no_dollars_if_nobody_said_what_it_ran_on(run: Path) -> Non
     assert "dollars" not in text
 
 
+def test_a_report_has_dollars_of_lambdas_only_if_these_cost_something(run: Path) -> None:
+    record = read_run(run)
+    record.summary["lambda"] |= {"invocations": 2, "usd": 0.25}
+    text = Page(run_report(record)).text
+    assert "Lambdas asked for" in text
+    assert "dollars" not in text
+    record.summary["cost"]["lambda_compute_usd"] = 0.25
+    assert "dollars, at list prices" in Page(run_report(record)).text
+
+
 def test_a_report_says_what_the_run_cost_and_would_have_cost_elsewhere(run: Path) -> None:
     record = read_run(run)
     record.summary["cost"]["assumed"] = False

@@ -128,8 +128,10 @@ def _lambdas(run: RunRecord) -> Html:
         "retried": "tasks given to another because one failed",
         "duplicates_dropped": "results that came twice",
         "billed_gb_seconds": "GB-seconds billed",
-        "usd": "dollars, at list prices",
     }
+    cost = run.summary.get("cost")
+    if isinstance(cost, dict) and cost.get("lambda_compute_usd"):
+        names["usd"] = "dollars, at list prices"
     rows = [(said, _plain(used[name])) for name, said in names.items() if name in used]
     latency = [epoch.lambdas.get("latency_ms") for epoch in run.history if epoch.lambdas]
     ranks = [
