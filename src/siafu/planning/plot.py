@@ -19,8 +19,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 46, 58
 _COLOURS = {False: "#1b7fc4", True: "#e07b00"}  # without and with Lambdas
 _LABEL_SIZE = 10
 _BESIDE = 7
-_NEAR = (-6, 18, _BESIDE)
-_ANYWHERE = (*_NEAR, -22, 34, -38, 50)  # pixels of a label below its point
+_NEAR: tuple[int, ...] = (-6, 18, _BESIDE)
+_ANYWHERE: tuple[int, ...] = (*_NEAR, -22, 34, -38, 50)  # pixels of a label below its point
 _POINT, _STEP = 4, 5  # pixels: half a point, and between looked-at places of a line
 _ROOM = 1.15  # of the axes, beyond the outermost points
 
