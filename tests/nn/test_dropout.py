@@ -1,5 +1,8 @@
 """Counted dropout: masks that are a pure function of what they are for."""
 
+import subprocess
+import sys
+
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
@@ -97,7 +100,20 @@ def test_the_gradient_goes_through_the_same_mask() -> None:
 @pytest.mark.slow
 def test_the_op_keeps_its_contract_with_pytorch() -> None:
     rows = torch.randn(6, 5, requires_grad=True)
-    torch.library.opcheck(dropout, (rows, torch.arange(6), KEY, 0.5, 0))
+    torch.library.opcheck(torch.ops.siafu.dropout.default, (rows, torch.arange(6), KEY, 0.5, 0))
+
+
+def test_a_first_dropout_does_not_wait_for_pytorchs_compiler() -> None:
+    code = (
+        "import sys, torch\n"
+        "from siafu.nn.dropout import dropout\n"
+        "rows = torch.ones(4, 3, requires_grad=True)\n"
+        "dropout(rows, torch.arange(4), torch.tensor([0, 1]), 0.5, 0).sum().backward()\n"
+        "assert rows.grad is not None\n"
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_inside_the_context_nn_dropout_is_counted() -> None:
