@@ -72,6 +72,7 @@ from siafu.kernels.rows import (
     window,
     zero_table,
 )
+from siafu.kernels.softmax.adjoint_buckets import AdjointState, attend_adjoint_bucket
 from siafu.kernels.softmax.attention import (
     Attended,
     Attention,
@@ -81,9 +82,7 @@ from siafu.kernels.softmax.attention import (
     gather_attention_adjoint,
 )
 from siafu.kernels.softmax.attention_buckets import (
-    AdjointState,
     AttentionState,
-    attend_adjoint_bucket,
     attend_bucket,
     finish_attention,
 )

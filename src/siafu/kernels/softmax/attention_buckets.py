@@ -20,18 +20,10 @@ from siafu.kernels.softmax.attention import (
     EDGE_BLOCK,
     by_head,
     keep_factor,
-    kept_factor,
     next_edges,
     scale_head,
 )
-from siafu.kernels.softmax.blocks import match_rows, soften, sum_lanes, weigh, weigh_back_part
-from siafu.kernels.softmax.head_vectors import (
-    attend_adjoint_block,
-    drop_threshold,
-    edge_key,
-    end_adjoint_block,
-    working_space,
-)
+from siafu.kernels.softmax.blocks import soften, weigh
 
 
 class AttentionState(NamedTuple):
@@ -64,20 +56,6 @@ class AttentionState(NamedTuple):
             np.full((rows, heads), -np.inf, dtype),
             np.zeros((rows, heads), dtype),
         )
-
-
-class AdjointState(NamedTuple):
-    """The same of an adjoint; lanes: [rows, heads · LANES] partial sums of a block that is begun."""
-
-    at: NDArray[np.int64]
-    done: NDArray[np.int32]
-    lanes: NDArray[Any]
-
-    @classmethod
-    def first(cls, indptr: NDArray[np.int64], heads: int, dtype: DTypeLike) -> "AdjointState":
-        """Before the first bucket."""
-        rows = len(indptr) - 1
-        return cls(indptr[:-1].copy(), _to_do(rows, None), np.zeros((rows, heads * LANES), dtype))
 
 
 def _to_do(rows: int, needed: NDArray[np.int64] | None) -> NDArray[np.int32]:
@@ -202,156 +180,6 @@ def finish_attention(
             if positive is not None:
                 positive_share[i, h] *= share
                 scale_head(positive, i, h, head_columns, share)
-
-
-@kernel
-def attend_adjoint_bucket(
-    indptr: Any,
-    indices: Any,
-    gradient: Any,
-    targets: Any,
-    low: int,
-    high: int,
-    own: int,
-    own_first: bool,
-    rows: Any,
-    source: Any,
-    heads: int,
-    head_columns: int,
-    slope: float,
-    self_loops: bool,
-    dropout: float,
-    seed: Any,
-    ids: Any,
-    at: Any,
-    done: Any,
-    lanes: Any,
-    out: Any,
-    of_source: Any,
-    first: int,
-    last: int,
-) -> None:
-    """Add what comes back along out-edges to the vertices from `low` up to `high`; rows first:last, in this thread.
-
-    gradient, targets: of those vertices, as in `gather_attention_adjoint`
-    rows, source:      of the rows that are gathered for
-    own, own_first:    as in `attend_bucket`, where gradient and targets are the rows' own
-    at, done, lanes:   `AdjointState`
-    out, of_source:    zero before the first call
-    """
-    kind = out.dtype.type
-    near = np.empty(EDGE_BLOCK, np.int64)
-    weights = np.empty(heads * EDGE_BLOCK, out.dtype)
-    log_sums = np.empty(heads * EDGE_BLOCK, out.dtype)
-    means = np.empty(heads * EDGE_BLOCK, out.dtype)
-    matches = np.empty(heads * EDGE_BLOCK, out.dtype)
-    keeps = np.empty(heads * EDGE_BLOCK, out.dtype)
-    per_head = head_columns // LANES
-    _, along, _, _, _, pulls = working_space(EDGE_BLOCK, out)
-    keys = np.empty(EDGE_BLOCK, np.uint64)
-    threshold, scale = drop_threshold(dropout), kind(kept_factor(dropout))
-    for j in range(first, last):
-        while done[j] >= 0:
-            begin = done[j]
-            after, count, stop = _block_within(
-                indptr, indices, j, own, self_loops, own_first, high, at, begin, near
-            )
-            if count == 0:
-                done[j] = -1
-            if stop <= begin:
-                break
-            if heads == LANES:
-                if dropout > 0:
-                    for k in range(begin, stop):
-                        keys[k] = edge_key(seed, row_at(ids, near[k]), row_at(ids, own + j))
-                for k in range(begin, stop):
-                    near[k] -= low
-                # fmt: off
-                if dropout > 0:
-                    attend_adjoint_block(
-                        rows, source, targets, gradient, kind(slope), keys, threshold, scale, per_head,
-                        out, j, near, begin, stop, along, lanes[j],
-                    )
-                else:
-                    attend_adjoint_block(
-                        rows, source, targets, gradient, kind(slope), None, threshold, scale, per_head,
-                        out, j, near, begin, stop, along, lanes[j],
-                    )
-                # fmt: on
-                if stop == count:
-                    end_adjoint_block(lanes[j], pulls, of_source, j)
-                _step_on(j, after, count, stop, at, done)
-                continue
-            if dropout > 0:
-                for h in range(heads):
-                    for k in range(begin, stop):
-                        keeps[h * EDGE_BLOCK + k] = keep_factor(
-                            seed, row_at(ids, near[k]), row_at(ids, own + j), h, dropout
-                        )
-            # Whole vectors of edges, of which some may be of other buckets: these weigh nothing.
-            start, end = begin // LANES * LANES, -(-stop // LANES) * LANES
-            for k in range(start, end):
-                inside = begin <= k < stop
-                near[k] = near[k] - low if inside else 0
-                for h in range(heads):
-                    e = h * EDGE_BLOCK + k
-                    weights[e] = targets[near[k], h] if inside else kind(0)
-                    log_sums[e] = targets[near[k], heads + h] if inside else np.inf
-                    means[e] = targets[near[k], 2 * heads + h] if inside else kind(0)
-                    if not inside:
-                        keeps[e] = 0
-            for k in range(begin, stop):
-                ask_for(gradient, near[k], heads * head_columns)
-            vectors = (end - start) // LANES
-            for h in range(heads):
-                e, added = h * EDGE_BLOCK + start, source[j, h]
-                match_rows(
-                    matches, e, vectors, gradient, near[start:end], rows, j, h * head_columns, per_head
-                )
-                for k in range(start, begin):
-                    matches[h * EDGE_BLOCK + k] = 0
-                for k in range(stop, end):
-                    matches[h * EDGE_BLOCK + k] = 0
-                if dropout > 0:
-                    weigh_back_part(
-                        weights,
-                        log_sums,
-                        means,
-                        matches,
-                        keeps,
-                        e,
-                        vectors,
-                        added,
-                        kind(slope),
-                        lanes,
-                        j,
-                        h * LANES,
-                    )
-                else:
-                    weigh_back_part(
-                        weights,
-                        log_sums,
-                        means,
-                        matches,
-                        None,
-                        e,
-                        vectors,
-                        added,
-                        kind(slope),
-                        lanes,
-                        j,
-                        h * LANES,
-                    )
-            for c in range(0, out.shape[1], MAX_TILE):
-                tile = min(out.shape[1] - c, MAX_TILE)
-                accumulate(
-                    out, j, gradient, near, begin, -1, -1, stop, c, tile, weights, EDGE_BLOCK, per_head
-                )
-            if stop == count:
-                for h in range(heads):
-                    of_source[j, h] += sum_lanes(lanes, j, h * LANES)
-                lanes[j, :] = 0
-            _step_on(j, after, count, stop, at, done)
 
 
 @kernel
