@@ -32,9 +32,9 @@ class Small:
         return self.controller.handle(ClockAdvanced(now))
 
     def queue(
-        self, task: int, kind: str = "T1", priority: tuple[int, ...] = ()
+        self, task: int, kind: str = "T1", priority: tuple[int, ...] = (), **told: int
     ) -> list[ControllerInstruction]:
-        return self.controller.handle(TaskQueued(self.now, TaskId(task), kind, priority))
+        return self.controller.handle(TaskQueued(self.now, TaskId(task), kind, priority, **told))
 
     def ask(self, invocation: int, twin: str = "") -> list[ControllerInstruction]:
         peer = PeerId(f"{invocation}{twin}")

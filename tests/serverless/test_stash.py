@@ -67,6 +67,16 @@ def shortcuts(tasks: list[TaskStep], keep_bytes: int = 1 << 30, /, **told: Any) 
     return office.inbox.shortcuts
 
 
+def test_bytes_moved_are_those_of_a_lambda_that_has_what_it_may_keep() -> None:
+    keeps, keeps_nothing = Counter(keep_bytes=1 << 30).inbox, Counter(keep_bytes=0).inbox
+    gradients, features, sums = ROWS * 5 * 8, ROWS * 16 * 8, 17 * 5 * 8
+    assert keeps.bytes_moved(forward(0)) == gradients
+    assert keeps_nothing.bytes_moved(forward(0)) == features
+    assert keeps_nothing.bytes_moved(backward(1)) == features + gradients
+    # More comes back than goes out: the gradients of the features, and those of the weights.
+    assert keeps.bytes_moved(backward(1)) == features + sums
+
+
 @pytest.mark.parametrize("streaming", [True, False])
 def test_what_a_forward_task_left_is_found(streaming: bool) -> None:
     assert shortcuts([forward(0), backward(1)], streaming=streaming) == 1

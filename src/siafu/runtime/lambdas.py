@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from siafu.server.remote import TaskSettings
 from siafu.serverless.control.autotuner import first_count
 from siafu.serverless.control.controller_options import ControllerOptions
+from siafu.serverless.control.places import ONE_PLACE, Places
 from siafu.serverless.control.tuning import Tuning
 from siafu.serverless.inbox.dispatch import Dispatch
 from siafu.serverless.platforms.platform import LocalPlatform, Platform
+from siafu.wire.messages import MOST_PLACES
 from siafu.wire.tensors import Tensors
 
 
@@ -21,7 +23,8 @@ class Lambdas:
     platform:  where they run
     first:     number of Lambdas that the autotuner begins with; None: one an interval
     tasks:     number of tasks after which an invocation returns; 0: when there are no more
-    places:    number of tasks that each may have at once: while it computes one, rows of the next travel
+    places:    the fewest tasks that each may have at once: while it computes one, rows of the next travel. It has more if
+               they are small (`Places`); 1: never more
     streaming: compute a task's first rows while the others arrive
     rematerialise: compute in the backward pass again what the forward pass had; else it travels to and fro
     stash:     a Lambda keeps what a forward task made for the backward task, if that comes to it
@@ -84,6 +87,11 @@ class Lambdas:
             tuning = Tuning(count, platform.most)
         most = platform.most if tuning else count
         spares = max(1, most // 4)
+        places = (
+            ONE_PLACE
+            if 1 in (self.tasks, self.places)
+            else Places(self.places, max(MOST_PLACES, self.places))
+        )
         options = ControllerOptions(
             platform.where,
             count,
@@ -91,7 +99,7 @@ class Lambdas:
             floor=self.floor,
             start=self.start,
             lifetime=platform.lifetime,
-            places=1 if self.tasks == 1 else self.places,
+            places=places.most,
         )
         return Dispatch(
             platform.invoker(most + spares, warm=count),
@@ -105,4 +113,5 @@ class Lambdas:
             tasks_per_invocation=self.tasks,
             streaming=self.streaming,
             keep_bytes=(platform.memory_mb // 2 if self.keep_mb is None else self.keep_mb) << 20,
+            places=places,
         )

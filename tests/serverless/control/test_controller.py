@@ -88,6 +88,26 @@ def test_a_lambda_that_asked_before_is_given_a_task_that_comes_later() -> None:
     assert offered(small.queue(2)) == []
 
 
+def test_a_large_task_waits_where_a_small_one_is_given() -> None:
+    small = Small(count=1, places=4)
+    for task, places in enumerate([2, 2, 2, 3]):
+        small.queue(task, places=places)
+    assert [offered(small.ask(0)) for _ in range(4)] == [[(0, 0)], [(0, 1)], [(0, 3)], []]
+    assert offered(small.result(0, 0)) == []
+    assert offered(small.result(0, 1)) == [(0, 2)]
+
+
+def test_a_small_task_does_not_leave_its_home_for_a_lambda_with_room() -> None:
+    small = Small(count=2, places=3)
+    for task in range(2):
+        small.queue(task, home=task, places=2)
+    for invocation in (0, 0, 0, 1, 1, 1):
+        small.ask(invocation)
+    assert offered(small.queue(2, home=0, places=2)) == [(0, 2)]
+    assert offered(small.queue(3, home=0, places=2)) == []
+    assert offered(small.queue(4, home=0, places=3)) == [(0, 4)]
+
+
 def test_all_that_a_dead_lambda_had_in_hand_goes_to_others() -> None:
     small = Small(count=1, places=2)
     small.queue(0)

@@ -141,7 +141,8 @@ class Controller:
     # From the runtime
 
     def _queued(self, event: TaskQueued, out: list[ControllerInstruction]) -> None:
-        self._tasks.add(event.task, event.kind, event.priority, event.home)
+        places = self._options.places if event.places is None else event.places
+        self._tasks.add(event.task, event.kind, event.priority, places, event.home)
 
     def _count_changed(self, event: CountChanged, out: list[ControllerInstruction]) -> None:
         self.count = event.count
@@ -385,7 +386,7 @@ class Controller:
     # Tasks
 
     def _offer_tasks(self, out: list[ControllerInstruction]) -> None:
-        if not self._lambdas.has_asking:
+        if not self._lambdas.has_room(self._tasks.most_places):
             return
         for task in self._tasks.waiting():
             member = self._taker(task)
@@ -396,7 +397,7 @@ class Controller:
         """The Lambda that should run a task now; None: the task waits for one that is busy or still starting."""
         owner, idle = self._lambdas.owner(task.home), self._lambdas.poorest_idle
         if owner is not None and not self._is_surplus:
-            if owner.asks:
+            if owner.has_room(task.places):
                 return owner
             # Elsewhere, rows would have to travel anew: only to who has less to do in every epoch.
             evens_out = idle is not None and len(idle.homes) + 2 <= len(owner.homes)
@@ -405,7 +406,7 @@ class Controller:
             return idle
         coming = self._lambdas.num_starting + (0 if self._held else max(0, self._room))
         wanted = self._tasks.num_waiting > coming and not self._is_surplus
-        return self._lambdas.least_busy if wanted else None
+        return self._lambdas.least_busy(task.places) if wanted else None
 
     def _offer(self, member: Lambda, task: TaskState, out: list[ControllerInstruction]) -> None:
         is_at_one = bool(self._current(member))

@@ -13,7 +13,7 @@ class ControllerOptions:
 
     where:         the function and region, or the local pool: for messages
     count:         number of Lambdas to start with
-    places:        number of tasks that a Lambda may have at once: while it runs one, rows of the next travel
+    places:        the most tasks that a Lambda may have at once: while it runs one, rows of the others travel
     spares:        number of further Lambdas while late ones have not ended
     ratio, floor:  a task is late after `ratio` × the mean time of its kind, but not within `floor`
     default:       the longest time of the first tasks of a kind, while there is no mean

@@ -24,12 +24,14 @@ class TaskQueued(ControllerEvent):
 
     kind: tasks of one kind take about the same time: the phase and its direction
     home: tasks of one home run best on one Lambda, which has some of their rows already; None: any will do
+    places: number of tasks that a Lambda may have at once if this is one of them; None: the most
     """
 
     task: TaskId
     kind: str
     priority: Priority = ()
     home: int | None = None
+    places: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

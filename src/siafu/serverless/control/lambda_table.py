@@ -45,6 +45,10 @@ class Lambda:
     def has_come(self) -> bool:
         return self.peer != NOBODY
 
+    def has_room(self, places: int) -> bool:
+        """Whether it asks for a task and has fewer than `places`."""
+        return self.asks > 0 and len(self.tasks) < places
+
 
 class LambdaTable:
     def __init__(self) -> None:
@@ -90,18 +94,21 @@ class LambdaTable:
         """The idle Lambda with the fewest homes; of several the one that worked last, so that others may leave and cost nothing."""
         return min(reversed(self._idle.values()), key=lambda each: len(each.homes), default=None)
 
-    @property
-    def least_busy(self) -> Lambda | None:
-        """Of the Lambdas that ask, the one with the fewest tasks, and then the fewest homes."""
-        return min(self._asking, key=lambda each: (len(each.tasks), len(each.homes), each.turn), default=None)
+    def least_busy(self, places: int) -> Lambda | None:
+        """Of the Lambdas with room, the one with the fewest tasks, and then the fewest homes."""
+        able = self._with_room(places)
+        return min(able, key=lambda each: (len(each.tasks), len(each.homes), each.turn), default=None)
 
-    @property
-    def has_asking(self) -> bool:
-        return any(True for _ in self._asking)
+    def has_room(self, places: int) -> bool:
+        """Whether a Lambda asks for a task and has fewer than `places`."""
+        return any(True for _ in self._with_room(places))
 
-    @property
-    def _asking(self) -> Iterator[Lambda]:
-        return (each for each in self._alive.values() if each.asks and each.standing is Standing.TRUSTED)
+    def _with_room(self, places: int) -> Iterator[Lambda]:
+        return (
+            each
+            for each in self._alive.values()
+            if each.has_room(places) and each.standing is Standing.TRUSTED
+        )
 
     def settle(self, member: Lambda, home: int) -> None:
         """Make a Lambda the owner of `home`: it has the latest rows of it, so the next task there is best run by it."""

@@ -14,11 +14,13 @@ class TaskState:
     attempts: number of times it was given out
     runner:   the Lambda that is expected to send the result; None: the task waits for one
     home:     tasks of one home run best on one Lambda; None: any will do
+    places:   number of tasks that a Lambda may have at once if this is one of them
     """
 
     id: TaskId
     kind: str
     priority: Priority
+    places: int
     offered: dict[InvocationId, Seconds] = field(default_factory=dict)
     attempts: int = 0
     runner: InvocationId | None = None
@@ -45,11 +47,16 @@ class TaskTable:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def most_places(self) -> int:
+        """The most places of a task that waits."""
+        return max((self._tasks[each].places for each in self._waiting), default=0)
+
     def get(self, task: TaskId) -> TaskState | None:
         return self._tasks.get(task)
 
-    def add(self, task: TaskId, kind: str, priority: Priority, home: int | None = None) -> None:
-        self._tasks[task] = TaskState(task, kind, priority, home=home)
+    def add(self, task: TaskId, kind: str, priority: Priority, places: int, home: int | None = None) -> None:
+        self._tasks[task] = TaskState(task, kind, priority, places, home=home)
         self._waiting.add(task)
 
     def give(self, task: TaskState, invocation: InvocationId, now: Seconds) -> None:

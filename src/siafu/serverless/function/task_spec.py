@@ -72,6 +72,11 @@ class TaskSpec:
     def bytes(self, specs: Specs, rows: int) -> int:
         return sum(math.prod(spec.sizes(rows)) * self.dtype(spec).itemsize for spec in specs.values())
 
+    def moved(self, rows: int, held: Collection[str] = ()) -> int:
+        """Bytes that travel in the direction in which more do, to and from a Lambda that holds some of the inputs."""
+        inwards = self.travelling(held) | self.whole_inputs
+        return max(self.bytes(inwards, rows), self.bytes(self.row_outputs | self.sums, rows))
+
     def each_bytes(self, specs: Specs, rows: int) -> dict[str, int]:
         return {name: self.bytes({name: spec}, rows) for name, spec in specs.items()}
 

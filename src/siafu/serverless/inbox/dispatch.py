@@ -19,6 +19,7 @@ from siafu.serverless.control.backoff import hashed_jitter
 from siafu.serverless.control.controller import Controller
 from siafu.serverless.control.controller_options import ControllerOptions
 from siafu.serverless.control.ids import InvocationId, Priority, SlotId, TaskId
+from siafu.serverless.control.places import Places
 from siafu.serverless.control.tuning import Tuning
 from siafu.serverless.function.payload import Endpoint, Payload
 from siafu.serverless.inbox.inbox_loop import InboxLoop
@@ -69,6 +70,7 @@ class Dispatch:
     host:     the address of this machine as Lambdas reach it
     tasks_per_invocation: 0: no limit
     keep_bytes: bytes that each Lambda may keep for later tasks
+    places:   number of tasks that each may have at once; None: `options.places`, which is the most
     watch:    called with every event and instruction of the controller, before it is handled
     """
 
@@ -86,6 +88,7 @@ class Dispatch:
         tasks_per_invocation: int = 0,
         streaming: bool = True,
         keep_bytes: int = 0,
+        places: Places | None = None,
     ) -> None:
         self.meter = Meter(prices)
         self.times = TaskTimes()
@@ -93,7 +96,7 @@ class Dispatch:
         self.watch: Watch = unwatched
         self._invoker, self._failed = invoker, failed
         self._tasks_per_invocation, self._streaming = tasks_per_invocation, streaming
-        self._places = options.places
+        self._places = places or Places(options.places, options.places)
         self._run = uuid.uuid4().hex
         self._keys = make_keys()
         self._near = NearDirectory() if listen is None else None
@@ -158,7 +161,8 @@ class Dispatch:
             made = step(task)
             self._tasks[task] = _QueuedTask(made, kind, done, about)
             home = made.home if made.has_home and self._keep_bytes else None
-            self._handle(happens.TaskQueued(_now(), task, kind, priority, home))
+            places = self._places.of(self._inbox.bytes_moved(made))
+            self._handle(happens.TaskQueued(_now(), task, kind, priority, home, places))
 
         self._loop.call(queue)
 
@@ -263,7 +267,7 @@ class Dispatch:
             keys,
             tasks=self._tasks_per_invocation,
             streaming=self._streaming,
-            places=self._places,
+            places=self._places.most,
         )
         self._empty.clear()
         self._invoker.invoke(

@@ -159,6 +159,15 @@ class TaskInbox:
         session.kept.promised += terms.bytes_kept
         return self._send_offer(session, lease)
 
+    def bytes_moved(self, step: TaskStep) -> int:
+        """Bytes that a task moves in the direction in which it moves more, at a Lambda that has what it may keep for it."""
+        if not self._keep_bytes:
+            return self._spec(step.program, step.precision).moved(step.rows)
+        if step.finds is None:
+            return self._spec(step.program, step.precision).moved(step.rows, step.constants)
+        held = (*step.constants, *step.finds.names)
+        return self._spec(step.finds.program, step.precision).moved(step.rows, held)
+
     def dismiss(self, peer: PeerId) -> None:
         """Tell a Lambda that it may go."""
         if peer in self._sessions:
