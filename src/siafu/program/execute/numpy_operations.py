@@ -20,6 +20,18 @@ Dims = tuple[int, ...]
 _SHORT = 128  # numbers in a row
 
 
+def either(condition: NDArray[np.bool_], yes: Array, no: Array) -> Array:
+    """`np.where` for floats of one type and shape, bit by bit: `np.where` takes ten times as long where the processor cannot guess."""
+    if not condition.shape == yes.shape == no.shape:
+        return np.where(condition, yes, no)
+    bits = f"u{yes.dtype.itemsize}"
+    mask = condition.astype(bits)
+    np.negative(mask, out=mask)
+    mask &= yes.view(bits) ^ no.view(bits)
+    mask ^= no.view(bits)
+    return mask.view(yes.dtype)
+
+
 def erf(x: Array) -> Array:
     """The error function, to the last digits of a float64: NumPy has none."""
     near, far = _erf_series()
@@ -45,12 +57,27 @@ def sigmoid(x: Array) -> Array:
 
 
 def elu(x: Array, alpha: float, scale: float, inner: float) -> Array:
-    return np.where(x > 0, x * scale, np.expm1(x * inner) * (alpha * scale))
+    below = _times(np.minimum(x, 0), inner)
+    below = _times(np.expm1(below, out=below), alpha * scale)
+    return either(x > 0, x if scale == 1 else x * scale, below)
 
 
 def elu_backward(g: Array, alpha: float, scale: float, inner: float, is_result: bool, x: Array) -> Array:
-    slope = inner * (x + alpha * scale) if is_result else inner * alpha * scale * np.exp(x * inner)
-    return np.where(x > 0, g * scale, g * slope)
+    slope = np.minimum(x, 0)
+    if is_result:
+        slope += alpha * scale
+        slope = _times(slope, inner)
+    else:
+        slope = _times(slope, inner)
+        slope = _times(np.exp(slope, out=slope), inner * alpha * scale)
+    return either(x > 0, g if scale == 1 else g * scale, slope * g)
+
+
+def _times(values: Array, factor: float) -> Array:
+    """The product, in the memory of the values."""
+    if factor != 1:
+        values *= factor
+    return values
 
 
 _ROOT_2, _ROOT_2_OVER_PI, _CUBE = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
@@ -267,12 +294,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "erf": erf,
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x * sigmoid(x),
-    "leaky_relu": lambda x, slope: np.where(x > 0, x, x * slope),
+    "leaky_relu": lambda x, slope: either(x > 0, x, x * slope),
     "elu": elu,
     "gelu": gelu,
     "softplus": softplus,
     "threshold_backward": threshold_backward,
-    "leaky_relu_backward": lambda g, x, slope: np.where(x > 0, g, g * slope),
+    "leaky_relu_backward": lambda g, x, slope: either(x > 0, g, g * slope),
     "tanh_backward": lambda g, out: g * (1 - out * out),
     "sigmoid_backward": lambda g, out: g * (out * (1 - out)),
     "elu_backward": elu_backward,
