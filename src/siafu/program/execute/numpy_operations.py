@@ -70,7 +70,8 @@ def elu_backward(g: Array, alpha: float, scale: float, inner: float, is_result: 
     else:
         slope = _times(slope, inner)
         slope = _times(np.exp(slope, out=slope), inner * alpha * scale)
-    return either(x > 0, g if scale == 1 else g * scale, slope * g)
+    slope = np.multiply(slope, g, out=slope if slope.shape == g.shape else None)
+    return either(x > 0, g if scale == 1 else g * scale, slope)
 
 
 def _times(values: Array, factor: float) -> Array:
