@@ -16,6 +16,7 @@ from numba.core.codegen import CPUCodeLibrary
 
 from siafu.graph.csr import from_coo
 from siafu.kernels import (
+    EVERY,
     Attention,
     CodeTables,
     EdgeCode,
@@ -68,8 +69,8 @@ def results(compiled: dict[str, Any]) -> dict[str, np.ndarray]:
     table, shares = pack_heads(x, 4, 8, np.float32), np.empty((2, VERTICES, 4), np.float32)
     compiled["attention"] = fresh(attend_range)
     compiled["attention"](
-        *(csr.indptr, csr.indices, table, *logits, *how.arguments, None, out["attention"], shares[0]),
-        *(out["positive"], shares[1], *span),
+        *(csr.indptr, csr.indices, table, *logits, *how.arguments, EVERY, out["attention"], shares[0]),
+        *(out["positive"], shares[1], EVERY, 0, VERTICES),
     )
     compiled["function"] = edge_machine._walk = fresh(edge_machine._walk)
     tables = CodeTables(rows, rows, rows, rows, targets_own=True)

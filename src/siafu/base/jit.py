@@ -105,16 +105,19 @@ class _Compilations(event.Listener):  # type: ignore[misc]
 event.register("numba:compile", _Compilations())
 
 
+# Nobody calls kernels from C: without wrappers for that they compile in less time.
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
 def kernel(function: F) -> F:
     """Compile `function` with Numba on first call; it runs without the GIL."""
-    return cast(F, _in_turns(numba.njit(nogil=True, cache=True, error_model="numpy")(function)))
+    return cast(F, _in_turns(numba.njit(**_OPTIONS)(function)))
 
 
 def fast_kernel(function: F) -> F:
     """As `kernel`, and sums may be added up in another order, so that they are vectorised. NaN and infinity keep their meaning."""
     relaxed = {"reassoc", "contract", "nsz", "arcp"}
-    compiled = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=relaxed)(function)
-    return cast(F, _in_turns(compiled))
+    return cast(F, _in_turns(numba.njit(**_OPTIONS, fastmath=relaxed)(function)))
 
 
 def _in_turns(compiled: Any) -> Any:

@@ -17,7 +17,7 @@ from siafu.kernels.buckets import (
     start_maxima,
     start_sums,
 )
-from siafu.kernels.chunks import equal_chunks, over_rows, row_at
+from siafu.kernels.chunks import EVERY, equal_chunks, over_rows, row_at, row_list
 from siafu.kernels.copying import copy_rows, place_rows, taken_rows
 from siafu.kernels.edgewise.edge_machine import (
     EDGE_OPERATIONS,
@@ -106,6 +106,7 @@ from siafu.kernels.sums import (
 
 __all__ = [
     "EDGE_OPERATIONS",
+    "EVERY",
     "GRADIENT",
     "HEAD_STEP",
     "LANES",
@@ -179,6 +180,7 @@ __all__ = [
     "relation_range",
     "relation_weights_range",
     "row_at",
+    "row_list",
     "rows_within",
     "run_code",
     "run_counts",

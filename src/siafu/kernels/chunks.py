@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from siafu.base.jit import kernel
 from siafu.base.threads import run_all, thread_count
 
+EVERY = np.empty(0, np.int64)
+"""The list of rows that stands for all: kernels that take long to compile always get a list, and so have one form, not two."""
+
 _CHUNKS_PER_THREAD = 4  # so that a thread that lost the core for a while does not hold up the rest
 _WORK_AT_LEAST = 1 << 17  # numbers to read: less is done at once by the calling thread
 
@@ -32,10 +35,17 @@ def over_rows(indptr: NDArray[np.int64], columns: int, work: Callable[[int, int]
     run_all(lambda chunk: work(chunk[0], chunk[1]), chunks)
 
 
+def row_list(picked: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Row numbers as kernels that take long to compile want them: `EVERY` for None."""
+    return EVERY if picked is None else picked
+
+
 @kernel
 def row_at(picked: Any, position: int) -> int:
-    """The row at a position of the list `picked`, or the position itself where it is None."""
+    """The row at a position of the list `picked`, or the position itself where it is None or empty."""
     if picked is None:
+        return position
+    if len(picked) == 0:
         return position
     return picked[position]  # type: ignore[no-any-return]
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from siafu.base.threads import thread_count
 from siafu.kernels import (
+    EVERY,
     LANES,
     Attention,
     Table,
@@ -203,12 +204,12 @@ def _attending(
     def forth() -> ProbeCall:
         out, positive = (zero_table(count, rows.shape[1], np.float32) for _ in range(2))
         log_sum, share = (np.zeros((count, _HEADS), np.float32) for _ in range(2))
-        given = (indptr, indices, rows, logits, logits[:count], *how.arguments, None)
-        return partial(attend_range, *given, out, log_sum, positive, share, None, 0, count)
+        given = (indptr, indices, rows, logits, logits[:count], *how.arguments, EVERY)
+        return partial(attend_range, *given, out, log_sum, positive, share, EVERY, 0, count)
 
     def back() -> ProbeCall:
         out, of_source = zero_table(count, rows.shape[1], np.float32), np.zeros((count, _HEADS), np.float32)
-        given = (indptr, indices, rows, logits, targets, rows, *how.arguments, None)
+        given = (indptr, indices, rows, logits, targets, rows, *how.arguments, EVERY)
         return partial(attend_adjoint_range, *given, out, of_source, 0, count)
 
     return cores.seconds(forth), cores.seconds(back)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.jit import kernel
-from siafu.kernels.chunks import row_at
+from siafu.kernels.chunks import row_at, row_list
 from siafu.kernels.llvm.tiles import ask_for
 from siafu.kernels.llvm.vector_math import exp_of, sigmoid_of, tanh_of
 from siafu.kernels.rows import Table
@@ -112,10 +112,11 @@ def run_code(
     at_once = max(1, _ELEMENTS // code.width)
     registers = np.empty((code.registers, at_once * code.width), out.dtype)
     registers[code.fills] = code.numbers[:, None]
+    rows = row_list(picked)
     work: tuple[Any, ...] = (code.width, at_once, registers, code.loads, code.ops, code.stores, *tables)
-    cast(Any, _walk)(*edges, picked, first, last, *work, out, ties, fresh)
+    cast(Any, _walk)(*edges, rows, first, last, *work, out, ties, fresh)
     if scale is not None:
-        _scale_rows(picked, first, last, scale, out)
+        _scale_rows(rows, first, last, scale, out)
 
 
 @kernel

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from siafu.base.hashing import GOLDEN, mix, uniform
 from siafu.base.jit import kernel
-from siafu.kernels.chunks import over_rows, row_at
+from siafu.kernels.chunks import EVERY, over_rows, row_at
 from siafu.kernels.llvm.emit import LANES, MAX_TILE
 from siafu.kernels.llvm.tiles import accumulate_near, ask_early, ask_for, one_by_one
 from siafu.kernels.rows import Table, empty_table
@@ -96,7 +96,7 @@ def gather_attention(
         indptr,
         rows.shape[1],
         lambda first, last: attend_range(
-            indptr, indices, rows, source, target, *how.arguments, None, *found, None, first, last
+            indptr, indices, rows, source, target, *how.arguments, EVERY, *found, EVERY, first, last
         ),
     )
     return found
@@ -130,7 +130,7 @@ def gather_attention_adjoint(
             targets,
             gradient,
             *how.arguments,
-            None,
+            EVERY,
             out,
             of_source,
             first,
@@ -164,7 +164,8 @@ def attend_range(
 ) -> None:
     """`gather_attention` for the rows from `first` up to `last`, or those that picked[first:last] names, in this thread.
 
-    ids: what dropout calls the vertices, so that it is the same for every numbering; None: their rows' numbers
+    ids:    what dropout calls the vertices, so that it is the same for every numbering; `EVERY`: their rows' numbers
+    picked: `EVERY`: all rows
     """
     kind = out.dtype.type
     near = np.empty(EDGE_BLOCK, np.int64)
@@ -180,7 +181,7 @@ def attend_range(
     for p in range(first, last):
         i = row_at(picked, p)
         at, count = next_edges(indices, indptr[i], indptr[i + 1], i, self_loops, near, self_loops)
-        end = indptr[last] if picked is None else indptr[i + 1]
+        end = indptr[last] if len(picked) == 0 else indptr[i + 1]
         asked = ask_onward(indices, asked, at, end, rows, source)
         if heads == LANES and count > 0 and at == indptr[i + 1]:
             # fmt: off

@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from siafu.base.threads import run_all
 from siafu.graph import Graph
 from siafu.kernels import (
+    EVERY,
     EdgeTerms,
     Table,
     empty_table,
@@ -51,7 +52,7 @@ class PairFunction(torch.autograd.Function):
                 *pair.settings,
                 out,
                 log_sum,
-                None,
+                EVERY,
                 first,
                 last,
             ),
@@ -78,7 +79,7 @@ class _Pair:
         self.columns = given[0].shape[1] // gather.heads
         self.how = how = gather.settings(given[0].shape[1], dropout, seed)
         self.width = how.heads * how.head_columns
-        self.settings: Any = (*how.arguments, None)
+        self.settings: Any = (*how.arguments, EVERY)
         first = as_rows(given[0])
         self.kind = first.dtype
         self.stored = storage(first.dtype, gather.precision)
@@ -108,7 +109,7 @@ class _Pair:
         values = as_rows(gradient.contiguous())
         packed = empty_table(count, self.width, self.stored)
         stats = np.empty((count, 2 * how.heads), self.kind)
-        pair_stats_range(values, out, log_sum, how.heads, how.head_columns, packed, stats, None, 0)
+        pair_stats_range(values, out, log_sum, how.heads, how.head_columns, packed, stats, EVERY, 0)
         of_keys = empty_table(count, self.width, self.kind)
         of_values = None if self.rows[1] is None else empty_table(count, self.width, self.kind)
         back = graph.out_edges
@@ -161,7 +162,7 @@ class _Pair:
                 of_rows if additive else None,
                 in_place if additive else of_rows,
                 mixed,
-                None,
+                EVERY,
                 *chunk,
             )
             return query, mixed

@@ -14,6 +14,7 @@ from siafu.kernels import (
     attend_range,
     attention_gradient_range,
     pack_heads_range,
+    row_list,
 )
 from siafu.nn.gathers.gather import Softmax
 from siafu.nn.tensors import storage
@@ -113,12 +114,12 @@ class AttentionGather(LocalGather):
             sources,
             self._target,
             *self._how._replace(dropout=dropout, seed=seed).arguments,
-            walk.drawn,
+            row_list(walk.drawn),
             out,
             self._log_sum,
             None if self._positive is None else self._positive.begin(first, last),
             self._positive_share,
-            self.needed,
+            row_list(self.needed),
             first_needed,
             last_needed,
         )
@@ -141,7 +142,7 @@ class AttentionGather(LocalGather):
             packed,
             targets,
             self._of_target,
-            self.needed,
+            row_list(self.needed),
             begin,
         )
 
@@ -164,7 +165,7 @@ class AttentionGather(LocalGather):
                 targets,
                 gradient,
                 *self._how._replace(dropout=dropout, seed=seed).arguments,
-                walk.drawn,
+                row_list(walk.drawn),
                 out,
                 self._of_source,
                 first,

@@ -15,6 +15,7 @@ from siafu.kernels import (
     pair_sources_range,
     pair_stats_range,
     pair_targets_range,
+    row_list,
 )
 from siafu.nn.gathers.pair_softmax import PairSoftmax
 from siafu.nn.tensors import storage
@@ -117,10 +118,10 @@ class PairGather(LocalGather):
             *self._learnt.both_ends(self.forward_tables, self._rows, weights),
             *self._terms(weights, "forward"),
             *self._how._replace(dropout=dropout, seed=seed).arguments,
-            walk.drawn,
+            row_list(walk.drawn),
             out,
             self._log_sum,
-            self.needed,
+            row_list(self.needed),
             *self._walks.span(first, last),
         )
         return self._joined(out, first, last)
@@ -136,7 +137,7 @@ class PairGather(LocalGather):
             self._how.head_columns,
             packed,
             stats,
-            self.needed,
+            row_list(self.needed),
             begin,
         )
 
@@ -154,7 +155,7 @@ class PairGather(LocalGather):
             gradient,
             stats,
             *how.arguments,
-            back.drawn,
+            row_list(back.drawn),
             of_sources[0],
             of_sources[1] if len(of_sources) > 1 else None,
             first,
@@ -190,11 +191,11 @@ class PairGather(LocalGather):
             gradient,
             stats,
             *settings,
-            walk.drawn,
+            row_list(walk.drawn),
             of_rows if learnt.additive else None,
             in_place if learnt.additive else of_rows,
             mixed,
-            self.needed,
+            row_list(self.needed),
             *self._walks.span(first, last),
         )
         return learnt.gradients(query, mixed, weights)

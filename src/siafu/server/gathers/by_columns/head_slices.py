@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from siafu.kernels import HEAD_STEP, Table, pack_range, slot_means_range, target_gradient_range
+from siafu.kernels import HEAD_STEP, Table, pack_range, row_list, slot_means_range, target_gradient_range
 from siafu.nn.gathers.gather import Softmax
 from siafu.nn.tensors import storage
 from siafu.server.edges import ServerEdges
@@ -128,7 +128,7 @@ class HeadSlices(ColumnGather):
             self._out.table(),
             self._gradients,
             self._means,
-            self.needed,
+            row_list(self.needed),
             begin,
         )
 
@@ -210,7 +210,7 @@ class HeadSlice(AttentionGather):
             self._positive.table(),
             self._positive_share,
             self._of_target,
-            self.needed,
+            row_list(self.needed),
             *self._walks.span(first, last),
         )
         self.backward(first, last, dropout=dropout, seed=self._seed(seed))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.threads import run_all, thread_count
-from siafu.kernels import Table, copy_rows, window
+from siafu.kernels import EVERY, Table, copy_rows, window
 from siafu.server.edges import Walk
 from siafu.server.gathers.on_disk.source_counts import SourceCounts, count_sources, mark_sources
 from siafu.server.memory.disk_share import LIVE, SLOTS, DiskShare, collected_bytes, equal_ranges
@@ -63,10 +63,10 @@ class Collected:
         """Rows first:last of the server, numbered as the group's."""
         return window(rows, first - self.first, last - self.first)
 
-    def picked(self, needed: Ids | None, first: int, last: int) -> tuple[Ids | None, int, int]:
+    def picked(self, needed: Ids | None, first: int, last: int) -> tuple[Ids, int, int]:
         """Those of rows first:last that are needed, as kernels take them: a list, and places in it."""
         if needed is None:
-            return None, first - self.first, last - self.first
+            return EVERY, first - self.first, last - self.first
         begin, end = np.searchsorted(needed, (first, last)).tolist()
         return needed[begin:end] - self.first, 0, end - begin
 

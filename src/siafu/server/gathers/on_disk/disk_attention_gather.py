@@ -21,6 +21,7 @@ from siafu.kernels import (
     finish_attention,
     pack_heads_range,
     padded,
+    row_list,
     window,
 )
 from siafu.nn.gathers.gather import Softmax
@@ -121,7 +122,7 @@ class DiskAttentionGather(LocalGather):
             window(packed, first, last),
             self._targets,
             self._of_target,
-            self.needed,
+            row_list(self.needed),
             begin,
         )
         self._disk.writer.put(self._gradients, first, packed)
@@ -184,7 +185,7 @@ class DiskAttentionGather(LocalGather):
                 self._source,
                 self._target[first:last],
                 *how.arguments,
-                walk.drawn,
+                row_list(walk.drawn),
                 *state,
                 out,
                 positive,
@@ -235,7 +236,7 @@ class DiskAttentionGather(LocalGather):
                 own_rows,
                 self._source[first:last],
                 *how.arguments,
-                walk.drawn,
+                row_list(walk.drawn),
                 *state,
                 out,
                 of_source,

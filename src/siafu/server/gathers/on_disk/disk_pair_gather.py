@@ -14,6 +14,7 @@ from siafu.kernels import (
     pair_sources_range,
     pair_stats_range,
     pair_targets_range,
+    row_list,
     window,
 )
 from siafu.nn.gathers.pair_softmax import PairSoftmax
@@ -105,7 +106,7 @@ class DiskPairGather(LocalGather):
                 *learnt.both_ends(group.sources, rows, weights),
                 *self._terms(group, mix, "forward"),
                 *settings,
-                group.drawn(walk, dropout),
+                row_list(group.drawn(walk, dropout)),
                 group.placed(out[low:high], low, high),
                 self._log_sum[group.first : group.last],
                 *group.picked(self.needed, low, high),
@@ -123,7 +124,7 @@ class DiskPairGather(LocalGather):
             self._how.head_columns,
             window(packed, first, last),
             self._stats,
-            self.needed,
+            row_list(self.needed),
             begin,
         )
         self._disk.writer.put(self._gradients, first, packed)
@@ -168,7 +169,7 @@ class DiskPairGather(LocalGather):
                 gradient,
                 *group.beside,
                 *settings,
-                group.drawn(walk, dropout),
+                row_list(group.drawn(walk, dropout)),
                 of_keys,
                 of_values[0] if of_values else None,
                 low - group.first,
@@ -202,7 +203,7 @@ class DiskPairGather(LocalGather):
                 gradient,
                 self._stats[group.first : group.last],
                 *settings,
-                group.drawn(walk, dropout),
+                row_list(group.drawn(walk, dropout)),
                 of_targets if learnt.additive else None,
                 in_place if learnt.additive else of_targets,
                 mixed,
