@@ -5,6 +5,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -56,21 +57,46 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         repeated = seen[function] > (1 if is_slow else 2)
         elsewhere = is_slow and not _ELSEWHERE.isdisjoint(item.path.parts)
         item.stash[_UNTRACED] = is_property or repeated or elsewhere or "checker" in item.path.parts
+    _compile_untraced()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Run a test without the tracer, if it is one of those. pytest-cov's marker for that has no effect in xdist's workers."""
-    tracer, of_threads = sys.gettrace(), threading.gettrace()
-    if not item.stash[_UNTRACED] or tracer is None:
+    of_threads = threading.gettrace()
+    if not item.stash[_UNTRACED] or sys.gettrace() is None:
         return (yield)
-    sys.settrace(None)
     threading.settrace(None)  # type: ignore[arg-type]
     try:
-        return (yield)
+        with _untraced():
+            return (yield)
+    finally:
+        threading.settrace(of_threads)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _untraced() -> Generator[None]:
+    """Take the tracer off this thread."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
     finally:
         sys.settrace(tracer)
-        threading.settrace(of_threads)  # type: ignore[arg-type]
+
+
+def _compile_untraced() -> None:
+    """Have kernels compiled without the tracer, with which it takes half as long again: nearly all of that code is Numba's."""
+    from siafu.base import jit
+
+    turn = jit.turn
+
+    @contextmanager
+    def untraced_turn(directory: Path, name: str) -> Generator[None]:
+        with turn(directory, name), _untraced():
+            yield
+
+    jit.turn = untraced_turn
 
 
 # A busy machine is slow at making inputs too: that is no fault of a test.
