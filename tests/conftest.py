@@ -45,8 +45,9 @@ _ELSEWHERE = {
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `--cov`, tests that go over the same lines again and again are not traced: tracing takes twice as long as they do.
 
-    Those are all but the first two parameters of a test, properties that Hypothesis tries a hundred times, and the checker's schedules;
-    of slow tests all but the first parameter, and those whose work is done by other processes.
+    Those are all but the first two parameters of a test, properties that Hypothesis tries a hundred times, the checker's schedules, and
+    what is marked so; of slow tests all but the first of a file (of a command's tests, the first parameter of each: every option goes
+    over lines of its own), and those whose work is done by other processes.
     """
     seen: Counter[str] = Counter()
     for item in items:
@@ -54,9 +55,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         seen[function] += 1
         is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
         is_slow = item.get_closest_marker("slow") is not None
-        repeated = seen[function] > (1 if is_slow else 2)
+        repeated = seen[function] > 2
+        if is_slow:
+            of_file = function if "cli" in item.path.parts else f"slow tests of {item.path}"
+            seen[of_file] += of_file != function
+            repeated = seen[of_file] > 1
         elsewhere = is_slow and not _ELSEWHERE.isdisjoint(item.path.parts)
-        item.stash[_UNTRACED] = is_property or repeated or elsewhere or "checker" in item.path.parts
+        marked = item.get_closest_marker("untraced") is not None
+        item.stash[_UNTRACED] = is_property or repeated or elsewhere or marked or "checker" in item.path.parts
     _compile_untraced()
 
 

@@ -99,6 +99,7 @@ def test_what_cannot_be_measured_is_refused(store: Path, tmp_path: Path) -> None
     assert isinstance(unlabelled.exception, BadInput)
 
 
+@pytest.mark.untraced
 def test_the_paper_is_foretold_as_well_as_the_docs_say(tmp_path: Path) -> None:
     found = last_json(["bench", "paper", "--plot", str(tmp_path / "paper.svg"), "--json"])
     listed = [cell for cell in found["cells"] if cell["listed"]]

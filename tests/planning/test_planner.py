@@ -120,6 +120,7 @@ def test_a_deadline_and_a_budget_that_exclude_each_other_are_answered_with_both(
     assert "in that time the cheapest costs" in said
 
 
+@pytest.mark.untraced
 def test_a_graph_that_fits_nowhere_is_told_what_it_would_need() -> None:
     from siafu.virtual.graph_shape import GraphShape
 

@@ -189,6 +189,7 @@ def test_servers_that_are_processes_of_their_own_each_fit_and_the_worst_is_refus
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 def test_servers_that_spare_all_they_can_have_tables_on_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
