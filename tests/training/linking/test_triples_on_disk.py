@@ -62,7 +62,7 @@ def test_a_buffer_of_all_partitions_learns_the_bits_of_memory(
 @pytest.mark.parametrize("order", sorted(ORDERS))
 def test_what_is_learnt_on_disk_ranks_above_chance(tmp_path: Path, order: str) -> None:
     run = siafu.train_triples(
-        make_triples(), epochs=25, fanout="5", partitions=6, buffer=3, order=order, scratch=tmp_path, **FAST
+        make_triples(), epochs=25, fanout="5", partitions=6, buffer=4, order=order, scratch=tmp_path, **FAST
     )
     by_chance = np.mean(1 / np.arange(1, ENTITIES + 1))
     assert run.summary()["test_mrr"] > 1.5 * by_chance
@@ -117,25 +117,36 @@ def test_what_is_updated_stays_with_its_entity_wherever_its_partition_is(tmp_pat
     vectors.close()
 
 
-def test_drawn_entities_count_as_if_they_were_drawn_from_all() -> None:
+def test_drawn_entities_count_half_by_share_and_half_by_the_partitions_that_answer() -> None:
     residents = residents_of(6, [1, 2, 5])
-    heads, tails = residents.numbers(np.array([1, 2])), residents.numbers(np.array([5, 8]))
-    weights = draw_weights(residents, heads, tails, np.arange(residents.count))
+    buckets = np.zeros((6, 6), np.bool_)
+    buckets[1, [2, 5]] = buckets[2, 2] = True
+    given, answers = residents.numbers(np.array([1, 2])), residents.numbers(np.array([5, 8]))
+    weights = draw_weights(residents, buckets, given, answers, np.arange(residents.count))
     assert weights is not None
     shares = torch.exp(weights).numpy() / residents.count
     assert np.allclose(shares.sum(1), 1)
-    own = np.isin(residents.partition_of(np.arange(residents.count)), [1, 5])
-    assert shares[0][own].sum() == pytest.approx((4 + 3) / 23, rel=1e-5)
-    own = residents.partition_of(np.arange(residents.count)) == 2
-    assert shares[1][own].sum() == pytest.approx(4 / 23, rel=1e-5)
+    at = residents.partition_of(np.arange(residents.count))
+    # Of 23 entities, partitions 1, 2 and 5 have 4, 4 and 3; what is given in 1 is answered in 2 and 5 now, what is in 2 there alone.
+    own, others = 7 / 23, 16 / 23
+    for triple, partition, share in (
+        (0, 1, own * 4 / 7 / 2),
+        (0, 5, (own * 3 / 7 + 3 / 7) / 2),
+        (0, 2, (others + 4 / 7) / 2),
+        (1, 2, (4 / 23 + 1) / 2),
+        (1, 1, 19 / 23 * 4 / 7 / 2),
+    ):
+        assert shares[triple][at == partition].sum() == pytest.approx(share, rel=1e-5)
 
 
 def test_drawn_entities_count_alike_where_a_triple_has_all_that_are_in_memory() -> None:
-    residents = residents_of(6, [1, 5])
-    weights = draw_weights(residents, np.array([0]), np.array([1]), np.arange(residents.count))
+    residents, every = residents_of(6, [1, 5]), np.zeros((6, 6), np.bool_)
+    every[np.ix_([1, 5], [1, 5])] = True
+    weights = draw_weights(residents, every, np.array([0]), np.array([1]), np.arange(residents.count))
     assert weights is not None
-    assert not weights.any()
-    assert draw_weights(residents_of(2, [0, 1]), np.array([0]), np.array([1]), np.arange(23)) is None
+    assert torch.allclose(weights, torch.zeros(()))
+    whole = residents_of(2, [0, 1])
+    assert draw_weights(whole, every[:2, :2], np.array([0]), np.array([1]), np.arange(23)) is None
 
 
 def test_rows_made_a_few_at_a_time_are_those_of_the_whole_graph(

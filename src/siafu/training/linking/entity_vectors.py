@@ -72,9 +72,11 @@ class VectorState:
 
     trained: [n] places of the triples that are trained, ascending
     near:    [m] places of all triples between entities in memory, ascending: neighbours are drawn from these
+    buckets: [partitions, partitions] whether triples with a head and a tail of these are trained
     """
 
     residents: Residents
+    buckets: NDArray[np.bool_]
     trained: NDArray[np.int64]
     near: NDArray[np.int64]
 
@@ -129,7 +131,9 @@ class VectorsInMemory(_Table):
         super().__init__(self.table, np.zeros_like(self.table), asked.lr)
         layout = PartitionLayout(num_entities, asked.dim, 1, _KINDS)
         everywhere, every = np.zeros(1, np.int64), np.arange(len(triples))
-        self._state = VectorState(Residents(layout, everywhere, everywhere), every, every)
+        self._state = VectorState(
+            Residents(layout, everywhere, everywhere), np.ones((1, 1), np.bool_), every, every
+        )
 
     def states(self, epoch: int) -> Iterator[VectorState]:
         yield self._state
@@ -171,7 +175,9 @@ class VectorsOnDisk(_Table):
             first_rows = np.array([slots[int(each)] * self._layout.rows for each in partitions], np.int64)
             residents = Residents(self._layout, partitions, first_rows)
             near = self._places.of([(i, j) for i in slots for j in slots])
-            yield VectorState(residents, self._places.of(state.buckets), near)
+            buckets = np.zeros((self._layout.partitions,) * 2, np.bool_)
+            buckets[tuple(zip(*state.buckets, strict=True))] = True
+            yield VectorState(residents, buckets, self._places.of(state.buckets), near)
         self.buffer.flush()
 
     def whole(self) -> NDArray[np.float32]:

@@ -123,7 +123,7 @@ class TripleSteps:
         else:
             graph = graph_of(self._numbered(residents, state.near), residents.count, self._triples.name)
         sampler = Sampler(graph, self._fanouts, self._asked.seed)
-        return _Near(residents, sampler, _graphs(graph, self._gathers))
+        return _Near(residents, state.buckets, sampler, _graphs(graph, self._gathers))
 
     def _numbered(self, residents: Residents, places: NDArray[np.int64]) -> TripleRows:
         rows = self._triples.train.take(places, axis=0)
@@ -146,9 +146,10 @@ class TripleSteps:
             encoded = self.weights.encoder(near.graphs.of(sample, None), base)[torch.from_numpy(places)]
         head, tail, others = encoded.split([len(rows), len(rows), len(drawn)])
         relations, backward = torch.from_numpy(rows[:, 1].astype(np.int64)), self._triples.num_relations
-        weights = draw_weights(near.residents, heads, tails, drawn)
+        weights = draw_weights(near.residents, near.buckets, heads, tails, drawn)
+        weights_back = draw_weights(near.residents, near.buckets.T, tails, heads, drawn)
         loss = _loss(head * self.weights.relations[relations], tail, others, weights) + _loss(
-            tail * self.weights.relations[relations + backward], head, others, weights
+            tail * self.weights.relations[relations + backward], head, others, weights_back
         )
         self._optimizer.zero_grad()
         loss.backward()
@@ -168,9 +169,10 @@ class TripleSteps:
 
 @dataclass(frozen=True, slots=True)
 class _Near:
-    """Neighbours of the entities in memory, to be drawn."""
+    """Neighbours of the entities in memory, to be drawn; the buckets that are trained are as `VectorState` has them."""
 
     residents: Residents
+    buckets: NDArray[np.bool_]
     sampler: Sampler
     graphs: BatchGraphs
 
@@ -209,27 +211,42 @@ def embeddings_of(
 
 
 def draw_weights(
-    residents: Residents, heads: NDArray[np.int64], tails: NDArray[np.int64], drawn: NDArray[np.int64]
+    residents: Residents,
+    buckets: NDArray[np.bool_],
+    given: NDArray[np.int64],
+    answers: NDArray[np.int64],
+    drawn: NDArray[np.int64],
 ) -> Tensor | None:
-    """[triples, drawn] logarithms of how often each drawn entity counts for a triple; None: all count once.
+    """[triples, drawn] logarithms of how often each drawn entity counts beside an answer; None: all count once.
 
-    A triple's own two partitions are always in memory: of entities drawn from there, most would be from these, in every epoch. So
-    those from its own partitions count together as their share of all entities is; the others, which change from epoch to epoch,
-    stand for all the rest.
+    Two remedies, half of the weight each, for what is drawn from a part of the entities:
+
+    - A triple's own two partitions are always in memory: of entities drawn from there, most would be from these, in every epoch. So
+      those from its own partitions count together as their share of all entities is; the others, which change from epoch to epoch,
+      stand for all the rest.
+    - Answers are of the partitions whose buckets are trained now: entities of others would only be pushed away, and come back later.
+      So those from partitions that answer now count alike, and others do not.
+
+    buckets: [partitions of what is given, those of answers] whether such triples are trained now
+    given, answers: both ends of each triple, and the drawn entities, by their numbers here
     """
     if residents.are_all:
         return None
     layout, every = residents.layout, residents.layout.num_entities
-    head, tail = residents.partition_of(heads), residents.partition_of(tails)
+    pairs = residents.partition_of(given) * layout.partitions + residents.partition_of(answers)
+    kinds, kind_of = np.unique(pairs, return_inverse=True)
+    ours, theirs = np.divmod(kinds, layout.partitions)
     sizes = np.array([layout.count(each) for each in range(layout.partitions)])
-    own = sizes[head] + np.where(head == tail, 0, sizes[tail])
+    own = sizes[ours] + np.where(ours == theirs, 0, sizes[theirs])
     others = residents.count - own
     own_weight = np.where(others > 0, residents.count / every, 1.0)
     other_weight = (every - own) / every * residents.count / np.maximum(others, 1)
-    at = residents.partition_of(drawn)
-    is_own = (at == head[:, None]) | (at == tail[:, None])
-    found = np.where(is_own, np.log(own_weight)[:, None], np.log(other_weight)[:, None])
-    return torch.from_numpy(found.astype(np.float32))
+    at = residents.partitions
+    is_own = (at == ours[:, None]) | (at == theirs[:, None])
+    by_share = np.where(is_own, own_weight[:, None], other_weight[:, None])
+    by_answers = (buckets * (residents.count / np.maximum(buckets @ sizes, 1))[:, None])[ours][:, at]
+    weights = np.log((by_share + by_answers) / 2).astype(np.float32)
+    return torch.from_numpy(weights[kind_of[:, None], drawn % len(at)])
 
 
 def _loss(queries: Tensor, answers: Tensor, others: Tensor, weights: Tensor | None) -> Tensor:
