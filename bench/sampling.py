@@ -1,9 +1,9 @@
 """Samples beside DGL's: edges drawn a second, and epochs of GraphSAGE on mini-batches, in one run.
 
-    python bench/sampling.py STORE PEERS_PYTHON [REPEATS]
+    python bench/sampling.py STORE PEERS_PYTHON [REPEATS [FANOUT]]
 
 STORE is a graph with features and a training split, such as `siafu generate products --scale 0.05` makes; PEERS_PYTHON an environment
-with DGL (docs/performance.md). Both draw 15 and 10 in-edges of a vertex, 1,024 vertices a batch. DGL draws with `sample_neighbors` and
+with DGL (docs/performance.md). Both draw 15 and 10 in-edges of a vertex (FANOUT: 15,10,5 … for as many layers), 1,024 vertices a batch. DGL draws with `sample_neighbors` and
 `to_block`, layer by layer, so that a vertex of several layers is drawn anew for each; Siafu draws it once, with all vertices numbered as
 `to_block` does, and with those of the last hop left without numbers, as it draws to train ("as trained"). Turns are taken; the best
 counts. CPU seconds are of all threads of the process; on a busy machine give both one thread (OMP_NUM_THREADS=1), since DGL's spin.
@@ -19,7 +19,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-FANOUTS, BATCH, WIDTH, EPOCHS = [15, 10], 1024, 128, 3
+BATCH, WIDTH, EPOCHS = 1024, 128, 3
 
 PEER = """
 import json, sys, time, types
@@ -47,14 +47,16 @@ def timed(work):
     return found, time.perf_counter() - wall, time.process_time() - cpu
 def sampling():
     return sum(draw(each)[2] for each in batches())
-net = torch.nn.ModuleList([dn.SAGEConv(x.shape[1], width, "mean"), dn.SAGEConv(width, classes, "mean")])
+widths = [x.shape[1], *[width] * (len(fanouts) - 1), classes]
+net = torch.nn.ModuleList([dn.SAGEConv(*ends, "mean") for ends in zip(widths, widths[1:])])
 optimizer = torch.optim.Adam(net.parameters(), lr=0.003)
 def epoch():
     for seeds in batches():
         blocks, inputs, _ = draw(seeds)
         h = x[inputs]
-        h = torch.nn.functional.dropout(net[0](blocks[0], h).relu(), 0.5)
-        loss = torch.nn.functional.cross_entropy(net[1](blocks[1], h), y[seeds])
+        for layer, block in zip(net[:-1], blocks):
+            h = torch.nn.functional.dropout(layer(block, h).relu(), 0.5)
+        loss = torch.nn.functional.cross_entropy(net[-1](blocks[-1], h), y[seeds])
         optimizer.zero_grad(); loss.backward(); optimizer.step()
 timed(sampling)
 edges, wall, cpu = timed(sampling)
@@ -63,7 +65,7 @@ print(json.dumps({"edges": edges, "wall": wall, "cpu": cpu, "epoch": min(t[0] fo
 """
 
 
-def own(store: str) -> dict[str, float]:
+def own(store: str, fanouts: list[int]) -> dict[str, float]:
     """Siafu's numbers, in this process."""
     import numpy as np
     import torch
@@ -91,17 +93,17 @@ def own(store: str) -> dict[str, float]:
                 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return edges, wall, cpu
 
-    edges, wall, cpu = timed(Sampler(graph, FANOUTS))
-    *_, trained = timed(Sampler(graph, FANOUTS, leaves=True))
+    edges, wall, cpu = timed(Sampler(graph, fanouts))
+    *_, trained = timed(Sampler(graph, fanouts, leaves=True))
     torch.manual_seed(0)
-    model = siafu.nn.GraphSAGE(graph.num_features, WIDTH, 2, graph.num_classes, dropout=0.5)
+    model = siafu.nn.GraphSAGE(graph.num_features, WIDTH, len(fanouts), graph.num_classes, dropout=0.5)
     spent: list[float] = []
 
     class Watch(Progress):
         def epoch_ended(self, metrics: EpochMetrics) -> None:
             spent.append(time.process_time())
 
-    options = {"mode": "sampled", "fanout": FANOUTS, "batch": BATCH, "lr": 0.003, "weight_decay": 0.0}
+    options = {"mode": "sampled", "fanout": fanouts, "batch": BATCH, "lr": 0.003, "weight_decay": 0.0}
     run = siafu.train(graph, model, epochs=EPOCHS + 1, evaluate_every=99, progress=Watch(), **options)
     seconds = [each.seconds for each in run.history[:-1]]
     cpus = [after - before for before, after in itertools.pairwise(spent)]
@@ -129,17 +131,18 @@ def arrays(store: str, path: Path) -> None:
 
 def main() -> None:
     if sys.argv[1] == "--own":
-        print(json.dumps(own(sys.argv[2])))
+        print(json.dumps(own(sys.argv[2], json.loads(sys.argv[3]))))
         return
     store, python, repeats = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 2
+    fanouts = json.dumps([int(each) for each in (sys.argv[4] if len(sys.argv) > 4 else "15,10").split(",")])
     found: dict[str, list[dict[str, float]]] = {"siafu": [], "dgl": []}
     with tempfile.TemporaryDirectory() as scratch:
         file, script = Path(scratch) / "graph.npz", Path(scratch) / "peer.py"
         arrays(store, file)
         script.write_text(PEER)
-        settings = [json.dumps(FANOUTS), *map(str, (BATCH, WIDTH, EPOCHS))]
+        settings = [fanouts, *map(str, (BATCH, WIDTH, EPOCHS))]
         commands = {
-            "siafu": [sys.executable, __file__, "--own", store],
+            "siafu": [sys.executable, __file__, "--own", store, fanouts],
             "dgl": [python, str(script), str(file), *settings],
         }
         for _ in range(repeats):

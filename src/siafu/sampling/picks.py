@@ -17,6 +17,8 @@ ALL = ALL_EDGES
 
 _FEW = 48  # picks that are compared with each other; more are drawn in one walk along the row
 _ROWS_BEHIND = 4
+_SLOTS_AHEAD = 16  # sources whose slots are brought near before they are read
+_BITS = 64  # of a word, one for each edge of a short row
 _SHORT = 64  # edges of a row whose order is counted, in six bits; longer rows are sorted
 
 
@@ -59,7 +61,7 @@ def pick_edges(
             for n in range(degree):
                 picked[at + n] = first + n
         elif count <= _FEW:
-            _pick_few(mix(key + np.uint64(v) * GOLDEN), first, degree, picked, at, count)
+            _pick_few(mix(key + np.uint64(v) * GOLDEN), first, degree, picked[at : at + count])
         else:
             _pick_many(mix(key + np.uint64(v) * GOLDEN), first, degree, picked[at : at + count])
         for e in range(at, at + count):
@@ -85,32 +87,54 @@ def _below(state: Any, n: Any, most: Any) -> Any:
 
 
 @kernel
-def _pick_few(state: Any, first: Any, degree: Any, picked: Any, at: Any, count: Any) -> None:
+def _pick_few(state: Any, first: Any, degree: Any, picked: Any) -> None:
     """Floyd's way: of the first j + 1 edges draw one, and where it was drawn before take the j-th.
 
-    Bits of 64 remember what was drawn: where the bit is not set, it was not; where no edge shares a bit with another, it was.
+    All are drawn first, which LLVM makes vectors of. In a short row, bits of 64 say what was drawn; in a long one they say that
+    no edge was drawn twice, which is so for most rows.
     """
-    seen = np.uint64(0)
+    count = len(picked)
     for n in range(count):
-        j = degree - count + n
-        drawn = _below(state, n + 1, j + 1)
-        if seen & _bit(drawn) and (degree <= 64 or _has(picked, at, at + n, first + drawn)):
-            drawn = j
-        seen |= _bit(drawn)
-        picked[at + n] = first + drawn
+        picked[n] = _below(state, n + 1, degree - count + n + 1)
+    if degree <= _BITS:
+        _replace_drawn(degree - count, picked)
+    elif _may_repeat(picked):
+        _replace_found(degree - count, picked)
+    for n in range(count):
+        picked[n] += first
 
 
 @kernel
-def _bit(number: Any) -> Any:
-    return np.uint64(1) << np.uint64(number & 63)
+def _replace_drawn(least: Any, drawn: Any) -> None:
+    """Replace the n-th number, if it was drawn before, by least + n; all are below 64."""
+    seen = np.uint64(0)
+    for n in range(len(drawn)):
+        number = drawn[n]
+        number += np.int64((seen >> np.uint64(number)) & np.uint64(1)) * (least + n - number)
+        seen |= np.uint64(1) << np.uint64(number)
+        drawn[n] = number
 
 
 @kernel
-def _has(picked: Any, begin: Any, end: Any, place: Any) -> bool:
-    for m in range(begin, end):  # noqa: SIM110 (Numba compiles no generators)
-        if picked[m] == place:
-            return True
-    return False
+def _may_repeat(drawn: Any) -> Any:
+    """Whether two of the numbers share their last six bits."""
+    seen, shared = np.uint64(0), np.uint64(0)
+    for n in range(len(drawn)):
+        bit = np.uint64(1) << np.uint64(drawn[n] & (_BITS - 1))
+        shared |= seen & bit
+        seen |= bit
+    return shared != np.uint64(0)
+
+
+@kernel
+def _replace_found(least: Any, drawn: Any) -> None:
+    """Replace the n-th number, if it is among those before it, by least + n."""
+    for n in range(1, len(drawn)):
+        found = False
+        for m in range(n):
+            found |= drawn[m] == drawn[n]
+        if found:
+            drawn[n] = least + n
 
 
 @kernel
@@ -126,22 +150,25 @@ def _pick_many(state: Any, first: Any, degree: Any, picked: Any) -> None:
 
 
 @kernel
-def number_sources(sources: Any, numbers: Any, found: Any, known: int) -> int:
+def number_sources(sources: Any, slots: Any, base: int, found: Any, known: int) -> int:
     """Number the sources of edges in the order in which they are found, in place; how many vertices are known then.
 
     sources: vertices; set to their numbers
-    numbers: [V] of all vertices; -1: it is not known yet
+    slots:   [V] of all vertices: base and the number; below base: it is not known yet
     found:   the vertex of each number; the first `known` are there. One longer than it can become
     """
+    near = len(sources) - _SLOTS_AHEAD
     for e in range(len(sources)):
-        # Without a branch, which would be guessed wrong every third time.
-        v = sources[e]
-        found[known] = v
-        number = numbers[v]
-        new = number < 0
-        number = np.int32(known) if new else number
-        numbers[v] = number
-        sources[e] = number
+        if e < near:
+            prefetch(slots, sources[np.uint64(e + _SLOTS_AHEAD)])
+        # Without a branch, which would be guessed wrong every third time; without signs, which would be looked at.
+        v = np.uint64(sources[np.uint64(e)])
+        found[np.uint64(known)] = v
+        slot = slots[v]
+        new = slot < base
+        slot = np.int32(base + known) if new else slot
+        slots[v] = slot
+        sources[np.uint64(e)] = slot - base
         known += new
     return known
 
@@ -174,17 +201,10 @@ def order_rows(starts: Any, sources: Any, picked: Any) -> None:
 
 
 @kernel
-def number_vertices(vertices: Any, numbers: Any) -> int:
+def number_vertices(vertices: Any, slots: Any, base: int) -> int:
     """Number vertices in their order; the place of the first that comes twice, or -1."""
     for i in range(len(vertices)):
-        if numbers[vertices[i]] >= 0:
+        if slots[vertices[i]] >= base:
             return i
-        numbers[vertices[i]] = i
+        slots[vertices[i]] = base + i
     return -1
-
-
-@kernel
-def forget_numbers(vertices: Any, numbers: Any) -> None:
-    """Have none of the vertices be known."""
-    for i in range(len(vertices)):
-        numbers[vertices[i]] = -1

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siafu.base.threads import PerThread
-from siafu.sampling.picks import forget_numbers, number_sources, number_vertices
+from siafu.sampling.vertex_numbers import VertexNumbers
 
 
 class ReadVertices:
@@ -24,13 +24,12 @@ class ReadVertices:
         """The vertices of a sample and then its leaves; and the place of each source among them."""
         known = self._numbers.values
         if "numbers" not in known:
-            known["numbers"] = np.full(self._vertices, -1, np.int32)
-        numbers = known["numbers"]
-        number_vertices(vertices, numbers)
+            known["numbers"] = VertexNumbers(self._vertices)
+        numbers: VertexNumbers = known["numbers"]
+        numbers.begin(vertices)
         reads = np.empty(len(vertices) + len(sources) + 1, np.int64)
         reads[: len(vertices)] = vertices
         rows = sources.copy()
-        count = number_sources(rows, numbers, reads, len(vertices))
-        reads = reads[:count].copy()
-        forget_numbers(reads, numbers)
-        return reads, rows
+        count = numbers.number(rows, reads, len(vertices))
+        numbers.end(count)
+        return reads[:count].copy(), rows

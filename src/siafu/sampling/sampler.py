@@ -14,14 +14,12 @@ from siafu.sampling.picks import (
     ALL,
     batch_key,
     count_picks,
-    forget_numbers,
-    number_sources,
-    number_vertices,
     order_rows,
     pick_edges,
     read_sources,
 )
 from siafu.sampling.sample import Sample
+from siafu.sampling.vertex_numbers import VertexNumbers
 
 _MOST_EDGES = 2**32  # of a vertex: random numbers have 32 bits
 
@@ -49,8 +47,8 @@ class Sampler:
         """The sample of a batch of vertices, none of which comes twice; number: of the batch in its epoch."""
         seed, numbers = np.uint64(self._seed % 2**64), self._own_numbers()
         key = np.uint64(batch_key(seed, np.uint64(epoch), np.uint64(number)))
-        if number_vertices(batch, numbers) >= 0:
-            numbers[:] = -1
+        if numbers.begin(batch) >= 0:
+            numbers.end(len(batch))
             raise BadInput("a batch has a vertex twice: give each once")
         found, sizes, edges = batch, [len(batch)], _none(self._indices)
         numbered = self.fanouts[:-1] if self._leaves else self.fanouts
@@ -59,10 +57,10 @@ class Sampler:
             edges = self._drawn(edges, found[first:], fanout, key)
             found = self._own_room(found, len(edges.indices) - before + 1)
             sources = edges.indices[before:]
-            sizes.append(number_sources(sources, numbers, found, sizes[-1]))
+            sizes.append(numbers.number(sources, found, sizes[-1]))
             order_rows(edges.indptr[first:] - before, sources, edges.weights[before:])  # type: ignore[index]
             found = found[: sizes[-1]]
-        forget_numbers(found, numbers)
+        numbers.end(len(found))
         square = _square(edges, len(found))
         if not self._leaves:
             return Sample(found.copy(), tuple(sizes), square)
@@ -83,12 +81,12 @@ class Sampler:
         np.add(starts[1:], before, out=indptr[rows:])
         return Csr(indptr, indices, places)
 
-    def _own_numbers(self) -> NDArray[np.int32]:
-        """[V] -1: this thread's."""
+    def _own_numbers(self) -> VertexNumbers:
+        """This thread's."""
         known = self._numbers.values
         if "numbers" not in known:
-            known["numbers"] = np.full(len(self._indptr) - 1, -1, np.int32)
-        found: NDArray[np.int32] = known["numbers"]
+            known["numbers"] = VertexNumbers(len(self._indptr) - 1)
+        found: VertexNumbers = known["numbers"]
         return found
 
     def _own_room(self, found: NDArray[np.int64], more: int) -> NDArray[np.int64]:

@@ -77,6 +77,14 @@ def test_without_validation_triples_the_last_epoch_counts():
         (None, {"fanout": "x"}, "fanout is 'x'"),
         (None, {"nonsense": 1}, "no keyword nonsense"),
         (None, {"lr": 0.0}, "give a learning rate above 0"),
+        (None, {"buffer": 2}, "buffer is for vectors in partitions, and there are none"),
+        (None, {"scratch": "."}, "scratch is for vectors in partitions, and there are none"),
+        (None, {"partitions": 4, "buffer": 5}, "buffer is 5, and there are 4 partitions: give at most that"),
+        (None, {"partitions": 4, "buffer": 1}, "buffer is 1, and a triple is of two partitions"),
+        (None, {"partitions": 4, "order": "gamma"}, "gamma"),
+        (None, {"partitions": 4, "scratch": "/nowhere/at/all"}, "/nowhere/at/all"),
+        (None, {"memory": "1kB"}, "training these triples needs .* and memory is 1kB: .* with partitions"),
+        (None, {"memory": "1kB", "partitions": 4}, "needs .* and memory is 1kB: .* more partitions"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_in_one_line(encoder, options, words):

@@ -1,14 +1,13 @@
 """DiskTrainer: epochs over triples with the entities' vectors in partitions on disk."""
 
-from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from siafu.embedding.disk.bucket_orders import ORDERS, BufferState, read_ahead
+from siafu.embedding.disk.bucket_orders import ORDERS, read_ahead
+from siafu.embedding.disk.buffered_states import resident_states
 from siafu.embedding.disk.partition_buffer import PartitionBuffer, layout_of
 from siafu.embedding.disk.partitioned_trainer import DiskCounts, PartitionedTrainer
 from siafu.embedding.disk.state_batches import StateBatches
@@ -73,7 +72,7 @@ class DiskTrainer(PartitionedTrainer):
         self.tables.set_lr(options.lr_in(self.epoch))
         random = generator(options.seed, _BUCKETS, self.epoch)
         states = ORDERS[options.order](options.partitions, options.buffer, random)
-        for state in self._resident(states[self.position :]):
+        for state in resident_states(self.buffer, states[self.position :]):
             batches = self._batches.of(state.buckets, self.buffer.slots, self.epoch, self.position)
             self._runner.run(batches, self.losses)
             refuse_divergence(self.losses, self.epoch, options)
@@ -85,20 +84,6 @@ class DiskTrainer(PartitionedTrainer):
         losses, self.losses = self.losses, EpochLosses()
         self.epoch, self.position = self.epoch + 1, 0
         return losses
-
-    def _resident(self, states: list[BufferState]) -> Iterator[BufferState]:
-        """Each state, once its partitions are in the buffer."""
-        moves = [_moves(before, after) for before, after in pairwise(states)]
-        coming = [admitted for each in moves for _, admitted in each if admitted is not None]
-        self.buffer.load(states[0].resident, coming)
-        yield states[0]
-        for state, swaps in zip(states[1:], moves, strict=True):
-            for leaving, admitted in swaps:
-                if admitted is not None:
-                    self.buffer.admit(admitted)
-                if leaving is not None:
-                    self.buffer.release(leaving)
-            yield state
 
     def write_entities(self, kinds: list[NDArray[Any]]) -> None:
         for kind, table in enumerate(kinds):
@@ -120,10 +105,3 @@ class DiskTrainer(PartitionedTrainer):
 
 def _rows_between(table: NDArray[Any], begin: int, end: int) -> NDArray[Any]:
     return table[begin:end]
-
-
-def _moves(before: BufferState, after: BufferState) -> list[tuple[int | None, int | None]]:
-    """Which partition leaves for which, from one state to the next; None: for none, where the buffer is not full."""
-    leaving = [each for each in before.resident if each not in after.resident]
-    coming = [each for each in after.resident if each not in before.resident]
-    return list(zip_longest(leaving, coming))

@@ -35,6 +35,16 @@ class Partitions(Protocol):
         """Some of them; first and last are multiples of `layout.step`."""
 
 
+def rows_in_order(partitions: Partitions, kind: int = 0) -> Iterator[NDArray[np.float32]]:
+    """The entities' rows of one kind, in the order of entities, a few at a time."""
+    layout = partitions.layout
+    for span in layout.spans():
+        rows = np.empty((span.last - span.first, layout.partitions, layout.dim), np.float32)
+        for partition in range(layout.partitions):
+            rows[:, partition] = partitions.read_range(partition, kind, span.first, span.last)
+        yield rows.reshape(-1, layout.dim)[: span.end - span.begin]
+
+
 @dataclass(frozen=True, slots=True)
 class DiskCounts:
     """Traffic of partitions, and how much of its time was waited for."""
@@ -152,16 +162,10 @@ class PartitionedTrainer(ABC):
         """The entities' rows of one kind, in the order of entities, a few at a time."""
         layout = self.partitions.layout
         return StreamedTable(
-            (layout.num_entities, layout.dim), np.dtype(np.float32), lambda: self._in_order(kind)
+            (layout.num_entities, layout.dim),
+            np.dtype(np.float32),
+            lambda: rows_in_order(self.partitions, kind),
         )
-
-    def _in_order(self, kind: int) -> Iterator[NDArray[np.float32]]:
-        layout = self.partitions.layout
-        for span in layout.spans():
-            rows = np.empty((span.last - span.first, layout.partitions, layout.dim), np.float32)
-            for partition in range(layout.partitions):
-                rows[:, partition] = self.partitions.read_range(partition, kind, span.first, span.last)
-            yield rows.reshape(-1, layout.dim)[: span.end - span.begin]
 
     def restore(self, arrays: dict[str, NDArray[Any]], steps: dict[str, int]) -> None:
         """Take the tables that `state` gave. ValueError: they are of other embeddings."""

@@ -30,11 +30,19 @@ class LoopEpoch(Protocol):
     def val(self) -> Mapping[str, float] | None: ...
 
 
+class Learnt(Protocol):
+    """What is trained: a module, or what else gives its state and takes it back."""
+
+    def state_dict(self) -> Any: ...
+    def load_state_dict(self, state: Any, /) -> Any: ...
+    def eval(self) -> Any: ...
+
+
 E = TypeVar("E", bound=LoopEpoch)
 
 
 def train_to_best(
-    module: nn.Module,
+    module: Learnt,
     options: LoopOptions,
     run_epoch: Callable[[int, bool], E],
     metric: str,

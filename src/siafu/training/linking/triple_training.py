@@ -2,8 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
 
-from siafu.base.option import check, option
+from siafu.base.errors import BadInput
+from siafu.base.option import check, option, same_option
+from siafu.embedding.embed_options import EmbedOptions
+from siafu.options import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,5 +33,37 @@ class TripleTraining:
     )
     seed: int = option(0, "Seed of the first vectors and of the draws.", least=0)
 
+    partitions: int | None = option(
+        None, "Parts of the entities' vectors on disk.", unset="all in memory", least=1, most=256
+    )
+    buffer: int | None = option(
+        None, "Partitions in memory at a time.", unset="a quarter of them, two at least", least=1
+    )
+    order: str = same_option(EmbedOptions, "order")
+    scratch: str | Path | None = option(
+        None, "Directory for partitions on disk.", unset="the system's for temporary files"
+    )
+    memory: str | None = same_option(Session, "memory")
+
     def __post_init__(self) -> None:
         check(self)
+        if self.partitions is None:
+            for name in ("buffer", "scratch"):
+                if getattr(self, name) is not None:
+                    raise BadInput(
+                        f"{name} is for vectors in partitions, and there are none: give partitions, too"
+                    )
+            return
+        if self.buffer is None:
+            object.__setattr__(self, "buffer", min(self.partitions, max(2, self.partitions // 4)))
+        assert self.buffer is not None
+        if self.buffer > self.partitions:
+            raise BadInput(
+                f"buffer is {self.buffer}, and there are {self.partitions} partitions: give at most that"
+            )
+        if self.buffer == 1 and self.partitions > 1:
+            raise BadInput("buffer is 1, and a triple is of two partitions: give 2 at least")
+
+    @property
+    def scratch_directory(self) -> str | Path:
+        return self.scratch or gettempdir()

@@ -4,67 +4,42 @@ Entities have learnt vectors; a model makes rows of them along the edges (GraphS
 step draws the neighbourhoods of its entities alone, as MariusGNN does. Plain autograd with Siafu's kernels, in one process.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
 from siafu.base.unknown_keyword import refuse_unknown_keyword
-from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embeddings import Embeddings
-from siafu.embedding.evaluation import Evaluator
-from siafu.embedding.steps.scores import DISTMULT
 from siafu.graph import Graph
 from siafu.graph.triples import Triples
-from siafu.nn.dropout import SampleDropout
 from siafu.nn.layers.sage import GraphSAGE
 from siafu.nn.model import GNN
-from siafu.sampling.batch_graphs import BatchGraphs
-from siafu.sampling.batches import epoch_batches
-from siafu.sampling.fanouts import fanouts_for
-from siafu.sampling.sampler import Sampler
-from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
+from siafu.training.linking.best_epoch import repr_of_best, train_to_best
+from siafu.training.linking.entity_vectors import EntityVectors, VectorsInMemory, VectorsOnDisk
+from siafu.training.linking.triple_memory import refuse_more_than_memory
+from siafu.training.linking.triple_steps import TripleEpoch, TripleSteps, TripleWeights, embeddings_of
 from siafu.training.linking.triple_training import TripleTraining
 
 _FIRST = 0.1  # spread of the first vectors
-_NEGATIVES = 22  # key of the random numbers, among those that other rooms draw
-_BATCHES = 2**32  # of an epoch at most: dropout's masks go by both numbers
-
-
-@dataclass(frozen=True, slots=True)
-class TripleEpoch:
-    """One epoch.
-
-    epoch:     counted from 1
-    loss:      mean over its steps
-    val, test: mrr and hits_at_1, _3, _10, filtered, both ways; None: not evaluated, or there are no such triples
-    """
-
-    epoch: int
-    loss: float
-    val: dict[str, float] | None
-    test: dict[str, float] | None
-    seconds: float
 
 
 class TripleModel(nn.Module):
     """Vectors of entities and relations, and the model that makes rows of the former.
 
-    entities:  [N, dim]; relations: [2 R, dim], the second half for questions about heads
+    entities:  [N, dim], of a mapped file if they were learnt on disk
+    relations: [2 R, dim], the second half for questions about heads
     """
 
-    def __init__(self, triples: Triples, encoder: GNN, dim: int) -> None:
+    def __init__(self, entities: Tensor, weights: TripleWeights) -> None:
         super().__init__()
-        self.entities = nn.Parameter(torch.randn(triples.num_entities, dim) * _FIRST)
-        self.relations = nn.Parameter(torch.randn(2 * triples.num_relations, dim) * _FIRST)
-        self.encoder = encoder
+        self.entities = nn.Parameter(entities)
+        self.relations, self.encoder = weights.relations, weights.encoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +58,9 @@ class TripleRun:
 
     def embeddings(self) -> Embeddings:
         """Rows of all entities, over the whole graph, and vectors of relations, as `siafu.embed` has them."""
-        return _embeddings(self.model, self.graph, self.triples)
+        self.model.eval()
+        rows = self.model.entities.detach().numpy()
+        return embeddings_of(self.model, rows, self.graph, self.triples, self.options)
 
     def summary(self) -> dict[str, Any]:
         """Results as JSON has them; metrics are those of the best epoch."""
@@ -114,7 +91,7 @@ def train_triples(
 
     encoder:  one of Siafu's models, from `dim` columns to `dim`; None: GraphSAGE with a layer for each fanout
     progress: called with every epoch
-    options:  fields of `siafu.training.linking.triple_training.TripleTraining`
+    options:  fields of `siafu.training.linking.triple_training.TripleTraining`; with `partitions`, entities' vectors are on disk
     """
     if not isinstance(triples, Triples):
         raise BadInput(f"train_triples takes siafu.Triples, not {type(triples).__name__}")
@@ -124,10 +101,29 @@ def train_triples(
         raise BadInput("patience needs validation triples, and there are none: leave it out")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(asked.seed)
-        model = TripleModel(triples, _encoder(encoder, asked), asked.dim)
-    steps = _Steps(triples, model, asked)
-    history, best = train_to_best(model, asked, steps.run_epoch, "mrr", progress)
+        chosen = _encoder(encoder, asked)
+        refuse_more_than_memory(triples, asked, len(chosen.convs))
+        kind = VectorsInMemory if asked.partitions is None else VectorsOnDisk
+        vectors: EntityVectors = kind(_first(asked.dim), triples.train, triples.num_entities, asked)
+        relations = torch.randn(2 * triples.num_relations, asked.dim) * _FIRST
+    try:
+        steps = TripleSteps(triples, TripleWeights(relations, chosen), vectors, asked)
+        history, best = train_to_best(steps, asked, steps.run_epoch, "mrr", progress)
+        model = TripleModel(torch.from_numpy(steps.entities), steps.weights)
+    finally:
+        vectors.close()
+    model.eval()
     return TripleRun(model, triples, steps.graph, asked, history, best or history[-1])
+
+
+def _first(dim: int) -> Callable[[int], NDArray[np.float32]]:
+    """Draws vectors, one after the other, from PyTorch's random numbers."""
+
+    def drawn(count: int) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = (torch.randn(count, dim) * _FIRST).numpy()
+        return found
+
+    return drawn
 
 
 def _encoder(given: GNN | None, asked: TripleTraining) -> GNN:
@@ -154,81 +150,3 @@ def _encoder(given: GNN | None, asked: TripleTraining) -> GNN:
             "the encoder has batch norms, which vectors of drawn entities have not the rows for: choose layer_norm"
         )
     return given
-
-
-class _Steps:
-    """Epochs of a training: samples, losses, updates."""
-
-    def __init__(self, triples: Triples, model: TripleModel, asked: TripleTraining) -> None:
-        self._triples, self._model, self._asked = triples, model, asked
-        self._train = np.asarray(triples.train, np.int64)
-        heads, tails = self._train[:, 0], self._train[:, 2]
-        self.graph = Graph.from_edges(
-            np.concatenate([heads, tails]),
-            np.concatenate([tails, heads]),
-            num_vertices=triples.num_entities,
-            name=triples.name,
-        )
-        gathers = [layer.gather for layer in model.encoder.convs]
-        self._sampler = Sampler(self.graph, fanouts_for(asked.fanout, len(gathers)), asked.seed)
-        self._graphs = BatchGraphs(self.graph, gathers, torch.float32, sliced=True, edge_rows=False)  # type: ignore[arg-type]
-        self._optimizer = torch.optim.Adagrad(model.parameters(), lr=asked.lr)
-        self._evaluator = Evaluator(triples, EmbedOptions())
-
-    def run_epoch(self, number: int, evaluated: bool) -> TripleEpoch:
-        """Run an epoch, counted from 0, and evaluate it on wish."""
-        began, asked = time.perf_counter(), self._asked
-        self._model.train()
-        batches = epoch_batches(np.arange(len(self._train)), asked.batch, asked.seed, number)
-        losses = [self._step(self._train[rows], number, place) for place, rows in enumerate(batches)]
-        seconds = time.perf_counter() - began
-        val, test = (self._measures(split) if evaluated else None for split in ("valid", "test"))
-        return TripleEpoch(number + 1, mean_loss(losses, number + 1, asked.lr), val, test, seconds)
-
-    def _step(self, rows: NDArray[np.int64], epoch: int, number: int) -> float:
-        """Update by some triples."""
-        seeds = np.random.SeedSequence([self._asked.seed, _NEGATIVES, epoch, number])
-        random = np.random.Generator(np.random.Philox(seeds))
-        drawn = random.integers(0, self._triples.num_entities, self._asked.negatives)
-        entities, places = np.unique(np.concatenate([rows[:, 0], rows[:, 2], drawn]), return_inverse=True)
-        encoded = self._encoded(entities, epoch, number)[torch.from_numpy(places)]
-        head, tail, others = encoded.split([len(rows), len(rows), len(drawn)])
-        relations, backward = torch.from_numpy(rows[:, 1]), self._triples.num_relations
-        loss = _loss(head * self._model.relations[relations], tail, others) + _loss(
-            tail * self._model.relations[relations + backward], head, others
-        )
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
-        return loss.item()
-
-    def _encoded(self, entities: NDArray[np.int64], epoch: int, number: int) -> Tensor:
-        """Rows of some entities, over a sample of their neighbourhoods."""
-        sample = self._sampler.sample(entities, epoch, number)
-        key = torch.tensor([self._asked.seed, epoch + number * _BATCHES], dtype=torch.int64)
-        vertices = torch.from_numpy(sample.vertices)
-        with SampleDropout(key, vertices):
-            out: Tensor = self._model.encoder(self._graphs.of(sample, None), self._model.entities[vertices])
-        return out
-
-    def _measures(self, split: str) -> dict[str, float] | None:
-        scores = self._evaluator.scores_or_none(_embeddings(self._model, self.graph, self._triples), split)
-        return (
-            None
-            if scores is None
-            else {"mrr": scores.mrr, **{f"hits_at_{k}": share for k, share in scores.hits.items()}}
-        )
-
-
-def _loss(queries: Tensor, answers: Tensor, others: Tensor) -> Tensor:
-    """Cross-entropy of each answer among the others, the mean over queries."""
-    own = (queries * answers).sum(1, keepdim=True)
-    first = torch.zeros(len(queries), dtype=torch.int64)
-    return F.cross_entropy(torch.cat([own, queries @ others.t()], 1), first)
-
-
-def _embeddings(model: TripleModel, graph: Graph, triples: Triples) -> Embeddings:
-    model.eval()
-    with torch.no_grad():
-        rows = model.encoder(graph, model.entities).contiguous()
-    return Embeddings(DISTMULT, rows.numpy(), model.relations.detach().numpy(), triples.num_relations)
