@@ -195,7 +195,14 @@ def train_on_lambdas(listen: str | None, siege: Siege | None) -> Trained:
     model = nn.GCN(graph.num_features, 8, 2, graph.num_classes, dropout=0.5).double()
     lambdas = Lambdas(2, WatchedPlatform(listen, show))
     return train_in_pipeline(
-        graph, model, computed_by=lambdas, after_epoch=after_epoch, epochs=EPOCHS, servers=2, intervals=4
+        graph,
+        model,
+        computed_by=lambdas,
+        after_epoch=after_epoch,
+        held=siege is not None,
+        epochs=EPOCHS,
+        servers=2,
+        intervals=4,
     )
 
 

@@ -43,6 +43,7 @@ def train_in_pipeline(
     servers: int = 1,
     computed_by: Lambdas | None = None,
     after_epoch: Callable[[], None] = lambda: None,
+    held: bool = False,
     **changes: Any,
 ) -> Trained:
     """Train as `siafu.train` does, but leave the model as it is and keep the weights of the last epoch.
@@ -50,15 +51,17 @@ def train_in_pipeline(
     programs:    of `compiled`, to save the time
     computed_by: what computes tensor tasks
     after_epoch: called when one is over, while the next is already under way
+    held:        the next waits for that
     """
     settings = options(servers=servers, **changes)
     placed = partition if isinstance(partition, Partition) else choose_partition(graph, servers, partition)
-    trainer = Trainer(graph, model, settings, placed, programs, computed_by)
+    callbacks = [lambda _: after_epoch()] if held else []
+    trainer = Trainer(graph, model, settings, placed, programs, computed_by, callbacks=callbacks)
     trainer.prepare()
     for event in trainer.run():
         if isinstance(event, Checkpoint):
             last = event
-        else:
+        elif not held:
             after_epoch()
     weights = {
         name.removeprefix("model."): tensor

@@ -26,6 +26,5 @@ def test_a_run_does_not_notice_thousands_of_hostile_messages(name: str) -> None:
     for row in rows:
         assert row["run_equal"]
         assert row["rss_peak_mb"] - row["rss_before_mb"] < MOST_GROWTH_MB
-        # How many of them come before the run ends depends on what else the machine does.
         assert row["refused"] >= 1
     assert "Traceback" not in ran.stderr

@@ -243,7 +243,8 @@ class RunHost(Host):
 
     def _send(self, send: Send) -> None:
         to, message, beside = send.to, send.message, {}
-        if isinstance(message, Proceed | EvaluationStarted):
+        # An evaluation may begin while a lost server's place is still being taken.
+        if isinstance(message, Proceed | EvaluationStarted) and self._run.is_whole:
             self._recovery.proceeding()
         if isinstance(message, Begin) and to.role == "weight":
             version, again = message.start.version, message.evaluation
