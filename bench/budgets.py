@@ -1,7 +1,7 @@
 """Budget against time, and growth at fixed shares of the memory that is needed.
 
     python bench/budgets.py STORE --scratch DIR [--model sage] [--layers 3] [--hidden 128] [--epochs 2]
-    python bench/budgets.py products --growth 0.02 0.04 0.08 0.16 --scratch DIR [--model sage] [--layers 3] [--hidden 128]
+    python bench/budgets.py products --growth 0.08 0.16 0.32 0.64 --scratch DIR [--model sage] [--layers 3] [--hidden 128]
 
 The first trains with all the memory that the list asks for, then with a half and a quarter of it, and prints a table. With --growth the name
 is a shape of `siafu generate`, which is made at each scale in DIR; each size is trained with all memory and with a quarter. Every training has
