@@ -18,7 +18,7 @@ def cache_bytes(level: int) -> int:
 
 
 def usable_bytes(shared: int, cores: int) -> int:
-    """What so many cores can count on of a shared cache of this size.
+    """Bytes that so many cores can count on of a shared cache of this size.
 
     A virtual machine is told the size of the whole processor's cache, of which dozens of cores of others take their shares.
     """

@@ -41,7 +41,7 @@ class RunLimits:
         self._checkpoint_asked &= self._saves_aside
 
     def hold(self, here: Epoch) -> bool:
-        """Whether what is closed here is to be a checkpoint, aside. It is not asked for any more."""
+        """Whether the epoch that is closed here is to be a checkpoint, aside. It is not asked for any more."""
         wanted = self._saves_aside and here < self._options.epochs and self.wants_checkpoint(here)
         if wanted:
             self._checkpoint_asked = False

@@ -31,7 +31,7 @@ class LoopEpoch(Protocol):
 
 
 class Learnt(Protocol):
-    """What is trained: a module, or what else gives its state and takes it back."""
+    """A module that is trained, or anything else that gives its state and takes it back."""
 
     def state_dict(self) -> Any: ...
     def load_state_dict(self, state: Any, /) -> Any: ...

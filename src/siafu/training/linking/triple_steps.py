@@ -178,7 +178,7 @@ class _Near:
 
 
 class TripleWeights(nn.Module):
-    """What is learnt beside the entities' vectors.
+    """Weights that are learnt beside the entities' vectors.
 
     relations: [2 R, dim], the second half for questions about heads
     """
