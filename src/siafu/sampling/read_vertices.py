@@ -31,5 +31,4 @@ class ReadVertices:
         reads[: len(vertices)] = vertices
         rows = sources.copy()
         count = numbers.number(rows, reads, len(vertices))
-        numbers.end(count)
         return reads[:count].copy(), rows

@@ -48,7 +48,6 @@ class Sampler:
         seed, numbers = np.uint64(self._seed % 2**64), self._own_numbers()
         key = np.uint64(batch_key(seed, np.uint64(epoch), np.uint64(number)))
         if numbers.begin(batch) >= 0:
-            numbers.end(len(batch))
             raise BadInput("a batch has a vertex twice: give each once")
         found, sizes, edges = batch, [len(batch)], _none(self._indices)
         numbered = self.fanouts[:-1] if self._leaves else self.fanouts
@@ -60,7 +59,6 @@ class Sampler:
             sizes.append(numbers.number(sources, found, sizes[-1]))
             order_rows(edges.indptr[first:] - before, sources, edges.weights[before:])  # type: ignore[index]
             found = found[: sizes[-1]]
-        numbers.end(len(found))
         square = _square(edges, len(found))
         if not self._leaves:
             return Sample(found.copy(), tuple(sizes), square)

@@ -20,13 +20,16 @@ class VertexNumbers:
     """
 
     def __init__(self, vertices: int) -> None:
-        self._slots, self._base = np.full(vertices, -1, np.int32), 0
+        self._slots = np.full(vertices, -1, np.int32)
+        self._base = self._above = 0  # of this batch, and of the next
 
     def begin(self, vertices: NDArray[np.int64]) -> int:
         """Number the vertices of a new batch in their order; the place of the first that comes twice, or -1."""
-        if self._base > _MOST - len(self._slots):
+        if self._above > _MOST - len(self._slots):
             self._slots[:] = -1
-            self._base = 0
+            self._above = 0
+        self._base = self._above
+        self._above += len(vertices)
         return int(number_vertices(vertices, self._slots, self._base))
 
     def number(self, sources: NDArray[Any], found: NDArray[np.int64], known: int) -> int:
@@ -34,8 +37,6 @@ class VertexNumbers:
 
         found: the vertex of each number; the first `known` are there. One longer than it can become
         """
-        return int(number_sources(sources, self._slots, self._base, found, known))
-
-    def end(self, known: int) -> None:
-        """Have no vertex be known; known: how many were, at most."""
-        self._base += known
+        count = int(number_sources(sources, self._slots, self._base, found, known))
+        self._above = self._base + count
+        return count

@@ -24,7 +24,8 @@ FirstRows = Callable[[int], NDArray[np.float32]]
 """Draws the first vectors of so many entities, those that come next."""
 
 _BUCKETS = 23  # key of the random numbers, among those that other rooms draw
-_KINDS = 2  # vectors, and Adagrad's sums of squares
+KINDS = 2
+"""Kinds of rows that a partition has: vectors, and Adagrad's sums of squares."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class VectorsInMemory(_Table):
     ) -> None:
         self.table = first(num_entities)
         super().__init__(self.table, np.zeros_like(self.table), asked.lr)
-        layout = PartitionLayout(num_entities, asked.dim, 1, _KINDS)
+        layout = PartitionLayout(num_entities, asked.dim, 1, KINDS)
         everywhere, every = np.zeros(1, np.int64), np.arange(len(triples))
         self._state = VectorState(
             Residents(layout, everywhere, everywhere), np.ones((1, 1), np.bool_), every, every
@@ -157,7 +158,7 @@ class VectorsOnDisk(_Table):
         assert asked.partitions is not None
         assert asked.buffer is not None
         self._asked, self._scratch = asked, Path(asked.scratch_directory)
-        self._layout = PartitionLayout(num_entities, asked.dim, asked.partitions, _KINDS)
+        self._layout = PartitionLayout(num_entities, asked.dim, asked.partitions, KINDS)
         self._places = _PlacesByBucket(triples, asked.partitions)
         self.buffer = PartitionBuffer(
             self._layout, asked.buffer, ScratchDirectory(self._scratch), ahead=places_ahead(asked)

@@ -8,12 +8,11 @@ from siafu.embedding.embed_options import EmbedOptions
 from siafu.embedding.embedding_memory import shared_bytes
 from siafu.graph.triples import Triples
 from siafu.options import ALL_EDGES, fanouts_of
-from siafu.training.linking.entity_vectors import places_ahead
+from siafu.training.linking.entity_vectors import KINDS, places_ahead
 from siafu.training.linking.triple_steps import ENCODED_EDGES
 from siafu.training.linking.triple_training import TripleTraining
 
 _FLOAT = 4
-_KINDS = 2  # vectors, and Adagrad's sums of squares
 _UNEVEN = 1.1  # times as many triples as the mean are in a state's buckets
 _SORTED_EDGE = 40  # bytes of an edge while edges are put in order
 _DRAWN_EDGE = 64  # bytes of a drawn edge: both orders of a batch's graph, and what making them takes
@@ -44,7 +43,7 @@ def memory_list(triples: Triples, asked: TripleTraining, layers: int) -> dict[st
         encoded = entities
     else:
         assert asked.buffer is not None
-        layout = PartitionLayout(entities, asked.dim, asked.partitions, _KINDS)
+        layout = PartitionLayout(entities, asked.dim, asked.partitions, KINDS)
         vectors = layout.buffer_bytes(asked.buffer, places_ahead(asked)) + 2 * min(SPAN_BYTES, table)
         resident = asked.buffer * layout.rows
         share = min(1.0, _UNEVEN * (asked.buffer / asked.partitions) ** 2)
