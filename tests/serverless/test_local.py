@@ -1,5 +1,6 @@
 """The local pool: real processes with AWS's runtime client in them."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from siafu.base.errors import BadInput
 from siafu.serverless.control.failure import FailureKind
 from siafu.serverless.control.ids import InvocationId
 from siafu.serverless.function.faults import FaultPlan
-from siafu.serverless.platforms.environment import Function, Limits
+from siafu.serverless.platforms.environment import Environment, Function, Limits
 from siafu.serverless.platforms.invoker import InvocationAnswered, InvocationFailed
 from siafu.serverless.platforms.local_invoker import LocalInvoker
 from tests.serverless.calls import TOY, Calls
@@ -116,6 +117,18 @@ def test_a_process_that_is_killed_from_outside_is_replaced(pool: Pool, tmp_path:
     assert isinstance(killed, InvocationFailed)
     assert "SIGKILL" in killed.failure.detail
     assert calls.answer().receipt["pid"] != pid
+
+
+def test_a_process_may_end_by_itself_at_any_moment_of_its_being_killed() -> None:
+    async def kill_until_it_is_gone() -> None:
+        environment = Environment(0, TOY, Limits())
+        assert await environment.warm_up() is None
+        while environment.is_warm:
+            environment.kill()
+            await asyncio.sleep(0)  # each step of the loop in which asyncio learns of the end
+        await environment.close()
+
+    asyncio.run(kill_until_it_is_gone())
 
 
 def test_memory_beyond_the_cap_ends_the_process(pool: Pool) -> None:

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -273,7 +274,8 @@ class Environment:
 
     def _signal(self, number: signal.Signals) -> None:
         if self.is_warm and self._process is not None:
-            self._process.send_signal(number)
+            with suppress(ProcessLookupError):  # it has ended by itself, and `_exited` is yet to be told
+                self._process.send_signal(number)
 
     async def _listen(self) -> None:
         assert self._process is not None
