@@ -1,10 +1,16 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from siafu.base import compile_turns, jit
 from siafu.base.compile_turns import turn
 
 _COMPILE = """
@@ -46,6 +52,56 @@ def test_a_turn_may_be_taken_within_a_turn_and_again(tmp_path: Path) -> None:
         pass
     with turn(tmp_path, "outer"):
         pass
+
+
+def test_a_kernel_that_another_one_calls_takes_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+
+    @contextmanager
+    def noting(directory: Path, name: str) -> Iterator[None]:
+        taken.append(name.rsplit(".", 1)[-1])
+        yield
+
+    monkeypatch.setattr(jit, "turn", noting)
+
+    @jit.kernel
+    def called(values: Any) -> Any:
+        return values[0]
+
+    @jit.kernel
+    def calls(values: Any) -> Any:
+        return called(values) + called(values[1:])
+
+    assert calls(np.array([1.0, 2.0])) == 3.0
+    assert [name.split("(")[0] for name in taken] == ["calls"]
+
+
+_HOLD = """
+import sys
+from pathlib import Path
+from siafu.base.compile_turns import turn
+
+with turn(Path(sys.argv[1]), "kernel"):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_nobody_waits_for_ever_for_a_process_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_turns, "_PATIENCE_SECONDS", 0.1)
+    hanging = [sys.executable, "-c", _HOLD, str(tmp_path)]
+    with subprocess.Popen(hanging, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with turn(tmp_path, "another kernel"):
+            pass
+        began = time.monotonic()
+        with turn(tmp_path, "kernel"):
+            assert time.monotonic() - began >= 0.1
+        assert other.poll() is None
+        other.communicate("\n")
 
 
 def test_nobody_waits_where_nothing_can_be_locked(tmp_path: Path) -> None:

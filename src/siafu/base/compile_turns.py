@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -9,6 +10,8 @@ from pathlib import Path
 from zlib import crc32
 
 _FILE = "turns"
+_PATIENCE_SECONDS = 120.0  # several times what the slowest kernel takes to compile
+_AGAIN_SECONDS = 0.01
 
 
 @contextmanager
@@ -16,7 +19,7 @@ def turn(directory: Path, name: str) -> Iterator[None]:
     """Hold the turn of `name` among all processes that share this directory. A process that is killed lets go of it.
 
     Names are bytes of one file, each with a lock of its own; two names with one byte merely wait for each other. Where files cannot be locked,
-    and where waiting would never end, nobody waits.
+    nobody waits, and nobody waits for ever for a process that hangs. Who waits must hold nothing that a holder of a turn may wait for.
     """
     file = _opened(directory, os.getpid())
     at = crc32(name.encode())
@@ -40,8 +43,14 @@ def _opened(directory: Path, process: int) -> int | None:
 
 
 def _takes(file: int, at: int) -> bool:
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX, 1, at)
-    except OSError:  # no locks on this file system, or two processes would wait for each other
-        return False
-    return True
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at)
+        except (BlockingIOError, PermissionError):  # another has it: which of the two is up to the system
+            time.sleep(_AGAIN_SECONDS)
+        except OSError:  # no locks on this file system
+            return False
+        else:
+            return True
+    return False

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import caching, event
+from numba.core.compiler_lock import global_compiler_lock
 
 from siafu.base.compile_turns import turn
 from siafu.base.compiling import compile_begins, compile_ends
@@ -121,10 +122,16 @@ def fast_kernel(function: F) -> F:
 
 
 def _in_turns(compiled: Any) -> Any:
-    """Have processes that share a cache compile each form of a kernel once: servers of a machine start at the same time."""
+    """Have processes that share a cache compile each form of a kernel once: servers of a machine start at the same time.
+
+    A kernel that another one calls is compiled while this thread holds Numba's lock. It takes no turn: who has the turn may be waiting for
+    that lock, in this process or, by way of another turn, in one that waits for us.
+    """
     compile_alone, name = compiled.compile, f"{compiled.__module__}.{compiled.__name__}"
 
     def compile_in_turn(signature: Any) -> Any:
+        if global_compiler_lock.is_locked():  # by this thread
+            return compile_alone(signature)
         with turn(cache_directory() / "kernels", f"{name}{signature}"):
             return compile_alone(signature)
 
