@@ -164,13 +164,13 @@ class _RankTraining:
         self._model.train()
         self._optimizer.zero_grad()
         rows = call_model(self._model, self._data.graph)
-        of_user, of_item, of_other = (rows.index_select(0, each) for each in (user, item, other))
+        # Picked at once: each pick's gradient is a table of all vertices.
+        picked = torch.cat([user, item, other])
+        of_user, of_item, of_other = rows.index_select(0, picked).split(len(user))
         behind = (of_user * of_other).sum(1) - (of_user * of_item).sum(1)
         loss = F.softplus(behind).mean()
         if self._options.penalty and isinstance(self._model, LearntRows):
-            squares = sum(
-                self._model.rows.index_select(0, each).square().sum() for each in (user, item, other)
-            )
+            squares = self._model.rows.index_select(0, picked).square().sum()
             loss = loss + self._options.penalty * squares / (2 * len(user))
         loss.backward()
         self._optimizer.step()
