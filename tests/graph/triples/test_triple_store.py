@@ -82,7 +82,6 @@ def test_a_manifest_that_describes_no_triples_is_refused(store: Path, entry: dic
 def test_triples_come_out_of_arrays() -> None:
     triples = Triples.from_arrays([[0, 0, 1], [0, 0, 1], [2, 1, 0]], test=[[1, 0, 3]])
     assert (triples.num_entities, triples.num_relations, len(triples.train)) == (4, 2, 2)
-    assert triples.trained_entities.tolist() == [True, True, True, False]
 
 
 @pytest.mark.parametrize("wrong", [[[0, 1]], [[0.5, 1, 2]], [[-1, 0, 0]], np.empty((0, 3), np.int64)])

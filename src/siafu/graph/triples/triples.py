@@ -76,14 +76,6 @@ class Triples:
         return cls(learnt, valid_rows, test_rows, *counts, name=name)
 
     @cached_property
-    def trained_entities(self) -> NDArray[np.bool_]:
-        """[num_entities] whether a training triple names the entity."""
-        seen = np.zeros(self.num_entities, np.bool_)
-        seen[self.train[:, 0]] = True
-        seen[self.train[:, 2]] = True
-        return seen
-
-    @cached_property
     def fingerprint(self) -> int:
         """A CRC-32 of all triples: two stores that have it in common train alike."""
         counted = [self.num_entities, self.num_relations]

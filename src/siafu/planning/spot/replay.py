@@ -42,11 +42,6 @@ class SpotTraining:
     spared: float = 0.0
     copies_seconds: float | None = None
 
-    @property
-    def undisturbed_seconds(self) -> float:
-        """From start to end if no machine is lost, without checkpoints."""
-        return self.start_seconds + self.epochs * self.epoch_seconds
-
     def pace(self, machines: int) -> float:
         """Seconds of an epoch on so many machines; infinite: the training stands still."""
         if machines == self.machines:

@@ -59,7 +59,3 @@ class Receipt:
         if read["ended"] not in ENDS:
             raise BadInput(f"a receipt that ends with {read['ended']!r}")
         return cls(**read)
-
-    def is_of(self, run: str, invocation: InvocationId) -> bool:
-        """Whether it is the receipt of this invocation."""
-        return self.run == run and self.invocation == invocation
