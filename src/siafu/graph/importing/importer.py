@@ -83,6 +83,7 @@ class Imported(NamedTuple):
     feature_names: of the columns that are features; empty: features have no names, or there are none
     parallel:    how many edges have the ends of another
     unknown_words: words, other than none at all, that were read as no label
+    notes:       what the form of the tables was taken for, where that could be a mistake
     """
 
     num_vertices: int
@@ -104,6 +105,7 @@ class Imported(NamedTuple):
     feature_names: tuple[str, ...] = ()
     parallel: int = 0
     unknown_words: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def import_graph(
@@ -340,6 +342,7 @@ class _Import:
             feature_names=() if self.table is None else self.table.feature_names,
             parallel=found.parallel,
             unknown_words=self.class_names.unknown,
+            notes=tuple(note for table in self._tables for note in table.notes),
         )
 
     def _blocks(self, id_stop: int | None) -> Iterator[Edges]:
@@ -359,9 +362,12 @@ class _Import:
     def _ignored(self) -> dict[str, tuple[str, ...]]:
         """Columns and arrays that nothing was taken from, by the name of their table or file."""
         found = {self.source.name: self.data.ignored} if self.data.ignored else {}
+        return found | {each.path.name: each.ignored for each in self._tables if each.ignored}
+
+    @property
+    def _tables(self) -> list[WithColumns]:
         given: tuple[object, ...] = (self._own_edges, self.table)
-        tables = [each for each in given if isinstance(each, WithColumns)]
-        return found | {each.path.name: each.ignored for each in tables if each.ignored}
+        return [each for each in given if isinstance(each, WithColumns)]
 
     def _vertex_blocks(self) -> Iterator[VertexBlock]:
         for block in () if self.table is None else self.table.blocks():
