@@ -104,8 +104,8 @@ class Interactions:
         drawn = once[:, np.argsort(draw_bits(seed, _SPLIT, np.arange(once.shape[1])), kind="stable")]
         for_test = round(test * drawn.shape[1])
         cuts = [for_test, for_test + round(val * drawn.shape[1])]
-        parts = dict(zip(("test", "val", "train"), np.split(drawn, cuts, axis=1), strict=True))
-        return cls.of(**parts, name=name)
+        for_testing, for_validation, for_training = np.split(drawn, cuts, axis=1)
+        return cls.of(for_training, for_testing, for_validation, name=name)
 
     @classmethod
     def _of_names(
