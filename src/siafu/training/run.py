@@ -134,8 +134,8 @@ class Run:
 
     def __repr__(self) -> str:
         scores = self.summary()
-        found = scores["test_accuracy"] if scores["test_accuracy"] is not None else scores["train_accuracy"]
-        split = "test" if scores["test_accuracy"] is not None else "train"
+        split = next((s for s in ("test", "val") if scores[f"{s}_accuracy"] is not None), "train")
+        found = scores[f"{split}_accuracy"]
         return f"Run({scores['model']} on {scores['dataset']}, {len(self.history)} epochs, {split} {self.objective.metric.name} {found:.4f})"
 
     def _repr_html_(self) -> str:
