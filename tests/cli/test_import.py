@@ -200,6 +200,16 @@ def test_a_first_row_of_words_that_is_taken_for_data_is_told(
     assert read_store(Path("my.store")).num_vertices == 3
 
 
+def test_a_table_whose_labels_nobody_named_is_told_its_columns(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id,team,age\n0,red,3\n1,blue,4\n2,red,5\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "--split", "random:50/25/25")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 2
+    told = "people.csv has no column 'label', so no labels to draw a split of: name their column with --label-column (it has age, team)"
+    assert told in capsys.readouterr().err
+
+
 def test_an_empty_weight_is_said_to_be_missing_not_a_column(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

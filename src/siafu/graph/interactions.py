@@ -240,12 +240,12 @@ def _without_objects(column: Any, what: str) -> NDArray[Any]:
     values = np.asarray(column)
     if values.dtype != object:
         return values
-    missing = np.flatnonzero([each is None or each != each for each in values])
+    # pandas' own NA is not equal to itself either, and does not say so.
+    gaps = [not isinstance(each, str) and str(each) in ("None", "nan", "<NA>") for each in values]
+    missing = np.flatnonzero(gaps)
     if len(missing):
-        raise BadInput(f"{what} has no name in row {missing[0]}: drop such pairs, in pandas table.dropna()")
-    return (
-        np.array([str(each) for each in values]) if any(isinstance(each, str) for each in values) else values
-    )
+        raise BadInput(f"{what} has nothing in row {missing[0]}: drop such pairs, in pandas table.dropna()")
+    return np.array(values.tolist())
 
 
 def _refuse_numbers_beside_names(given: dict[str, Any]) -> None:

@@ -218,9 +218,11 @@ def test_a_table_of_pandas_is_taken_and_split() -> None:
     assert (split.train.shape[1], split.test.shape[1], split.num_users) == (2, 2, 3)
     with pytest.raises(BadInput, match="train has 3 columns: give two"):
         Interactions.of(train=table, test=pairs)
+    nullable = table.assign(user=[0, 1, 2, 1], item=[0, 1, 1, 0])[["user", "item"]].astype("Int64")
+    assert Interactions.of(train=nullable[:3], test=nullable[3:]).train.dtype == np.int64
     gap = pairs.copy()
     gap.loc[2, "item"] = None
-    with pytest.raises(BadInput, match="train has no name in row 2: drop such pairs"):
+    with pytest.raises(BadInput, match="train has nothing in row 2: drop such pairs"):
         Interactions.of(train=gap, test=pairs)
 
 

@@ -293,9 +293,7 @@ class _Import:
         elif data.class_names:
             data.num_classes = len(data.class_names)
         if self.options.drawn is not None and data.labels is None:
-            raise BadInput(
-                f"{self.source} has no labels to draw a split of: give --vertices or --labels, or no --split"
-            )
+            raise self._no_labels()
         written = write_vertices(
             self.store,
             data,
@@ -343,6 +341,21 @@ class _Import:
             parallel=found.parallel,
             unknown_words=self.class_names.unknown,
             notes=tuple(note for table in self._tables for note in table.notes),
+        )
+
+    def _no_labels(self) -> BadInput:
+        """A split was asked for, and there are no labels to draw it of."""
+        if self.table is None:
+            return BadInput(
+                f"{self.source} has no labels to draw a split of: give --vertices or --labels, or no --split"
+            )
+        others = (
+            *self.table.feature_names,
+            *(self.table.ignored if isinstance(self.table, WithColumns) else ()),
+        )
+        return BadInput(
+            f"{self.table.path} has no column 'label', so no labels to draw a split of: name their column with --label-column "
+            f"(it has {', '.join(others) or 'ids alone'}), or leave out --split"
         )
 
     def _blocks(self, id_stop: int | None) -> Iterator[Edges]:

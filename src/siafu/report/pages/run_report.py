@@ -76,9 +76,9 @@ def _kinds(run: RunRecord, limits: Mapping[str, float] | None) -> Html:
     for kind, seconds in sorted(spent.items(), key=lambda each: -each[1]):
         limit = least.get(kind)
         drawn = bar(seconds / most, None if limit is None else limit / most)
-        known = limit is not None and limit >= _WORTH_A_RATIO
-        beaten = beaten or (known and seconds < limit)
-        ratio = words.ratio(seconds, limit) if known and seconds >= limit else words.NOTHING
+        worth = 0.0 if limit is None or limit < _WORTH_A_RATIO else limit
+        beaten = beaten or seconds < worth
+        ratio = words.ratio(seconds, worth) if worth and seconds >= worth else words.NOTHING
         rows.append((kind, words.seconds(seconds), words.seconds(limit), ratio, drawn))
     rows.append(("in all", words.seconds(sum(spent.values())), "", "", ""))
     told = (
