@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import siafu
 from siafu.base.errors import BadInput
 from siafu.graph.links import split_links
+from tests.cli.command import Siafu
 from tests.toys import toy_graph
 
 
@@ -159,3 +160,12 @@ def test_other_readers_say_who_reads_it(out: Path) -> None:
         siafu.Run.load(out)
     with pytest.raises(BadInput, match=r"is no run of siafu\.train_ranks"):
         siafu.RankRun.load(out, pairs())
+
+
+def test_the_command_line_does_not_train_it_again(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    graph = toy_graph()
+    siafu.train_links(graph, gcn(graph), epochs=1, out=out)
+    ended = Siafu(monkeypatch, capfd)("train", config=out / "config.json")
+    assert ended.code == 2 and "is of siafu.train_links: train it again from Python" in ended.err
