@@ -7,9 +7,8 @@ complex numbers have their real parts first, then the imaginary ones.
 
 from typing import Any
 
-import numpy as np
-
 from siafu.base.jit import kernel
+from siafu.embedding.steps.angles import sine_and_cosine
 
 BatchRows = Any  # [b, width] float32 or float64
 
@@ -102,7 +101,8 @@ def rotation(a: BatchRows, r: BatchRows, inverse: bool, q: BatchRows) -> None:
     sign = r.dtype.type(-1.0 if inverse else 1.0)
     for i in range(a.shape[0]):
         for j in range(half):
-            x, y, u, v = a[i, j], a[i, j + half], np.cos(r[i, j]), sign * np.sin(r[i, j])
+            sine, cosine = sine_and_cosine(r[i, j])
+            x, y, u, v = a[i, j], a[i, j + half], cosine, sign * sine
             q[i, j] = x * u - y * v
             q[i, j + half] = x * v + y * u
 
@@ -115,7 +115,8 @@ def rotation_back(
     sign = r.dtype.type(-1.0 if inverse else 1.0)
     for i in range(a.shape[0]):
         for j in range(half):
-            u, v = np.cos(r[i, j]), sign * np.sin(r[i, j])
+            sine, cosine = sine_and_cosine(r[i, j])
+            u, v = cosine, sign * sine
             gx, gy = dq[i, j], dq[i, j + half]
             da[i, j] += gx * u + gy * v
             da[i, j + half] += gy * u - gx * v
