@@ -7,6 +7,8 @@ complex numbers have their real parts first, then the imaginary ones.
 
 from typing import Any
 
+import numpy as np
+
 from siafu.base.jit import kernel
 from siafu.embedding.steps.angles import sine_and_cosine
 
@@ -113,11 +115,15 @@ def rotation_back(
 ) -> None:
     half = a.shape[1] // 2
     sign = r.dtype.type(-1.0 if inverse else 1.0)
+    cosines, sines = np.empty(half, r.dtype), np.empty(half, r.dtype)
     for i in range(a.shape[0]):
+        # A loop for each result: of many arrays in one loop, LLVM cannot tell which overlap, and makes no vectors.
         for j in range(half):
             sine, cosine = sine_and_cosine(r[i, j])
-            u, v = cosine, sign * sine
+            cosines[j], sines[j] = cosine, sign * sine
+        for j in range(half):
             gx, gy = dq[i, j], dq[i, j + half]
-            da[i, j] += gx * u + gy * v
-            da[i, j + half] += gy * u - gx * v
-            dr[i, j] += sign * (gy * q[i, j] - gx * q[i, j + half])
+            da[i, j] += gx * cosines[j] + gy * sines[j]
+            da[i, j + half] += gy * cosines[j] - gx * sines[j]
+        for j in range(half):
+            dr[i, j] += sign * (dq[i, j + half] * q[i, j] - dq[i, j] * q[i, j + half])
