@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from siafu.graph.triples import Triples as Triples
     from siafu.planning.plan import plan as plan
     from siafu.report.frames import read_metrics as read_metrics
+    from siafu.training.linking.links import LinkRun as LinkRun
     from siafu.training.linking.links import train_links as train_links
+    from siafu.training.linking.ranks import RankRun as RankRun
     from siafu.training.linking.ranks import train_ranks as train_ranks
     from siafu.training.linking.triples import train_triples as train_triples
     from siafu.training.outputs.smoothing import correct_and_smooth as correct_and_smooth
@@ -40,6 +42,8 @@ __all__ = [
     "EmbeddingRun",
     "Graph",
     "Interactions",
+    "LinkRun",
+    "RankRun",
     "Run",
     "SiafuError",
     "Triples",
@@ -63,6 +67,8 @@ _HOMES = {
     "EmbeddingRun": "siafu.embedding.embedding_run",
     "Graph": "siafu.graph",
     "Interactions": "siafu.graph.interactions",
+    "LinkRun": "siafu.training.linking.links",
+    "RankRun": "siafu.training.linking.ranks",
     "Run": "siafu.training.run",
     "SiafuError": "siafu.base.errors",
     "Triples": "siafu.graph.triples",

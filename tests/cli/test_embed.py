@@ -124,3 +124,12 @@ def test_a_plan_says_where_it_fits_how_long_it_takes_and_what_to_run(siafu: Siaf
     assert small["partitions"] is not None and small["disk_bytes"] == 32 * 10**9
     assert "name a store of triples, or give --entities" in siafu.refused("embed", "plan")
     assert "give both --entities and --triples" in siafu.refused("embed", "plan", entities=10)
+
+
+@pytest.mark.parametrize(("installed", "ending"), [(True, "parquet"), (False, "npy")])
+def test_the_next_command_needs_no_package_that_is_not_there(
+    siafu: Siafu, kg: Path, monkeypatch: pytest.MonkeyPatch, installed: bool, ending: str
+) -> None:
+    monkeypatch.setattr("siafu.cli.embed.find_spec", lambda name: object() if installed else None)
+    ended = siafu("embed", kg, out="kg.run", epochs=1, dim=8)
+    assert f"siafu embed export kg.run vectors.{ending}" in ended.out + ended.err

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -137,14 +138,94 @@ def test_classes_that_no_vertex_has_missing_labels_and_parallel_edges_are_counte
     assert "more than once" not in capsys.readouterr().err
 
 
-def test_numbers_with_decimal_commas_are_told(
+def test_decimal_commas_of_an_excel_export_are_read_and_told(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "people.csv").write_text("id;age;note\n0;31,5;a,b\n1;45;c\n2;28,25;d\n")
+    (here / "people.csv").write_text("id;age;pay;note\n0;31,5;1.015;a,b\n1;45;-2.000,25;c\n2;28,25;900;d\n")
     arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
     assert siafu(*arguments, monkeypatch=monkeypatch) == 0
-    told = "not taken from people.csv: age (numbers with decimal commas: write 1.5 for 1,5), note ("
+    assert "people.csv has decimal commas: 1,5 is read as 1.5, and 1.500 as 1500\n" in capsys.readouterr().err
+    x = read_store(Path("my.store")).x
+    assert np.array_equal(x, [[31.5, 1015], [45, -2000.25], [28.25, 900]])
+
+
+def test_a_table_with_decimal_points_and_commas_is_not_guessed_at(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id;age;pay\n0;31,5;7.5\n1;45;8\n2;28,25;9\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    told = "not taken from people.csv: age (numbers with decimal commas: write 1.5 for 1,5) ("
     assert told in capsys.readouterr().err
+
+
+WORDS = "Von;An;Betrag;Datum\nann;bob, jr.;7614,35;07.04.2023\nbob, jr.;eve;12,5;01.05.2023\n"
+
+
+def test_a_header_above_dates_and_decimal_commas_is_no_edge(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "orders.csv").write_text(WORDS)
+    (here / "firms.csv").write_text("Firma;Branche\nann;red\nbob, jr.;blue\neve;red\n")
+    arguments = (
+        "import",
+        "orders.csv",
+        "--vertices",
+        "firms.csv",
+        "--label-column",
+        "Branche",
+        "-o",
+        "my.store",
+    )
+    assert siafu(*arguments, "--weight-column", "Betrag", monkeypatch=monkeypatch) == 0
+    assert "from column Von to column An" in capsys.readouterr().err
+    graph = read_store(Path("my.store"))
+    assert (graph.num_vertices, graph.num_edges, graph.num_classes) == (3, 2, 2)
+    assert sorted(graph.edge_weight) == [12.5, np.float32(7614.35)]
+
+
+def test_a_first_row_of_words_that_is_taken_for_data_is_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "likes.csv").write_text("Who,Whom\nann,bob\nbob,eve\n")
+    (here / "firms.csv").write_text("Person\nann\nbob\neve\n")
+    arguments = ("import", "likes.csv", "--vertices", "firms.csv", "-o", "my.store")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    told = capsys.readouterr().err
+    assert "likes.csv has no header: its first row is an edge from 'Who' to 'Whom' (if it names" in told
+    assert "firms.csv has no header: its first row is the vertex 'Person' (if it names" in told
+    arguments = (*arguments, "--header", "--id-column", "Person", "--overwrite")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 0
+    assert "first row" not in capsys.readouterr().err
+    assert read_store(Path("my.store")).num_vertices == 3
+
+
+def test_a_table_whose_labels_nobody_named_is_told_its_columns(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "people.csv").write_text("id,team,age\n0,red,3\n1,blue,4\n2,red,5\n")
+    arguments = ("import", "edges.csv", "--vertices", "people.csv", "--split", "random:50/25/25")
+    assert siafu(*arguments, monkeypatch=monkeypatch) == 2
+    told = "people.csv has no column 'label', so no labels to draw a split of: name their column with --label-column (it has age, team)"
+    assert told in capsys.readouterr().err
+
+
+def test_an_empty_weight_is_said_to_be_missing_not_a_column(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "paid.csv").write_text("src,dst,paid,day\n0,1,3,5\n1,2,,6\n")
+    assert siafu("import", "paid.csv", "--weight-column", "paid", monkeypatch=monkeypatch) == 2
+    assert "paid.csv, line 3: there is nothing in column 'paid': fill it in" in capsys.readouterr().err
+
+
+def test_a_workbook_is_refused_as_one_whichever_of_its_parts_comes_first(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with zipfile.ZipFile(here / "edges.xlsx", "w") as book:
+        book.writestr("docProps/app.xml", "x" * 1000)
+        book.writestr("[Content_Types].xml", "")
+    assert siafu("import", "edges.xlsx", monkeypatch=monkeypatch) == 2
+    assert "edges.xlsx is a workbook: save its sheet as CSV" in capsys.readouterr().err
 
 
 def test_words_that_are_read_as_no_label_are_told_and_sodium_is_a_class(

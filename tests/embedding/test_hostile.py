@@ -9,7 +9,7 @@ import pytest
 import siafu
 from siafu.graph.triples import Triples
 from siafu.graph.triples.triple_import import import_triples
-from tests.embedding.knowledge import SMALL
+from tests.embedding.knowledge import SMALL, families
 
 ON_DISK = {"partitions": 4, "buffer": 2}
 
@@ -36,4 +36,13 @@ def test_a_million_relations_are_trained() -> None:
     triples = Triples.from_arrays(rows, rows[:20], num_relations=1_000_000)
     run = siafu.embed(triples, **{**SMALL, "dim": 4, "epochs": 1})
     assert run.embeddings.relations.shape == (2_000_000, 4)
+    assert run.summary()["val_mrr"] > 0
+
+
+@pytest.mark.parametrize("chunk", [50, 10**11])
+@pytest.mark.parametrize("where", [{}, ON_DISK], ids=["memory", "disk"])
+def test_a_batch_larger_than_the_graph_takes_no_memory_for_more(where: dict[str, Any], chunk: int) -> None:
+    options: dict[str, Any] = {**SMALL, **where, "batch": 10**12, "chunk": chunk, "epochs": 1}
+    run = siafu.embed(families(), **options)
+    assert run.config["training"]["batch"] == 10**12
     assert run.summary()["val_mrr"] > 0

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
 import siafu
 from siafu.base.errors import BadInput
 from siafu.embedding.steps.float_bits import as_kind, widened
-from siafu.embedding.steps.likeness import BriefDotProduct
+from siafu.embedding.steps.likeness import BriefDotProduct, _round_rows
 from tests.embedding.knowledge import SMALL, families
 
 
@@ -21,6 +22,15 @@ def test_scores_and_gradients_differ_by_no_more_than_the_rounding(dim: int) -> N
     for brief, right in ((widened(scores), q @ x.T), (dq, g @ x), (dx, g.T @ q)):
         error = np.linalg.norm(brief - right) / np.linalg.norm(right)
         assert 0 < error < 2**-7
+
+
+def test_rows_are_rounded_as_pytorch_rounds_them() -> None:
+    rows = np.random.default_rng(0).standard_normal((5, 33)).astype(np.float32)
+    # In the middle of two: to the even one, up or down. And what has no neighbour.
+    rows.view(np.uint32)[0, :4] = 0x3F808000, 0x3F818000, 0x7F800000, 0x7F7FFFFF
+    found = np.empty(rows.shape, np.uint16)
+    _round_rows(rows, found)
+    assert np.array_equal(found, torch.from_numpy(rows).bfloat16().view(torch.int16).numpy().view(np.uint16))
 
 
 def test_products_of_bf16_learn_as_fp32_does() -> None:

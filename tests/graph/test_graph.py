@@ -107,7 +107,7 @@ def test_a_column_of_labels_with_nan_is_single_label() -> None:
             "feature 0 of vertex 1 is NaN or infinite",
         ),
         ({"x": np.array([[1.0], [1e300], [1.0], [1.0]])}, "feature 0 of vertex 1 is NaN or infinite"),
-        ({"x": np.array([[b"1"]] * 4)}, "x holds .S1: give numbers"),
+        ({"x": np.array([[b"1"]] * 4)}, "x holds words: give columns of numbers"),
         ({"edge_weight": [b"1", b"2", b"3"]}, "edge_weight holds .S1: give numbers"),
         ({"y": [b"1"] * 4}, "y holds .S1: give numbers"),
         ({"train": b"1"}, "train holds .S1: give numbers"),
@@ -117,7 +117,7 @@ def test_a_column_of_labels_with_nan_is_single_label() -> None:
         ({"y": [0, 1, 2, 0], "num_classes": 2**40}, "num_classes is 1099511627776"),
         ({"y": [0, 1, 2, 0], "num_classes": 3.0}, r"num_classes is 3\.0: give a whole number"),
         ({"ids": np.array([0, 1, 2, 2**63], np.uint64)}, r"ids\[3\] is 9223372036854775808"),
-        ({"ids": [0, 1, 2, 2**70]}, "ids holds object"),
+        ({"ids": [0, 1, 2, 2**70]}, "ids has .* type object: give one integer or name"),
         ({"ids": [7, 1, 2, 7]}, "ids has 7 twice"),
         ({"ids": [b"a", b"b", b"a", b"c"]}, "ids has b'a' twice"),
         ({"x": torch.ones(4, 2).to_sparse()}, "x is not an array of numbers"),
@@ -135,7 +135,7 @@ def test_a_column_of_labels_with_nan_is_single_label() -> None:
         ({"edge_weight": [1.0]}, "edge_weight has shape"),
         ({"edge_weight": [1.0, np.inf, 0.0]}, r"edge_weight\[1\] is not finite"),
         ({"ids": [1, 2]}, "one integer or name for each of the 4"),
-        ({"x": [["a", "b"]] * 4}, "give numbers"),
+        ({"x": [["a", "b"]] * 4}, "x holds words: give columns of numbers"),
     ],
 )
 def test_bad_data_is_refused_in_one_line(data: dict[str, object], message: str) -> None:
@@ -154,7 +154,7 @@ def test_bad_data_is_refused_in_one_line(data: dict[str, object], message: str) 
         (lambda: Graph.from_edges([0, -1], [1, 1]), r"src\[1\] is -1"),
         (lambda: Graph.from_edges([0], [1, 1]), "two lists of one length"),
         (lambda: Graph.from_edges([0.5], [1.0]), "whole numbers"),
-        (lambda: Graph.from_edges([0, np.nan], [1, 1]), "src has type float64"),
+        (lambda: Graph.from_edges([0, np.nan], [1, 1]), "src.1. is missing"),
         (lambda: Graph.from_edges([0, 1], [1, np.inf]), "dst has type float64"),
         (
             lambda: Graph.from_edges(np.array([0, 2**64 - 1], np.uint64), [1, 1]),
@@ -276,3 +276,20 @@ def test_a_graph_is_copied_and_pickled_as_it_was() -> None:
 def test_an_edge_index_as_a_whole_is_told_how_to_be_given() -> None:
     with pytest.raises(BadInput, match=r"of PyG's edge_index \[2, E\] give \*edge_index"):
         Graph.from_edges(np.array([[0, 1], [1, 0]]))
+
+
+def test_columns_of_pandas_are_taken_as_they_are(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    people = pandas.DataFrame(
+        {"who": ["ann", "bob", "Zoë"], "team": ["red", None, "blue"], "age": [31, 45, 28]}
+    )
+    graph = Graph.from_edges([0, 1], [1, 2], x=people[["age"]], y=people["team"], ids=people["who"])
+    assert (graph.y.tolist(), graph.class_names) == ([1, -1, 0], ("blue", "red"))
+    assert [each.decode() for each in graph.ids] == ["ann", "bob", "Zoë"]
+    assert Graph.from_edges([0], [1], y=people["team"].astype("category")[:2]).y.tolist() == [0, -1]
+    with pytest.raises(BadInput, match=r"x holds words: give columns of numbers; pandas\.get_dummies"):
+        Graph.from_edges([0, 1], [1, 2], x=people[["team", "age"]])
+    with pytest.raises(BadInput, match=r"src\[1\] is missing: drop that edge"):
+        Graph.from_edges(pandas.Series([0, None]), [1, 2])
+    with pytest.raises(BadInput, match=r"dst\[1\] is missing: drop that edge"):
+        Graph.from_edges([0, 1], pandas.Series([0, None]), num_vertices=3)

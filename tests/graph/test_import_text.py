@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siafu.base.errors import BadInput
-from siafu.graph.importing.readers import text
+from siafu.graph.importing.readers import parse, table_form
 from siafu.graph.importing.readers.columns import EdgeColumns
 from siafu.graph.importing.readers.text import TextEdges, TextTable
 from tests.graph.imports import edge_set, imported
@@ -327,4 +327,36 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_fields_of_the_sample_are_split_as_the_kernel_does() -> None:
-    assert text.split_fields('a,"b, c", d ', ",") == ["a", "b, c", "d"]
+    assert table_form.split_fields('a,"b, c", d ', ",") == ["a", "b, c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "delimiter"),
+    [
+        (["a;b;1,5", "c;d;2,5"], ";"),
+        (["a;b", "c, d;e"], ";"),
+        (["id,tags", "1,a;b;c", "2,d;e"], ","),
+        (["a\t1,2,3", "b\t4,5,6"], "\t"),
+        (['"x;y",1,2', '"z;w",3,4'], ","),
+    ],
+)
+def test_the_delimiter_is_the_mark_that_cuts_all_lines_alike(lines: list[str], delimiter: str) -> None:
+    assert table_form.delimiter_of(None, lines) == delimiter
+
+
+@pytest.mark.parametrize("field", ["1.5", "1.0155", "12.34.567", "1.234,5,6", ".123,5", "1,5.000"])
+def test_with_decimal_commas_a_point_that_parts_no_thousands_is_refused(source: Path, field: str) -> None:
+    source.write_text("src;dst;paid\n" + "0;1;1,5\n" * 200 + f"0;1;{field}\n")
+    with pytest.raises(
+        BadInput, match=f"line 202: '{field}' in column 'paid' is not a number: the table has decimal commas"
+    ):
+        imported(source, weight="paid")
+
+
+@given(st.integers(0, 10**9), st.integers(0, 99), st.booleans())
+def test_numbers_with_decimal_commas_are_those_with_points(
+    whole: int, hundredths: int, grouped: bool
+) -> None:
+    text = f"{whole:,}".replace(",", ".") if grouped else str(whole)
+    data = np.frombuffer(f"{text},{hundredths:02}\n".encode(), np.uint8)
+    assert parse._parse_number(data, 0, len(data) - 1, ord(",")) == (float(f"{whole}.{hundredths:02}"), True)

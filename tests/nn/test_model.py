@@ -124,7 +124,8 @@ def test_reset_parameters_starts_anew() -> None:
         ({"act": "sine"}, "act is 'sine'"),
         ({"precision": "fp8"}, "fp32, bf16 or mixed"),
         ({"hidden_channels": 0}, "must be at least 1"),
-        ({"wings": 2}, "does not take such an option"),
+        ({"wings": 2}, r"does not take such an option as wings: help\(siafu\.nn\.GCN\) lists its options"),
+        ({"drop": 0.5}, "does not take such an option as drop: did you mean dropout?"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(arguments: dict[str, object], message: str) -> None:
@@ -162,3 +163,7 @@ def test_calls_in_pygs_order_say_what_to_do() -> None:
         nn.GCN(5, 8, 2, 3)(x, edges)
     with pytest.raises(BadInput, match="layer\\(graph, x\\), not with Tensor first"):
         nn.GCNConv(5, 8)(x, edges)
+
+
+def test_names_for_the_tab_key_are_those_of_users() -> None:
+    assert dir(nn) == sorted(nn.__all__) and "BadInput" not in dir(nn)

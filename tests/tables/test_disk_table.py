@@ -106,6 +106,12 @@ def test_a_full_disk_is_told_when_a_table_is_made(tmp_path: Path, code: int) -> 
         DiskTable(scratch, 10, 16, np.float32)
 
 
+def test_a_limit_of_a_files_size_is_told(tmp_path: Path) -> None:
+    scratch = ScratchDirectory(tmp_path, FaultyDisk(kind="reserve", error=errno.EFBIG))
+    with pytest.raises(NoSpace, match="raise your limit"):
+        DiskTable(scratch, 10, 16, np.float32)
+
+
 def test_a_full_disk_is_told_while_rows_are_written(tmp_path: Path) -> None:
     table = DiskTable(
         ScratchDirectory(tmp_path, FaultyDisk(kind="write", error=errno.ENOSPC)), 64, 16, np.float32

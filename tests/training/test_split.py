@@ -71,3 +71,9 @@ def test_python_takes_the_command_lines_text() -> None:
     assert np.array_equal(asked.train, meant.train) and np.array_equal(asked.test, meant.test)
     with pytest.raises(BadInput, match="random:60/20/20"):
         graph.split("60/20/20")
+
+
+def test_a_run_without_a_test_split_shows_its_validation_score() -> None:
+    graph = toy_graph().replace(test=None)
+    run = siafu.train(graph, gcn(graph), epochs=2)
+    assert f"val accuracy {run.summary()['val_accuracy']:.4f}" in repr(run)

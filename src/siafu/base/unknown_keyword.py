@@ -8,6 +8,7 @@ from siafu.base.errors import BadInput
 from siafu.base.nearest import nearest
 
 _OF_SAVED_RUNS = ("out", "resume", "overwrite")
+_WITHOUT_RESUME = ("siafu.train_links", "siafu.train_ranks")
 
 
 def refuse_unknown_keyword(given: Mapping[str, Any], declaration: Any, function: str) -> None:
@@ -16,7 +17,9 @@ def refuse_unknown_keyword(given: Mapping[str, Any], declaration: Any, function:
     wrong = next((name for name in given if name not in known), None)
     if wrong is None:
         return
-    if wrong in _OF_SAVED_RUNS:
+    if wrong == "resume" and function in _WITHOUT_RESUME:
+        hint = f"{function} starts anew, and overwrite=True replaces what is in out"
+    elif wrong in _OF_SAVED_RUNS:
         hint = f"{function} writes no files; torch.save(run.model.state_dict(), PATH) keeps the weights"
     else:
         near = nearest(wrong, known)

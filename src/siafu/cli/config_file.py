@@ -53,6 +53,8 @@ def _of_run(path: Path) -> dict[str, Any]:
     from siafu.report.files.run_directory import read_run_config
 
     config = read_run_config(path)
+    if config.get("kind") in ("links", "ranks"):
+        raise BadInput(f"{path} is of siafu.train_{config['kind']}: train it again from Python")
     try:
         model = Recipe.arguments_of(config["model"]["name"], config["model"]["config"])
         return {"dataset": config["dataset"], **model, **config["training"]}

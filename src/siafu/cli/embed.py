@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,7 @@ def _told(summary: dict[str, Any]) -> Iterable[str]:
     yield f"saved in {path}"
     yield f"next: siafu embed predict {path} --head NAME --relation NAME"
     yield f"      siafu embed neighbours {path} NAME"
-    yield f"      siafu embed export {path} vectors.parquet"
+    yield f"      siafu embed export {path} vectors.{'parquet' if find_spec('pyarrow') else 'npy'}"
 
 
 _run = partial(argument, "RUN", "The run's directory.")

@@ -217,6 +217,7 @@ def _refuse_what_needs_no_import(source: Path) -> None:
 
 def _understood(done: "Imported", counts: "ClassCounts | None") -> Iterator[str]:
     """Lines that tell what the import took its input for."""
+    yield from done.notes
     weights = "weighted" if done.weighted else "without weights"
     ways = "each edge both ways" if done.symmetric else "directed"
     ends = f", from column {done.end_names[0]} to column {done.end_names[1]}" if done.end_names else ""

@@ -51,7 +51,7 @@ def embed(triples: Triples | Graph | str | Path, **keywords: Any) -> EmbeddingRu
     if asked.out is None and asked.resume:
         raise BadInput("nothing to resume: name the run's directory (out, on the command line --out)")
     options = _planned(triples, asked)
-    config = _config(triples, options)
+    config = _config(triples, replace(options, batch=asked.batch))
     if asked.out is None:
         return EmbeddingSession(triples, options, asked, config, None).run()
     path = Path(asked.out)
@@ -68,7 +68,7 @@ def embed(triples: Triples | Graph | str | Path, **keywords: Any) -> EmbeddingRu
 
 def _planned(triples: Triples, asked: EmbedKeywords) -> EmbedOptions:
     """The options with partitions, if the vectors do not fit memory; refused, if nothing fits."""
-    options = asked.options()
+    options = asked.options().for_triples(len(triples.train))
     before = RunDirectory(Path(asked.out)) if asked.out is not None else None
     if asked.resume and before is not None and before.exists and options.partitions is None:
         saved = before.config().get("training", {})

@@ -1,7 +1,7 @@
 """EmbedOptions: how embeddings are trained, and EmbedSession: where. Each option is one field here."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -226,6 +226,12 @@ class EmbedOptions:
     def lr_in(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
         return self.lr * self.lr_decay**epoch
+
+    def for_triples(self, count: int) -> "EmbedOptions":
+        """The options for so many training triples: a batch has no more chunks than they fill, and takes no memory for more."""
+        most = max(1, count)
+        filled = most if self.chunk >= most else -(-most // self.chunk) * self.chunk
+        return replace(self, batch=min(self.batch, filled))
 
     @property
     def brief_products(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from operator import index
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,15 @@ from siafu.graph.quantities import quantities_of, unknown_rows
 MAX_VERTICES = 2**40  # more is a mistake, such as a hash taken for an id, and not a graph
 MAX_CLASSES = 2**31
 
+_NUMBER_VERTICES = (
+    "number the vertices from 0, with "
+    "names, ids = numpy.unique([src, dst], return_inverse=True); ids.reshape(2, -1) are src and dst"
+)
+_INSTEAD_OF_WORDS = {
+    "src": _NUMBER_VERTICES,
+    "dst": _NUMBER_VERTICES,
+    "x": "give columns of numbers; pandas.get_dummies(column) makes some of words",
+}
 _ROWS_AT_ONCE = 1 << 16
 _FEW_VERTICES, _VERTICES_PER_BYTE = 1 << 20, 64
 _FEW_COLUMNS, _COLUMNS_PER_ENTRY = 1 << 16, 64
@@ -41,11 +50,8 @@ def array(values: Any, what: str, kinds: str = "biuf") -> NDArray[Any]:
     words = out.dtype.kind in "US" or (
         out.dtype.kind == "O" and any(isinstance(each, str) for each in out.flat)
     )
-    if words and what in ("src", "dst"):
-        raise BadInput(
-            f"{what} holds words: number the vertices from 0, with "
-            "names, ids = numpy.unique([src, dst], return_inverse=True); ids.reshape(2, -1) are src and dst"
-        )
+    if words and what in _INSTEAD_OF_WORDS:
+        raise BadInput(f"{what} holds words: {_INSTEAD_OF_WORDS[what]}")
     if out.dtype.kind not in kinds:
         raise BadInput(f"{what} holds {out.dtype}: give numbers")
     return out
@@ -86,13 +92,21 @@ def num_vertices(given: Any, sources: NDArray[Any], targets: NDArray[Any]) -> in
         if ids.size == 0:
             continue
         if ids.dtype.kind not in "iu":
-            raise BadInput(f"{what} has type {ids.dtype}: give a list of whole numbers")
+            refuse_ids(ids, what)
         if int(ids.max()) >= most:
             raise BadInput(
                 f"{what}[{int(ids.argmax())}] is {ids.max()}, far beyond the {ids.size} edges: ids are vertices' numbers from 0 up, so number them first, or give num_vertices"
             )
         highest = max(highest, int(ids.max()))
     return highest + 1
+
+
+def refuse_ids(ids: NDArray[Any], what: str) -> NoReturn:
+    """Refuse ids that are no whole numbers. pandas turns a column of whole numbers with gaps into floats."""
+    missing = np.flatnonzero(np.isnan(ids)) if ids.dtype.kind == "f" and ids.ndim == 1 else np.empty(0)
+    if len(missing):
+        raise BadInput(f"{what}[{missing[0]}] is missing: drop that edge, and give whole numbers")
+    raise BadInput(f"{what} has type {ids.dtype}: give a list of whole numbers")
 
 
 def text(value: Any, what: str) -> str:
@@ -148,6 +162,8 @@ def vertex_ids(values: NDArray[Any], num_vertices: int, what: str) -> IntArray:
     if values.ndim != 1 or values.dtype.kind not in "iu":
         if values.size == 0:
             return np.empty(0, id_dtype(num_vertices))
+        if values.ndim == 1:
+            refuse_ids(values, what)
         raise BadInput(f"{what} has shape {values.shape}, type {values.dtype}: give a list of whole numbers")
     if values.size and (int(values.min()) < 0 or int(values.max()) >= num_vertices):
         position = int(np.argmax((values < 0) | (values >= num_vertices)))
@@ -312,10 +328,12 @@ def _part(name: str, values: Any, num_vertices: int) -> NDArray[np.int64] | None
 
 
 def original_ids(values: Any, num_vertices: int) -> NDArray[Any] | None:
-    """The vertices' names in the source: int64 or bytes, no two alike."""
+    """The vertices' names in the source: int64 or UTF-8 bytes, no two alike."""
     if values is None:
         return None
-    names = array(values, "ids", kinds="biufS")
+    names = array(values, "ids", kinds="biufSUO")
+    if names.dtype.kind in "UO" and all(isinstance(each, str) for each in names.flat):
+        names = np.char.encode(names.astype(np.str_), "utf-8")
     if names.shape != (num_vertices,) or (names.dtype.kind not in "iuS" and num_vertices):
         raise BadInput(
             f"ids has shape {names.shape} and type {names.dtype}: give one integer or name for each of the {num_vertices} vertices"

@@ -72,6 +72,8 @@ def count_classes(labels: NDArray[Any], num_classes: int | None) -> int:
 
 def named_classes(y: Any) -> tuple[Any, tuple[str, ...]]:
     """Labels that are words as numbers in alphabetical order, -1 where unknown, and the words; others as they are."""
+    if hasattr(y, "notna") and np.asarray(y).dtype.kind in "USO":  # a column of pandas'
+        y = np.asarray(y.astype(object).where(y.notna(), None))
     values = y if isinstance(y, np.ndarray) else np.asarray(y, object) if _is_words(y) else None
     if values is None or values.dtype.kind not in "USO" or values.ndim != 1:
         return y, ()

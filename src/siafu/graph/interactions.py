@@ -16,7 +16,7 @@ from siafu.graph.links import draw_bits
 Pairs = NDArray[np.int64]
 """[2, n]: the user of each pair, then the item, both counted from 0."""
 
-_ORDER, _USERS, _ITEMS, _NEGATIVES = 3 << 40, 4 << 40, 5 << 40, 6 << 40  # streams of draws, one an epoch
+_ORDER, _USERS, _ITEMS, _NEGATIVES, _SPLIT = (n << 40 for n in range(3, 8))  # streams of draws, one an epoch
 _MOST_ROUNDS = 64
 
 
@@ -55,8 +55,15 @@ class Interactions:
         num_items: int | None = None,
         name: str = "interactions",
     ) -> "Interactions":
-        """From pairs [2, n] of a user and an item, by numbers or by names; a pair that is there twice counts once."""
-        given = {"train": train, "val": val, "test": test}
+        """From pairs of a user and an item, by numbers or by names; a pair that is there twice counts once.
+
+        train, val, test: [users, items], an array [2, n], or a DataFrame of these two columns
+        """
+        given = {
+            "train": _columns(train, "train"),
+            "val": _columns(val, "val"),
+            "test": _columns(test, "test"),
+        }
         if any(_has_names(each) for each in given.values()):
             _refuse_numbers_beside_names(given)
             return cls._of_names(given, num_users, num_items, name)
@@ -79,6 +86,26 @@ class Interactions:
             raise BadInput("there are no pairs to train on, or none to test: give both")
         found = {part: np.stack(np.divmod(each, items)) for part, each in keys.items()}
         return cls(users, items, **found, name=name)
+
+    @classmethod
+    def split(
+        cls, pairs: Any, *, test: float = 0.1, val: float = 0.0, seed: int = 0, name: str = "interactions"
+    ) -> "Interactions":
+        """From pairs as `of` takes them, of which these shares are drawn at random to be held out."""
+        if not (0 < test < 1 and 0 <= val < 1 and test + val < 1):
+            raise BadInput(
+                f"test is {test}, val {val}: give shares that leave pairs to train on, and some to test"
+            )
+        given = _columns(pairs, "pairs")
+        ends = _texts(given, "pairs") if _has_names(given) else _pairs(given, "pairs")
+        numbers = [np.unique(end, return_inverse=True) for end in ends]
+        keys = numbers[0][1] * max(1, len(numbers[1][0])) + numbers[1][1]
+        once = ends[:, np.unique(keys, return_index=True)[1]]
+        drawn = once[:, np.argsort(draw_bits(seed, _SPLIT, np.arange(once.shape[1])), kind="stable")]
+        for_test = round(test * drawn.shape[1])
+        cuts = [for_test, for_test + round(val * drawn.shape[1])]
+        for_testing, for_validation, for_training = np.split(drawn, cuts, axis=1)
+        return cls.of(for_training, for_testing, for_validation, name=name)
 
     @classmethod
     def _of_names(
@@ -195,6 +222,30 @@ class Interactions:
             if len(left) == 0:
                 return found
         raise BadInput("a user has nearly every item: too few are left to tell theirs from")
+
+
+def _columns(given: Any, what: str) -> Any:
+    """The two columns of a DataFrame, and names in arrays of text instead of Python's objects."""
+    if hasattr(given, "columns") and hasattr(given, "iloc"):
+        if given.shape[1] != 2:
+            raise BadInput(f"{what} has {given.shape[1]} columns: give two, as in table[['user', 'item']]")
+        given = [given.iloc[:, 0], given.iloc[:, 1]]
+    if not isinstance(given, list | tuple | np.ndarray):
+        return given
+    has_objects = any(np.asarray(each).dtype == object for each in given)
+    return [_without_objects(each, what) for each in given] if has_objects else given
+
+
+def _without_objects(column: Any, what: str) -> NDArray[Any]:
+    values = np.asarray(column)
+    if values.dtype != object:
+        return values
+    # pandas' own NA is not equal to itself either, and does not say so.
+    gaps = [not isinstance(each, str) and str(each) in ("None", "nan", "<NA>") for each in values]
+    missing = np.flatnonzero(gaps)
+    if len(missing):
+        raise BadInput(f"{what} has nothing in row {missing[0]}: drop such pairs, in pandas table.dropna()")
+    return np.array(values.tolist())
 
 
 def _refuse_numbers_beside_names(given: dict[str, Any]) -> None:

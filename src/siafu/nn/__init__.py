@@ -74,3 +74,7 @@ __all__ = [
     "from_pyg",
     "set_precision",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,6 +1,8 @@
 """GNN: layers in a row, with what stands between them."""
 
+import inspect
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ from torch import nn
 
 from siafu.base.choices import refuse_other_activation, refuse_other_norm, refuse_other_shares
 from siafu.base.errors import BadInput
+from siafu.base.nearest import nearest
 from siafu.graph import Graph
 from siafu.nn.layers.layer import Layer
 from siafu.nn.layers.norms import norm_layer
@@ -126,7 +129,7 @@ class GNN(nn.Module):
                 for number, (wide, next_wide) in enumerate(ends)
             )
         except TypeError as error:
-            raise BadInput(f"{type(self).__name__} does not take such an option: {error}") from error
+            raise _refused_option(type(self).__name__, error) from error
         normed = widths[1:] if jk is not None else widths[1:-1]
         self.norms = nn.ModuleList(norm_layer(norm, wide) for wide in normed) if norm else None
         self.residuals = (
@@ -204,3 +207,13 @@ class GNN(nn.Module):
             raise BadInput(f"in_channels, hidden_channels and out_channels must be at least 1, not {widths}")
         refuse_other_shares(dropout, input_dropout)
         refuse_other_norm(norm)
+
+
+def _refused_option(model: str, error: TypeError) -> BadInput:
+    """A layer of the model was given an option that it does not have."""
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if found is None:
+        return BadInput(f"{model} does not take such an option: {error}")
+    near = nearest(found[1], inspect.signature(GNN).parameters)
+    hint = f"did you mean {near}?" if near else f"help(siafu.nn.{model}) lists its options"
+    return BadInput(f"{model} does not take such an option as {found[1]}: {hint}")

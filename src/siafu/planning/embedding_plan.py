@@ -118,6 +118,7 @@ def plan_embedding(
     book, own = price_book(prices), measured is not None
     if measured is None:
         measured, own = calibration()
+    options = options.for_triples(len(triples.train))
     estimate = _Estimate(triples, options, disk_bytes_s, measured, book)
     types = [book.instance(name) for name in instances] or list(book.instances.values())
     found = [

@@ -147,6 +147,11 @@ class PageFile:
                 raise NoSpace(
                     f"no space left for scratch files in {self._directory}: free some, or choose another --scratch"
                 ) from error
+            if error.errno == errno.EFBIG:
+                raise NoSpace(
+                    f"a scratch file in {self._directory} is larger than a file may be here: raise your limit (ulimit -f), "
+                    "or choose another --scratch"
+                ) from error
             raise SiafuError(
                 f"cannot {what} a scratch file in {self._directory} ({error.strerror}): "
                 "check its disk, or choose another --scratch"

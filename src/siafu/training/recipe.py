@@ -39,7 +39,7 @@ def nothing_to_learn(name: str) -> BadInput:
     """The graph of this name has no labels."""
     return BadInput(
         f"graph {name!r} has no labels, and there is nothing to learn: give it y, import it with labels (--label-column NAME), "
-        "or learn from its edges alone: siafu embed, siafu.train_links"
+        "or learn from its edges alone: siafu embed, siafu.train_links, siafu.train_ranks"
     )
 
 

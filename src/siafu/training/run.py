@@ -25,6 +25,7 @@ from siafu.tables import ScratchDirectory
 from siafu.training.outputs.feature_columns import columns_as_trained
 from siafu.training.outputs.hidden_rows import HiddenModel, hidden_rows
 from siafu.training.outputs.inference import Inference
+from siafu.training.records.model_description import build_described
 
 # What the pipeline counts, as it stands in a summary.
 COUNTERS = (
@@ -84,6 +85,12 @@ _IN_CONFIG: dict[str, type | UnionType] = {
     "training.seed": int,
     "training.normalize_features": bool,
 }
+# What to do with directories of other trainings, by their `kind`.
+_INSTEAD: dict[str, str] = {
+    "embedding": "embeddings, not a model: use 'siafu embed predict', 'neighbours' or 'export'",
+    "links": "a run of siafu.train_links: use siafu.LinkRun.load(path, graph) from Python",
+    "ranks": "a run of siafu.train_ranks: use siafu.RankRun.load(path, interactions) from Python",
+}
 _IN_SUMMARY: dict[str, type | UnionType] = {"seconds_total": int | float, "peak_rss_bytes": int}
 
 
@@ -127,8 +134,8 @@ class Run:
 
     def __repr__(self) -> str:
         scores = self.summary()
-        found = scores["test_accuracy"] if scores["test_accuracy"] is not None else scores["train_accuracy"]
-        split = "test" if scores["test_accuracy"] is not None else "train"
+        split = next((s for s in ("test", "val") if scores[f"{s}_accuracy"] is not None), "train")
+        found = scores[f"{split}_accuracy"]
         return f"Run({scores['model']} on {scores['dataset']}, {len(self.history)} epochs, {split} {self.objective.metric.name} {found:.4f})"
 
     def _repr_html_(self) -> str:
@@ -148,15 +155,13 @@ class Run:
         """
         directory = RunDirectory(Path(path))
         config = directory.config()
-        if config.get("kind") == "embedding":
-            raise BadInput(
-                f"{path} holds embeddings, not a model: use 'siafu embed predict', 'neighbours' or 'export'"
-            )
+        if (other := _INSTEAD.get(str(config.get("kind")))) is not None:
+            raise BadInput(f"{path} holds {other}")
         summary = directory.summary()
         _refuse_damage(config, _IN_CONFIG, directory.path / "config.json")
         _refuse_damage(summary, _IN_SUMMARY, directory.path / "summary.json")
         if model is None:
-            model = _build(config["model"], directory.path)
+            model = build_described(config["model"], directory.path, "siafu.Run.load(path, model)")
         weights = _weights_of(directory)
         try:
             model.load_state_dict(weights)
@@ -355,23 +360,6 @@ def _weights_of(directory: RunDirectory) -> dict[str, Tensor]:
     if not old or known is not None:
         directory.check(known if isinstance(known, dict) else {})
     return weights
-
-
-def _build(description: dict[str, Any], where: Path) -> nn.Module:
-    from siafu.nn import MODELS, build
-
-    name = description["name"]
-    if name not in MODELS:
-        raise BadInput(
-            f"{where} was trained with {name}, which is not one of siafu's: use siafu.Run.load(path, model) from Python"
-        )
-    try:
-        return build(name, description["config"])
-    except (BadInput, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise BadInput(
-            f"{where / 'config.json'} describes a {name} that cannot be built ({reason}): copy the run again"
-        ) from error
 
 
 def _refuse_damage(found: dict[str, Any], wanted: dict[str, type | UnionType], file: Path) -> None:

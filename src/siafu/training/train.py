@@ -23,7 +23,7 @@ from siafu.graph.foreign import graph_of
 from siafu.graph.stores.fingerprint import fingerprint
 from siafu.graph.stores.remote import is_address
 from siafu.graph.stores.store import is_store
-from siafu.nn.precision import asked_precision, set_precision
+from siafu.nn.precision import set_precision
 from siafu.objective.registry import objective_asked
 from siafu.options import Named, Options, Session
 from siafu.report.files.checkpoint import is_whole, save_tensors
@@ -46,6 +46,7 @@ from siafu.training.placement import choose_partition, describe_partition
 from siafu.training.records.checkpoint import Checkpoint
 from siafu.training.records.facts import facts_of
 from siafu.training.records.failure import story_of_failure
+from siafu.training.records.model_description import describe_model
 from siafu.training.records.resumption import refuse_fewer_epochs, restore
 from siafu.training.redundancy import checked_redundancy
 from siafu.training.run import NO_LAMBDAS, Run
@@ -376,7 +377,7 @@ def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | Non
             "classes": graph.num_classes,
             "metric": trainer.objective.metric.name,
         },
-        "model": _describe(model),
+        "model": describe_model(model),
         "objective": trainer.objective.as_json(),
         "training": trainer.options.as_json()
         | {
@@ -392,14 +393,3 @@ def _config(graph: Graph, model: nn.Module, trainer: Trainer, dataset: str | Non
     # As it comes back from a file, where tuples are lists.
     plain: dict[str, Any] = json.loads(json.dumps(config))
     return plain
-
-
-def _describe(model: nn.Module) -> dict[str, Any]:
-    from siafu.nn import MODELS
-
-    found: dict[str, Any] = {"name": f"{type(model).__module__}.{type(model).__qualname__}", "config": None}
-    for name, kind in MODELS.items():
-        if type(model) is kind:
-            found = {"name": name, "config": model.config()}
-    asked = asked_precision(model)
-    return found if asked is None else found | {"precision": asked}

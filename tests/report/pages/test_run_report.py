@@ -1,6 +1,7 @@
 """Reports: everything in one file, whatever the run is called and however much of it there is."""
 
 import base64
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -15,6 +16,7 @@ import pytest
 import siafu
 from siafu.base.errors import BadInput
 from siafu.report import words
+from siafu.report.files.metrics import EpochMetrics
 from siafu.report.files.run_record import RunRecord, read_run
 from siafu.report.pages.comparison import compare, comparison_page
 from siafu.report.pages.figures import figures
@@ -119,7 +121,28 @@ def test_a_task_of_microseconds_has_no_ratio(run: Path) -> None:
         .text.split("Time by kind of task")[1]
         .split("In all")[0]
     )
-    assert " ×" in Page(run_report(record, dict.fromkeys(kinds, 1e-3))).text.split("Time by kind of task")[1]
+    long = dataclasses.replace(record, history=[_slower(epoch) for epoch in record.history])
+    assert " ×" in Page(run_report(long, dict.fromkeys(kinds, 1e-3))).text.split("Time by kind of task")[1]
+
+
+def _slower(epoch: EpochMetrics) -> EpochMetrics:
+    busy = {kind: seconds + 1.0 for kind, seconds in (epoch.busy_seconds or {}).items()}
+    return dataclasses.replace(epoch, busy_seconds=busy)
+
+
+def test_a_task_that_beats_its_limit_has_no_ratio_and_the_report_says_why(run: Path) -> None:
+    record = read_run(run)
+    told = "A task took less than that: the machine was busy when it was measured."
+    page = Page(run_report(record, dict.fromkeys(record.busy_seconds(), 1e3))).text
+    assert told in page and " ×" not in page.split("Time by kind of task")[1].split("in all")[0]
+    assert told not in Page(run_report(record, dict.fromkeys(record.busy_seconds(), 1e-9))).text
+
+
+def test_a_run_that_cannot_be_traced_is_not_told_to(run: Path) -> None:
+    record = read_run(run)
+    links = dataclasses.replace(record, config=record.config | {"kind": "links"})
+    assert "The pipeline" in Page(run_report(record)).text
+    assert "The pipeline" not in Page(run_report(links)).text
 
 
 def test_a_report_has_no_dollars_if_nobody_said_what_it_ran_on(run: Path) -> None:

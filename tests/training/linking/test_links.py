@@ -133,8 +133,8 @@ def test_a_keyword_that_is_none_is_refused_in_words_of_users(train: Any) -> None
     pairs = np.array([[0, 1, 2], [0, 1, 2]])
     given = graph if train is siafu.train_links else siafu.Interactions.of(pairs, np.array([[0], [1]]))
     model = siafu.nn.GCN(graph.num_features, 8, 2, 6)
-    with pytest.raises(BadInput, match=r"there is no keyword out: .* writes no files; torch.save"):
-        train(given, model, out="runs/links")
+    with pytest.raises(BadInput, match=r"there is no keyword resume: .* starts anew, and overwrite=True"):
+        train(given, model, resume=True)
     with pytest.raises(BadInput, match="there is no keyword epoch: did you mean epochs"):
         train(given, model, epoch=3)
 

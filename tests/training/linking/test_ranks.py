@@ -204,3 +204,34 @@ def test_a_table_in_the_place_of_an_archive_is_told_what_to_do(tmp_path: Path) -
     (tmp_path / "ratings.csv").write_text("user,item\n1,2\n")
     with pytest.raises(BadInput, match=r"no \.npz archive: .* Interactions\.of\(train=\[users, items\]"):
         Interactions.load(tmp_path / "ratings.csv")
+
+
+def test_a_table_of_pandas_is_taken_and_split() -> None:
+    table = pytest.importorskip("pandas").DataFrame(
+        {"user": ["bob", "ann", "eve", "ann"], "item": ["tea", "jam", "jam", "tea"], "rating": [1, 2, 3, 4]}
+    )
+    pairs = table[["user", "item"]]
+    named = Interactions.of(train=pairs[:3], test=pairs[3:])
+    listed = Interactions.of(train=[["bob", "ann", "eve"], ["tea", "jam", "jam"]], test=[["ann"], ["tea"]])
+    assert np.array_equal(named.train, listed.train) and np.array_equal(named.user_names, listed.user_names)
+    split = Interactions.split(pairs, test=0.5, seed=1)
+    assert (split.train.shape[1], split.test.shape[1], split.num_users) == (2, 2, 3)
+    with pytest.raises(BadInput, match="train has 3 columns: give two"):
+        Interactions.of(train=table, test=pairs)
+    nullable = table.assign(user=[0, 1, 2, 1], item=[0, 1, 1, 0])[["user", "item"]].astype("Int64")
+    assert Interactions.of(train=nullable[:3], test=nullable[3:]).train.dtype == np.int64
+    gap = pairs.copy()
+    gap.loc[2, "item"] = None
+    with pytest.raises(BadInput, match="train has nothing in row 2: drop such pairs"):
+        Interactions.of(train=gap, test=pairs)
+
+
+def test_a_split_holds_out_each_pair_once_and_repeats_with_its_seed() -> None:
+    pairs = np.array([[user, item] for user in range(10) for item in range(5)] * 2).T
+    one, same, other = (Interactions.split(pairs, test=0.2, val=0.1, seed=seed) for seed in (3, 3, 4))
+    assert [part.shape[1] for part in (one.train, one.val, one.test)] == [35, 5, 10]
+    assert np.array_equal(one.test, same.test) and not np.array_equal(one.test, other.test)
+    together = np.concatenate([one.train, one.val, one.test], axis=1)
+    assert len(np.unique(together, axis=1).T) == 50
+    with pytest.raises(BadInput, match="give shares that leave pairs to train on"):
+        Interactions.split(pairs, test=0.6, val=0.4)

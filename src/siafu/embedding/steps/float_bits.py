@@ -50,6 +50,22 @@ def _widen_compiled(x: Any) -> Any:
     return wide if x == types.uint16 else same
 
 
+def nearest_brief(x: Any) -> Any:
+    """A float32 as bfloat16, rounded to the nearest, of two to the even one."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(nearest_brief)  # type: ignore[untyped-decorator]
+def _nearest_brief_compiled(x: Any) -> Any:
+    half, one, sixteen = np.uint32(0x7FFF), np.uint32(1), np.uint32(16)
+
+    def nearest(x: Any) -> Any:
+        bits = np.uint32(float_as_bits(x))
+        return np.uint16(np.uint32(bits + half + ((bits >> sixteen) & one)) >> sixteen)
+
+    return nearest
+
+
 def table_type(precision: str) -> np.dtype[Any]:
     """The type of a table of that precision."""
     return BRIEF if precision == "bf16" else np.dtype(np.float32)

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from siafu.base.jit import fast_kernel
-from siafu.embedding.steps.float_bits import BRIEF
+from siafu.base.jit import fast_kernel, kernel
+from siafu.base.threads import PerThread
+from siafu.embedding.steps.float_bits import BRIEF, nearest_brief, widen
 
 BatchRows = Any  # [b, width] float32 or float64
 Matrix = Any  # [b, n] of the same type, or bfloat16 (see `Likeness.matrix_type`)
@@ -88,22 +89,41 @@ class BriefDotProduct(DotProduct):
     def matrix_type(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         return BRIEF
 
+    def __init__(self) -> None:
+        self._rooms = PerThread()  # memory of each thread, used again and again: it is large
+
     def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> Any:
-        """As `Likeness` says; gives the rounded rows."""
-        brief = _tensor(q).bfloat16(), _tensor(x).bfloat16()
-        torch.mm(brief[0], brief[1].T, out=_brief_tensor(out))
+        """As `Likeness` says; gives the rounded rows, which hold until this thread calls it again."""
+        brief = self._room("queries", q.shape), self._room("rows", x.shape)
+        _round_rows(q, brief[0])
+        _round_rows(x, brief[1])
+        torch.mm(_brief_tensor(brief[0]), _brief_tensor(brief[1]).T, out=_brief_tensor(out))
         return brief
 
     def matrix_back(
         self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows, kept: Any
     ) -> None:
-        queries, rows = kept
-        gradients = _brief_tensor(g)
-        _tensor(dq).copy_(torch.mm(gradients, rows))
+        queries, rows = _brief_tensor(kept[0]), _brief_tensor(kept[1])
+        gradients, back = _brief_tensor(g), self._room("back", q.shape)
+        torch.mm(gradients, rows, out=_brief_tensor(back))
+        _widen_rows(back, dq)
         if q.shape[1] % _TILE:
-            _tensor(dx).copy_(torch.mm(queries.T, gradients).T)
+            back = self._room("turned", x.shape[::-1])
+            torch.mm(queries.T, gradients, out=_brief_tensor(back))
+            _widen_turned(back, dx)
         else:
-            _tensor(dx).copy_(torch.mm(gradients.T, queries))
+            back = self._room("back", x.shape)
+            torch.mm(gradients.T, queries, out=_brief_tensor(back))
+            _widen_rows(back, dx)
+
+    def _room(self, name: str, shape: tuple[int, ...]) -> NDArray[np.uint16]:
+        """Memory of this thread for a matrix of that shape; what was there under the name is lost."""
+        count = shape[0] * shape[1]
+        found = self._rooms.values.get(name)
+        if found is None or len(found) < count:
+            found = self._rooms.values[name] = np.empty(count, BRIEF)
+        room: NDArray[np.uint16] = found[:count].reshape(shape)
+        return room
 
 
 class EuclideanLikeness(_PreciseMatrix):
@@ -150,14 +170,17 @@ class _SumOfDifferences(_PreciseMatrix):
     ) -> None:
         self._pairs_back(q, x, g, dq, dx)
 
-    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> None:
-        self._matrix(q, np.ascontiguousarray(x.T), out)
+    def matrix(self, q: BatchRows, x: BatchRows, out: Matrix) -> Any:
+        """As `Likeness` says; gives the candidates' columns as rows."""
+        turned = np.ascontiguousarray(x.T)
+        self._matrix(q, turned, out)
+        return turned
 
     def matrix_back(
         self, q: BatchRows, x: BatchRows, found: Matrix, g: Matrix, dq: BatchRows, dx: BatchRows, kept: Any
     ) -> None:
-        turned = np.zeros((x.shape[1], x.shape[0]), x.dtype)
-        self._matrix_back(q, np.ascontiguousarray(x.T), g, dq, turned)
+        turned = np.zeros_like(kept)
+        self._matrix_back(q, kept, g, dq, turned)
         dx[:] = turned.T
 
 
@@ -167,6 +190,32 @@ def _tensor(values: NDArray[Any]) -> torch.Tensor:
 
 def _brief_tensor(values: NDArray[np.uint16]) -> torch.Tensor:
     return torch.from_numpy(values).view(torch.bfloat16)
+
+
+@kernel
+def _round_rows(rows: BatchRows, out: Any) -> None:
+    """Rows as bfloat16, rounded to the nearest, of two to the even one."""
+    for i in range(rows.shape[0]):
+        row, into = rows[i], out[i]
+        for j in range(len(row)):
+            into[j] = nearest_brief(row[j])
+
+
+@kernel
+def _widen_rows(brief: Any, out: BatchRows) -> None:
+    for i in range(brief.shape[0]):
+        row, into = brief[i], out[i]
+        for j in range(len(row)):
+            into[j] = widen(row[j])
+
+
+@kernel
+def _widen_turned(turned: Any, out: BatchRows) -> None:
+    """out[i, j] = turned[j, i]."""
+    for i in range(out.shape[0]):
+        row = out[i]
+        for j in range(len(row)):
+            row[j] = widen(turned[j, i])
 
 
 @fast_kernel
@@ -319,22 +368,37 @@ def _modulus_matrix(q: BatchRows, turned: BatchRows, out: Matrix) -> None:
 def _modulus_matrix_back(
     q: BatchRows, turned: BatchRows, g: Matrix, dq: BatchRows, dturned: BatchRows
 ) -> None:
-    half = q.shape[1] // 2
-    zero = q.dtype.type(0)
-    for i in range(q.shape[0]):
+    """Two queries at a time: what is added to the candidates' columns is read and written half as often."""
+    half, last = q.shape[1] // 2, q.shape[0] - 1
+    kind = q.dtype.type
+    zero, one, tiny = (
+        kind(0),
+        kind(1),
+        kind(1e-30),
+    )  # tiny: where two rows are equal, 0 times a finite number is 0
+    for i in range(0, q.shape[0], 2):
+        other = min(i + 1, last)
+        counts = one if other > i else zero
+        first, second = g[i], g[other]
         for k in range(half):
-            a, b = q[i, k], q[i, k + half]
-            total_re, total_im = zero, zero
-            for j in range(turned.shape[1]):
-                re, im = a - turned[k, j], b - turned[k + half, j]
-                modulus = np.sqrt(re * re + im * im)
-                c = g[i, j] / modulus if modulus > zero else zero
-                total_re -= c * re
-                total_im -= c * im
-                dturned[k, j] += c * re
-                dturned[k + half, j] += c * im
-            dq[i, k] = total_re
-            dq[i, k + half] = total_im
+            a, b, c, d = q[i, k], q[i, k + half], q[other, k], q[other, k + half]
+            of_a, of_b, of_c, of_d = zero, zero, zero, zero
+            re_row, im_row, dre, dim = turned[k], turned[k + half], dturned[k], dturned[k + half]
+            for j in range(len(re_row)):
+                re, im = a - re_row[j], b - im_row[j]
+                scale = first[j] / np.sqrt(re * re + im * im + tiny)
+                x, y = scale * re, scale * im
+                of_a -= x
+                of_b -= y
+                re, im = c - re_row[j], d - im_row[j]
+                scale = counts * second[j] / np.sqrt(re * re + im * im + tiny)
+                u, v = scale * re, scale * im
+                of_c -= u
+                of_d -= v
+                dre[j] += x + u
+                dim[j] += y + v
+            dq[other, k], dq[other, k + half] = of_c, of_d
+            dq[i, k], dq[i, k + half] = of_a, of_b  # after the other, which may be the same
 
 
 class ManhattanLikeness(_SumOfDifferences):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from siafu.base.jit import kernel
+from siafu.embedding.steps.angles import sine_and_cosine
 
 BatchRows = Any  # [b, width] float32 or float64
 
@@ -102,7 +103,8 @@ def rotation(a: BatchRows, r: BatchRows, inverse: bool, q: BatchRows) -> None:
     sign = r.dtype.type(-1.0 if inverse else 1.0)
     for i in range(a.shape[0]):
         for j in range(half):
-            x, y, u, v = a[i, j], a[i, j + half], np.cos(r[i, j]), sign * np.sin(r[i, j])
+            sine, cosine = sine_and_cosine(r[i, j])
+            x, y, u, v = a[i, j], a[i, j + half], cosine, sign * sine
             q[i, j] = x * u - y * v
             q[i, j + half] = x * v + y * u
 
@@ -113,10 +115,15 @@ def rotation_back(
 ) -> None:
     half = a.shape[1] // 2
     sign = r.dtype.type(-1.0 if inverse else 1.0)
+    cosines, sines = np.empty(half, r.dtype), np.empty(half, r.dtype)
     for i in range(a.shape[0]):
+        # A loop for each result: of many arrays in one loop, LLVM cannot tell which overlap, and makes no vectors.
         for j in range(half):
-            u, v = np.cos(r[i, j]), sign * np.sin(r[i, j])
+            sine, cosine = sine_and_cosine(r[i, j])
+            cosines[j], sines[j] = cosine, sign * sine
+        for j in range(half):
             gx, gy = dq[i, j], dq[i, j + half]
-            da[i, j] += gx * u + gy * v
-            da[i, j + half] += gy * u - gx * v
-            dr[i, j] += sign * (gy * q[i, j] - gx * q[i, j + half])
+            da[i, j] += gx * cosines[j] + gy * sines[j]
+            da[i, j + half] += gy * cosines[j] - gx * sines[j]
+        for j in range(half):
+            dr[i, j] += sign * (dq[i, j + half] * q[i, j] - dq[i, j] * q[i, j + half])

@@ -159,9 +159,7 @@ def _prefetch_row(row: Any) -> None:
 @kernel
 def gather_rows(table: Any, ids: NDArray[np.int64], out: Any) -> None:
     """out[i] = table[ids[i]]."""
-    for i in range(len(ids)):
-        if i + _AHEAD < len(ids):
-            _prefetch_row(table[ids[i + _AHEAD]])
+    for i in range(len(ids)):  # rows do not wait for each other: the processor brings them near by itself
         row, into = table[ids[i]], out[i]
         for j in range(len(row)):
             into[j] = widen(row[j])

@@ -83,6 +83,7 @@ class Imported(NamedTuple):
     feature_names: of the columns that are features; empty: features have no names, or there are none
     parallel:    how many edges have the ends of another
     unknown_words: words, other than none at all, that were read as no label
+    notes:       what the form of the tables was taken for, where that could be a mistake
     """
 
     num_vertices: int
@@ -104,6 +105,7 @@ class Imported(NamedTuple):
     feature_names: tuple[str, ...] = ()
     parallel: int = 0
     unknown_words: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def import_graph(
@@ -291,9 +293,7 @@ class _Import:
         elif data.class_names:
             data.num_classes = len(data.class_names)
         if self.options.drawn is not None and data.labels is None:
-            raise BadInput(
-                f"{self.source} has no labels to draw a split of: give --vertices or --labels, or no --split"
-            )
+            raise self._no_labels()
         written = write_vertices(
             self.store,
             data,
@@ -340,6 +340,22 @@ class _Import:
             feature_names=() if self.table is None else self.table.feature_names,
             parallel=found.parallel,
             unknown_words=self.class_names.unknown,
+            notes=tuple(note for table in self._tables for note in table.notes),
+        )
+
+    def _no_labels(self) -> BadInput:
+        """A split was asked for, and there are no labels to draw it of."""
+        if self.table is None:
+            return BadInput(
+                f"{self.source} has no labels to draw a split of: give --vertices or --labels, or no --split"
+            )
+        others = (
+            *self.table.feature_names,
+            *(self.table.ignored if isinstance(self.table, WithColumns) else ()),
+        )
+        return BadInput(
+            f"{self.table.path} has no column 'label', so no labels to draw a split of: name their column with --label-column "
+            f"(it has {', '.join(others) or 'ids alone'}), or leave out --split"
         )
 
     def _blocks(self, id_stop: int | None) -> Iterator[Edges]:
@@ -359,9 +375,12 @@ class _Import:
     def _ignored(self) -> dict[str, tuple[str, ...]]:
         """Columns and arrays that nothing was taken from, by the name of their table or file."""
         found = {self.source.name: self.data.ignored} if self.data.ignored else {}
+        return found | {each.path.name: each.ignored for each in self._tables if each.ignored}
+
+    @property
+    def _tables(self) -> list[WithColumns]:
         given: tuple[object, ...] = (self._own_edges, self.table)
-        tables = [each for each in given if isinstance(each, WithColumns)]
-        return found | {each.path.name: each.ignored for each in tables if each.ignored}
+        return [each for each in given if isinstance(each, WithColumns)]
 
     def _vertex_blocks(self) -> Iterator[VertexBlock]:
         for block in () if self.table is None else self.table.blocks():

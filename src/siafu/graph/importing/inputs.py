@@ -1,6 +1,7 @@
 """The right reader for an input, and the user's options for it."""
 
 import re
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -96,11 +97,20 @@ def detect_format(source: Path) -> str:
     with source.open("rb") as file:
         beginning = file.read(512)
     found = _MAGIC.get(beginning[:4], "text")
-    if found == "npz" and b"[Content_Types].xml" in beginning:
+    if found == "npz" and _is_workbook(source):
         raise BadInput(f"{source} is a workbook: save its sheet as CSV, and import that")
     if found == "text":
         _refuse_no_table(source, beginning)
     return found
+
+
+def _is_workbook(source: Path) -> bool:
+    """Whether a zip archive is one of Excel's, whichever of its parts comes first."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            return "[Content_Types].xml" in archive.namelist()
+    except zipfile.BadZipFile:
+        return False
 
 
 def _refuse_no_table(source: Path, beginning: bytes) -> None:
@@ -131,7 +141,9 @@ def open_vertex_table(options: InputOptions, edges: EdgeSource, memory: int) -> 
     if detect_format(options.vertices) == "parquet":
         table = ParquetVertices(ParquetTable(options.vertices), options.vertex_columns)
     else:
-        text = TextTable(options.vertices, delimiter=options.delimiter, block_bytes=block_bytes(memory))
+        header = _header(None, options.vertex_columns.asked)
+        size = block_bytes(memory)
+        text = TextTable(options.vertices, delimiter=options.delimiter, header=header, block_bytes=size)
         table = TextVertices(text, options.vertex_columns, named=edges.named or None)
     if table.named != edges.named:
         kinds = ("strings", "integers") if table.named else ("integers", "strings")
@@ -156,12 +168,15 @@ def _folder_format(folder: Path) -> str:
 
 
 def _text_edges(source: Path, options: InputOptions, memory: int) -> TextEdges:
-    header = options.header
-    if header is None and any(not column.isdecimal() for column in options.columns.asked):
-        header = True
+    header = _header(options.header, options.columns.asked)
     table = TextTable(source, delimiter=options.delimiter, header=header, block_bytes=block_bytes(memory))
     named = {"auto": None, "names": True, "dense": False, "relabel": False}[options.ids]
     return TextEdges(table, options.columns, named=named)
+
+
+def _header(given: bool | None, asked: list[str]) -> bool | None:
+    """Whether a table has a header, where that is known: who names a column has read its name there."""
+    return True if given is None and any(not column.isdecimal() for column in asked) else given
 
 
 def block_bytes(memory: int) -> int:

@@ -23,7 +23,8 @@ from siafu.graph.importing.readers.columns import (
 from siafu.graph.importing.readers.edges import EDGES_AT_ONCE, as_ids
 from siafu.graph.importing.readers.npz import Archive
 from siafu.graph.importing.readers.parquet import ParquetTable, sharing
-from siafu.graph.importing.readers.text import BLOCK_BYTES, TextTable, is_integer, is_number
+from siafu.graph.importing.readers.table_form import is_integer, is_number
+from siafu.graph.importing.readers.text import BLOCK_BYTES, TextTable
 
 HEAD = (*SOURCE, "h", "subject", "head_id")
 RELATION = ("relation", "rel", "predicate", "relation_id", "edge_type", "property", "r")

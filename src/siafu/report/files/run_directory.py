@@ -60,15 +60,20 @@ class RunDirectory:
         self._metrics: MetricsFile | None = None
 
     @classmethod
-    def start(cls, path: Path, config: dict[str, Any], *, overwrite: bool = False) -> "RunDirectory":
-        """A new run at `path`; another run there is refused, or with `overwrite` replaced."""
+    def start(
+        cls, path: Path, config: dict[str, Any], *, overwrite: bool = False, resumable: bool = True
+    ) -> "RunDirectory":
+        """A new run at `path`; another run there is refused, or with `overwrite` replaced.
+
+        resumable: whether who trains this run could go on with one that was cut off
+        """
         run = cls(path)
-        run.refuse_to_replace(overwrite=overwrite)
+        run.refuse_to_replace(overwrite=overwrite, resumable=resumable)
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
         with run._locked():
             # Somebody may have trained here between our look and our lock.
-            run.refuse_to_replace(overwrite=overwrite)
+            run.refuse_to_replace(overwrite=overwrite, resumable=resumable)
             run._remove_old()
             run._write_config(config, VERSION)
         return run
@@ -222,7 +227,7 @@ class RunDirectory:
         self.stop_file.clear()
         self.metrics.keep_until(0)
 
-    def refuse_to_replace(self, *, overwrite: bool) -> None:
+    def refuse_to_replace(self, *, overwrite: bool, resumable: bool = True) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise BadInput(f"{self.path} is a file: name a directory for the run with --out")
         if not self.path.exists():
@@ -241,8 +246,9 @@ class RunDirectory:
             raise BadInput(
                 f"{self.path} holds a finished run: choose another out (--out), or replace it with overwrite=True (--overwrite)"
             )
+        way = "go on with resume=True (--resume), or " if resumable else ""
         raise BadInput(
-            f"{self.path} holds a run that has not finished: go on with resume=True (--resume), or replace it with overwrite=True (--overwrite)"
+            f"{self.path} holds a run that has not finished: {way}replace it with overwrite=True (--overwrite)"
         )
 
     def _is_run(self) -> bool:

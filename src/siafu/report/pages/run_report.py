@@ -15,6 +15,7 @@ from siafu.report.pages.figures import figures
 from siafu.report.pages.markup import Html, bar, columns, facts, join, page, section, table, text
 from siafu.report.pages.trace_view import trace_view
 
+_BUSY = " A task took less than that: the machine was busy when it was measured. Make the report again when nothing else runs."
 _WORTH_A_RATIO = 5e-5  # seconds at best: a task of less is all overhead, thousands of times that
 
 
@@ -32,7 +33,7 @@ def run_report(run: RunRecord, limits: Mapping[str, float] | None = None) -> str
                 (name[0].upper() + name[1:], value) for name, value in figures(run) if value != words.NOTHING
             ),
             section("Epoch by epoch", Html('<div id="curves" class="charts"></div>')),
-            _pipeline(trace),
+            Html("") if run.config.get("kind") else _pipeline(trace),  # only siafu.train traces
             _kinds(run, limits),
             _histograms(run),
             _lambdas(run),
@@ -71,13 +72,16 @@ def _kinds(run: RunRecord, limits: Mapping[str, float] | None) -> Html:
     least = limits or {}
     most = max((*spent.values(), *(least.get(kind, 0.0) for kind in spent)))
     rows: list[tuple[object, ...]] = []
+    beaten = False
     for kind, seconds in sorted(spent.items(), key=lambda each: -each[1]):
         limit = least.get(kind)
         drawn = bar(seconds / most, None if limit is None else limit / most)
-        ratio = words.ratio(seconds, limit) if (limit or 0.0) >= _WORTH_A_RATIO else words.NOTHING
+        worth = 0.0 if limit is None or limit < _WORTH_A_RATIO else limit
+        beaten = beaten or seconds < worth
+        ratio = words.ratio(seconds, worth) if worth and seconds >= worth else words.NOTHING
         rows.append((kind, words.seconds(seconds), words.seconds(limit), ratio, drawn))
     rows.append(("in all", words.seconds(sum(spent.values())), "", "", ""))
-    known = (
+    told = (
         "The line in a bar is what this machine can do at best: products at the measured peak of its cores, gathers at the "
         "measured bandwidth of its caches."
         if least
@@ -90,7 +94,7 @@ def _kinds(run: RunRecord, limits: Mapping[str, float] | None) -> Html:
             ("task", "takes", "at best", "ratio", ""),
             rows,
         ),
-        note=f"T: a tensor phase, G: a gather over edges, ∇: the way back. {known}",
+        note=f"T: a tensor phase, G: a gather over edges, ∇: the way back. {told}{_BUSY if beaten else ''}",
     )
 
 

@@ -6,6 +6,7 @@ The encoder runs over the whole graph, as plain autograd with Siafu's kernels, i
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,28 @@ from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
 from siafu.graph.links import LinkSplit, Pairs, split_links
+from siafu.graph.stores.fingerprint import fingerprint
 from siafu.nn.calling import call_model
 from siafu.nn.decoders import DECODERS
 from siafu.nn.dropout import counted_dropout
 from siafu.objective.link_metrics import link_metrics
+from siafu.objective.metric import Metric
 from siafu.program.record.record import mode as mode_of
 from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.link_options import LinkOptions
 from siafu.training.linking.row_optimizer import SplitOptimizer
+from siafu.training.linking.saved_run import (
+    FinishedRun,
+    RunWriter,
+    checksum_of,
+    config_of,
+    read_saved,
+    run_writer,
+)
+from siafu.training.records.model_description import build_described
+
+KIND = "links"
+"""The `kind` in the config of a run of `siafu.train_links`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +50,7 @@ class LinkEpoch:
     epoch:     counted from 1
     loss:      mean over its steps, dropout on
     val, test: metrics by name, after its last step; None: it was not evaluated
+    seconds:   with evaluate_seconds, those of the evaluation
     """
 
     epoch: int
@@ -42,11 +58,15 @@ class LinkEpoch:
     val: dict[str, float] | None
     test: dict[str, float] | None
     seconds: float
+    evaluate_seconds: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class LinkRun:
-    """A training on links, done. Model and decoder have the weights of the best epoch."""
+    """A training on links, done. Model and decoder have the weights of the best epoch.
+
+    path: the run's directory; None: it was not saved
+    """
 
     model: nn.Module
     decoder: nn.Module
@@ -54,9 +74,44 @@ class LinkRun:
     options: LinkOptions
     history: list[LinkEpoch]
     best: LinkEpoch
+    path: Path | None = None
 
     def __repr__(self) -> str:
         return repr_of_best(self, self.split.graph.name)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        graph: Graph,
+        model: nn.Module | None = None,
+        *,
+        decoder: nn.Module | None = None,
+        split: LinkSplit | None = None,
+    ) -> "LinkRun":
+        """A finished run from its directory, with the graph that it was trained on.
+
+        Pass `model`, `decoder` and `split`, as they were made, if they are of your own making.
+        """
+        graph = graph_of(graph, "LinkRun.load")
+        saved = read_saved(path, KIND, "siafu.train_links")
+        asked = saved.config["training"]
+        named = asked["decoder"] if asked["decoder"] in DECODERS else LinkOptions().decoder
+        options = saved.options(LinkOptions, decoder=named)
+        made = split or split_links(graph, val=options.val, test=options.test, seed=options.seed)
+        if not saved.is_of(**_about(made), fingerprint=fingerprint(made.graph)):
+            raise BadInput(
+                f"{path} was trained on another graph, or on other links of it: give that graph, and split=… if you made the split"
+            )
+        if model is None:
+            ways = "siafu.LinkRun.load(path, graph, model)"
+            model = build_described(saved.config["model"], saved.path, ways)
+        saved.put_into(model, "model")
+        if decoder is None:
+            decoder = _decoder_of(saved, _encoded(model, made.graph).shape[1])
+        saved.put_into(decoder, "decoder")
+        history = [LinkEpoch(**each) for each in saved.epochs]
+        return cls(model, decoder, made, options, history, history[saved.best - 1], saved.path)
 
     def rows(self) -> Tensor:
         """[V, C]: the encoder's rows over the training links."""
@@ -82,7 +137,8 @@ class LinkRun:
         return {
             "dataset": self.split.graph.name,
             "model": type(self.model).__name__,
-            **{name: options[name] for name in ("decoder", "metric", "seed", "batch", "hide")},
+            "decoder": _name_of(self.decoder),
+            **{name: options[name] for name in ("metric", "seed", "batch", "hide")},
             "links": {name: getattr(self.split, name).shape[1] for name in ("train", "val", "test")},
             "epochs": len(self.history),
             "best_epoch": self.best.epoch,
@@ -100,6 +156,8 @@ def train_links(
     split: LinkSplit | None = None,
     progress: Callable[[LinkEpoch], Any] = lambda epoch: None,
     decoder: str | nn.Module = "dot",
+    out: str | Path | None = None,
+    overwrite: bool = False,
     **options: Any,
 ) -> LinkRun:
     """Train `model` and a decoder to tell pairs of vertices with a link from pairs without one; both end as in the best epoch.
@@ -110,6 +168,8 @@ def train_links(
     split:    made before; None: by the options val, test and seed
     progress: called with every epoch
     decoder:  dot, mlp or distmult, or a module from rows of both ends [n, C] to scores [n]
+    out:      the run's directory, for `siafu.LinkRun.load`; None: it is not saved
+    overwrite: replace the run that is there
     options:  fields of `siafu.training.linking.link_options.LinkOptions`
     """
     graph = graph_of(graph, "train_links")
@@ -119,7 +179,9 @@ def train_links(
     if asked.hide and asked.batch is None:
         raise BadInput("hide leaves a batch's links out, and all links are one batch: give batch, too")
     made = split or split_links(graph, val=asked.val, test=asked.test, seed=asked.seed)
-    return _LinkTraining(model, decoder, made, asked).run(progress)
+    training = _LinkTraining(model, decoder, made, asked)
+    with run_writer(out, training.config(), asked.metric, overwrite=overwrite) as writer:
+        return training.run(progress, writer)
 
 
 class _LinkTraining:
@@ -143,17 +205,32 @@ class _LinkTraining:
             weight_decay=options.weight_decay,
         )
 
-    def run(self, progress: Callable[[LinkEpoch], Any]) -> LinkRun:
-        history, best = train_to_best(self._both, self._options, self._epoch, self._options.metric, progress)
+    def config(self) -> dict[str, Any]:
+        """Settings, as the run's directory keeps them."""
+        asked = self._options
+        metric = Metric(asked.metric, is_share=asked.metric.startswith("hits"))
+        options = asdict(asked) | {"decoder": _name_of(self._decoder)}
+        return config_of(KIND, self._split.graph, self._model, metric, options, **_about(self._split))
+
+    def run(self, progress: Callable[[LinkEpoch], Any], writer: RunWriter) -> LinkRun:
+        def ended(epoch: LinkEpoch) -> None:
+            writer.epoch_ended(epoch)
+            progress(epoch)
+
+        history, best = train_to_best(self._both, self._options, self._epoch, self._options.metric, ended)
         assert best is not None, "the last epoch is always evaluated"
-        return LinkRun(self._model, self._decoder, self._split, self._options, history, best)
+        run = LinkRun(self._model, self._decoder, self._split, self._options, history, best, writer.path)
+        writer.finish({"model": run.model, "decoder": run.decoder}, history, best, run.summary())
+        return run
 
     def _epoch(self, number: int, evaluated: bool) -> LinkEpoch:
         began = time.perf_counter()
         losses = [self._step(*batch) for batch in self._batches(number)]
+        trained = time.perf_counter()
         found = self._evaluated() if evaluated else {"val": None, "test": None}
         mean = mean_loss(losses, number + 1, self._options.lr)
-        return LinkEpoch(number + 1, mean, **found, seconds=time.perf_counter() - began)
+        ended = time.perf_counter()
+        return LinkEpoch(number + 1, mean, **found, seconds=ended - began, evaluate_seconds=ended - trained)
 
     def _batches(self, epoch: int) -> Iterator[tuple[Graph, Pairs, Pairs, int]]:
         """For each step: the graph to gather over, pairs with and without a link, and the step's number."""
@@ -195,6 +272,23 @@ class _LinkTraining:
                 )
                 for name in ("val", "test")
             }
+
+
+def _about(split: LinkSplit) -> dict[str, str]:
+    """A checksum of the held-out links, and of the pairs without a link to tell them from."""
+    return {"held_out": checksum_of(split.val, split.test, split.val_negatives, split.test_negatives)}
+
+
+def _name_of(decoder: nn.Module) -> str:
+    """A decoder's name as an option; of one of a user's making, its class."""
+    return next((name for name, kind in DECODERS.items() if type(decoder) is kind), type(decoder).__name__)
+
+
+def _decoder_of(saved: FinishedRun, width: int) -> nn.Module:
+    name = saved.config["training"]["decoder"]
+    if name not in DECODERS:
+        raise BadInput(f"{saved.path} was trained with a decoder of your own, {name}: give it (decoder=…)")
+    return DECODERS[name](width)
 
 
 def _encoded(model: nn.Module, graph: Graph) -> Tensor:

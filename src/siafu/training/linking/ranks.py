@@ -6,6 +6,7 @@ The model runs over the whole graph of users and items, as plain autograd with S
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,16 @@ from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph.interactions import Interactions, Pairs
 from siafu.nn.calling import call_model
 from siafu.nn.layers.light_gcn import LearntRows, LightGCN
+from siafu.objective.metric import Metric
 from siafu.objective.rank_metrics import hits_of, ndcg_at, recall_at
 from siafu.program.record.record import mode as mode_of
 from siafu.training.linking.best_epoch import mean_loss, repr_of_best, train_to_best
 from siafu.training.linking.rank_options import RankOptions
 from siafu.training.linking.row_optimizer import SplitOptimizer
+from siafu.training.linking.saved_run import RunWriter, checksum_of, config_of, read_saved, run_writer
+
+KIND = "ranks"
+"""The `kind` in the config of a run of `siafu.train_ranks`."""
 
 _SCORES_AT_ONCE = 1 << 24  # of users with all items
 
@@ -37,6 +43,7 @@ class RankEpoch:
     epoch:     counted from 1
     loss:      mean over its steps, the penalty included
     val, test: recall and ndcg by name, after its last step; None: not evaluated, or there are no such pairs
+    seconds:   with evaluate_seconds, those of the evaluation
     """
 
     epoch: int
@@ -44,20 +51,47 @@ class RankEpoch:
     val: Measures | None
     test: Measures | None
     seconds: float
+    evaluate_seconds: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class RankRun:
-    """A training on ranks, done. The model has the weights of the best epoch: by validation pairs, else the last."""
+    """A training on ranks, done. The model has the weights of the best epoch: by validation pairs, else the last.
+
+    path: the run's directory; None: it was not saved
+    """
 
     model: nn.Module
     interactions: Interactions
     options: RankOptions
     history: list[RankEpoch]
     best: RankEpoch
+    path: Path | None = None
 
     def __repr__(self) -> str:
         return repr_of_best(self, self.interactions.name)
+
+    @classmethod
+    def load(cls, path: str | Path, interactions: Interactions, model: nn.Module | None = None) -> "RankRun":
+        """A finished run from its directory, with the pairs that it was trained on.
+
+        Pass `model`, as it was built, if it is not the LightGCN that `train_ranks` builds.
+        """
+        _refuse_other_than_interactions(interactions, "RankRun.load")
+        saved = read_saved(path, KIND, "siafu.train_ranks")
+        options = saved.options(RankOptions)
+        if not saved.is_of(**_about(interactions)):
+            raise BadInput(f"{path} was trained on other pairs, users or items: give those")
+        if model is None:
+            if not saved.config.get("light_gcn"):
+                name = saved.config["model"]["name"]
+                raise BadInput(
+                    f"{path} was trained with {name}: use siafu.RankRun.load(path, interactions, model)"
+                )
+            model = LightGCN(interactions.graph.num_vertices, options.channels, options.layers)
+        saved.put_into(model, "model")
+        history = [RankEpoch(**each) for each in saved.epochs]
+        return cls(model, interactions, options, history, history[saved.best - 1], saved.path)
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """Rows of users and rows of items; the score of a pair is their product."""
@@ -100,6 +134,8 @@ def train_ranks(
     model: nn.Module | None = None,
     *,
     progress: Callable[[RankEpoch], Any] = lambda epoch: None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
     **options: Any,
 ) -> RankRun:
     """Train `model` to score the items that a user has above those that the user has not (BPR, Rendle et al. 2009).
@@ -109,23 +145,39 @@ def train_ranks(
 
     model:    gives a row for each user, then for each item, of `interactions.graph`; None: LightGCN
     progress: called with every epoch
+    out:      the run's directory, for `siafu.RankRun.load`; None: it is not saved
+    overwrite: replace the run that is there
     options:  fields of `siafu.training.linking.rank_options.RankOptions`
     """
-    if not isinstance(interactions, Interactions):
-        raise BadInput(
-            f"train_ranks takes siafu.Interactions, not {type(interactions).__name__}: make them with Interactions.of(train, test)"
-        )
+    _refuse_other_than_interactions(interactions, "train_ranks")
     refuse_unknown_keyword(options, RankOptions, "siafu.train_ranks")
     asked = RankOptions(**options)
     if asked.k > interactions.num_items:
         raise BadInput(f"k is {asked.k}, and there are {interactions.num_items} items: give a smaller k")
     if asked.patience is not None and not interactions.val.shape[1]:
         raise BadInput("patience needs validation pairs: give Interactions.of(…, val=…)")
+    ours = model is None
     if model is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(asked.seed)
             model = LightGCN(interactions.graph.num_vertices, asked.channels, asked.layers)
-    return _RankTraining(model, interactions, asked).run(progress)
+    training = _RankTraining(model, interactions, asked)
+    config = training.config() | {"light_gcn": ours}
+    with run_writer(out, config, training.metric.name, overwrite=overwrite) as writer:
+        return training.run(progress, writer)
+
+
+def _refuse_other_than_interactions(given: Any, what: str) -> None:
+    if not isinstance(given, Interactions):
+        raise BadInput(
+            f"{what} takes siafu.Interactions, not {type(given).__name__}: make them with Interactions.of(train, test)"
+        )
+
+
+def _about(data: Interactions) -> dict[str, Any]:
+    """How many users and items there are, and a checksum of all pairs."""
+    pairs = checksum_of(data.train, data.val, data.test)
+    return {"users": data.num_users, "items": data.num_items, "pairs": pairs}
 
 
 class _RankTraining:
@@ -136,18 +188,34 @@ class _RankTraining:
             model, interactions.graph, model, options.row_optimizer, lr=options.lr, fused=True
         )
 
-    def run(self, progress: Callable[[RankEpoch], Any]) -> RankRun:
-        history, best = train_to_best(
-            self._model, self._options, self._epoch, f"recall_at_{self._options.k}", progress
-        )
-        return RankRun(self._model, self._data, self._options, history, best or history[-1])
+    @property
+    def metric(self) -> Metric:
+        """Metric that the best epoch is chosen by."""
+        return Metric(f"recall_at_{self._options.k}")
+
+    def config(self) -> dict[str, Any]:
+        """Settings, as the run's directory keeps them."""
+        about = {"name": self._data.name, **_about(self._data)}
+        return config_of(KIND, self._data.graph, self._model, self.metric, asdict(self._options), **about)
+
+    def run(self, progress: Callable[[RankEpoch], Any], writer: RunWriter) -> RankRun:
+        def ended(epoch: RankEpoch) -> None:
+            writer.epoch_ended(epoch)
+            progress(epoch)
+
+        history, best = train_to_best(self._model, self._options, self._epoch, self.metric.name, ended)
+        run = RankRun(self._model, self._data, self._options, history, best or history[-1], writer.path)
+        writer.finish({"model": run.model}, history, run.best, run.summary())
+        return run
 
     def _epoch(self, number: int, evaluated: bool) -> RankEpoch:
         began = time.perf_counter()
         losses = [self._step(*triples) for triples in self._batches(number)]
+        trained = time.perf_counter()
         found = self._evaluated() if evaluated else {"val": None, "test": None}
         mean = mean_loss(losses, number + 1, self._options.lr)
-        return RankEpoch(number + 1, mean, **found, seconds=time.perf_counter() - began)
+        ended = time.perf_counter()
+        return RankEpoch(number + 1, mean, **found, seconds=ended - began, evaluate_seconds=ended - trained)
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """For each step: vertices of users, of items that they have and of items that they have not."""

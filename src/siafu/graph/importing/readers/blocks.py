@@ -196,10 +196,12 @@ class WithColumns(Protocol):
     """A table whose columns have names.
 
     ignored: names of the columns that nothing is taken from
+    notes:   what its form was taken for, where that could be a mistake
     """
 
     path: Path
     ignored: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 class VertexTable(Protocol):

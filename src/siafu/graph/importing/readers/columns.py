@@ -200,6 +200,12 @@ class VertexColumns:
     split: str | None = None
     features: tuple[str, ...] | None = None
 
+    @property
+    def asked(self) -> list[str]:
+        """Names or numbers that the user gave."""
+        given = (self.id, self.label, self.split, *(self.features or ()))
+        return [column for column in given if column is not None]
+
     def positions(
         self, path: Path, columns: Sequence[str] | None, count: int, numeric: Sequence[int]
     ) -> VertexPositions:

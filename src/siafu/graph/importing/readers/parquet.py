@@ -165,6 +165,7 @@ class ParquetEdges:
         src, dst, weight, features, kind = self._columns
         self.end_names = names_of(table.columns, (src, dst))
         self.ignored = other_columns(table.columns, len(table.columns), self._columns.taken)
+        self.notes: tuple[str, ...] = ()
         self.weighted = weight is not None
         self.attr_width = len(features)
         self.typed = kind is not None
@@ -224,6 +225,7 @@ class ParquetVertices:
         label = self._columns.label
         self._labels_are_words = label is not None and (table.is_text(label) or table.is_boolean(label))
         self.ignored = other_columns(table.columns, len(table.columns), self._columns.taken)
+        self.notes: tuple[str, ...] = ()
         self.width = len(self._columns.features)
         self.feature_names = names_of(table.columns, self._columns.features)
         self.has_labels = label is not None

@@ -102,8 +102,24 @@ _INF = np.frombuffer(b"inf", np.uint8)
 
 
 @kernel
-def _parse_number(data: Bytes, lo: int, hi: int) -> tuple[float, bool]:
-    """A decimal number; nothing at all, `nan` and `NA` are NaN, `true` and `false` 1 and 0."""
+def _ends_thousands(data: Bytes, first: int, at: int, hi: int) -> bool:
+    """Whether the point at `at` stands between thousands: digits before it, and groups of three behind it."""
+    before = at - 1
+    while before >= first and data[before] != 46:
+        before -= 1
+    digits = at - 1 - before
+    group = at + 1
+    while group < hi and 48 <= data[group] <= 57:
+        group += 1
+    return (digits == 3 or (before < first and 1 <= digits <= 3)) and group == at + 4
+
+
+@kernel
+def _parse_number(data: Bytes, lo: int, hi: int, mark: int) -> tuple[float, bool]:
+    """A decimal number with this decimal mark, a point or a comma; beside a comma, points stand between thousands.
+
+    Nothing at all, `nan` and `NA` are NaN, `true` and `false` 1 and 0.
+    """
     if lo == hi or _is_word(data, lo, hi, _NAN) or _is_word(data, lo, hi, _NA):
         return np.nan, True
     if _is_word(data, lo, hi, _TRUE):
@@ -120,9 +136,12 @@ def _parse_number(data: Bytes, lo: int, hi: int) -> tuple[float, bool]:
     exponent = 0
     digits = 0
     fraction = False
+    first = lo
     while lo < hi:
-        if data[lo] == 46 and not fraction:
+        if data[lo] == mark and not fraction:
             fraction = True
+        elif data[lo] == 46 and not fraction and _ends_thousands(data, first, lo, hi):
+            pass
         elif 48 <= data[lo] <= 57:
             mantissa = mantissa * 10.0 + (data[lo] - 48)
             exponent -= fraction
@@ -151,6 +170,7 @@ def _parse_number(data: Bytes, lo: int, hi: int) -> tuple[float, bool]:
 def parse_rows(
     data: Bytes,
     delimiter: int,
+    mark: int,
     kinds: NDArray[np.int64],
     slots: NDArray[np.int64],
     id_stop: int,
@@ -163,6 +183,7 @@ def parse_rows(
     """Read whole lines; how many rows they have. Blank lines and those that begin with # or % are no rows.
 
     data:      the text, which ends with a newline. Quoted names are unquoted in place
+    mark:      the decimal mark of numbers, a point or a comma
     kinds:     [columns] what to do with each; columns after them are not looked at
     slots:     [columns] which of its kind's outputs a column goes to
     id_stop:   integers must be below it, and not negative; -1: any will do
@@ -211,7 +232,7 @@ def parse_rows(
                 if wrong == FINE and id_stop >= 0 and (value < 0 or value >= id_stop):
                     wrong = OUT_OF_RANGE
             elif kind in (NUMBER, WEIGHT):
-                number, fine = _parse_number(data, lo, hi)
+                number, fine = _parse_number(data, lo, hi, mark)
                 numbers[row, slot] = number
                 if not fine:
                     wrong = NOT_NUMBER

@@ -14,15 +14,21 @@ from siafu.base.errors import BadInput
 from siafu.base.threads import run_all, thread_count
 from siafu.graph.importing.readers import parse
 from siafu.graph.importing.readers.blocks import EdgeBlock, Names
-from siafu.graph.importing.readers.columns import KNOWN, EdgeColumns, names_of, other_columns
+from siafu.graph.importing.readers.columns import EdgeColumns, names_of, other_columns
+from siafu.graph.importing.readers.table_form import (
+    delimiter_of,
+    has_decimal_commas,
+    is_integer,
+    is_number,
+    looks_like_header,
+    split_fields,
+)
 from siafu.graph.importing.readers.textfile import Opened, read_some, whole_lines
 
 BLOCK_BYTES = 4 << 20
+_MEND_EDGE = "fill it in, leave the edge out, or do not name the column"
 _SAMPLE_BYTES = 1 << 16
 _SAMPLE_ROWS = 100
-_DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "whitespace": " "}
-
-Texts = list[str]
 
 
 class TableBlock(NamedTuple):
@@ -49,6 +55,7 @@ class TextTable:
 
     columns: the names in its header; None if it has none
     sample:  fields of the first rows after the header
+    decimal_commas: whether 1,5 is one and a half
     """
 
     def __init__(
@@ -63,15 +70,30 @@ class TextTable:
         self._block_bytes = block_bytes
         with Opened(path) as (file, _):
             lines = _first_lines(read_some(file, _SAMPLE_BYTES, path))
-        self._delimiter = _delimiter_of(delimiter, lines)
+        self._delimiter = delimiter_of(delimiter, lines)
         rows = [split_fields(line, self._delimiter) for line in lines]
         if header and not rows:
             raise BadInput(f"{path} is empty: its first row should name the columns")
         self.columns = (
-            rows.pop(0) if rows and (_looks_like_header(rows) if header is None else header) else None
+            rows.pop(0) if rows and (looks_like_header(rows) if header is None else header) else None
         )
         self.sample = rows
+        self.decimal_commas = has_decimal_commas(self._delimiter, rows)
+        self._header_was_guessed = header is None
         self.num_columns = len(self.columns or (rows[0] if rows else []))
+
+    def notes(self, first_row: str, if_header: str) -> tuple[str, ...]:
+        """What an import tells of the table's form, for it changes what is read.
+
+        first_row: what the first row is taken for; empty: it can be nothing else
+        if_header: what to do if it names the columns
+        """
+        told = []
+        if first_row and self._header_was_guessed and self.columns is None:
+            told.append(f"{self.path.name} has no header: its first row is {first_row} ({if_header})")
+        if self.decimal_commas:
+            told.append(f"{self.path.name} has decimal commas: 1,5 is read as 1.5, and 1.500 as 1500")
+        return tuple(told)
 
     def blocks(
         self,
@@ -103,7 +125,7 @@ class TextTable:
         ]
         if no_others:
             wanted.append((1 + max(column for column, _, _ in wanted), parse.END, 0))
-        plan = _Plan.of(wanted, self._delimiter, -1 if id_stop is None else id_stop)
+        plan = _Plan.of(wanted, self._delimiter, -1 if id_stop is None else id_stop, self.decimal_commas)
         first_line = 1
         with Opened(self.path) as (file, share_read):
             for text, read in self._parsed(file, share_read, plan):
@@ -139,6 +161,7 @@ class TextTable:
         if lo == hi:
             wanted = mend if wrong == parse.NOT_FINITE and mend else wanted
             wrong = parse.MISSING
+        advice = advice or ("the table has decimal commas" if self.decimal_commas else "")
         field = bytes(text.data[lo:hi]).decode(errors="replace")
         field = field if len(field) <= 40 else field[:40] + "…"
         name = repr(self.columns[column]) if self.columns and column < len(self.columns) else str(column)
@@ -176,16 +199,22 @@ class _Plan:
     counts: dict[int, int]
     delimiter: int
     id_stop: int
+    decimal_mark: int
 
     @classmethod
-    def of(cls, wanted: list[tuple[int, int, int]], delimiter: str, id_stop: int) -> "_Plan":
+    def of(
+        cls, wanted: list[tuple[int, int, int]], delimiter: str, id_stop: int, decimal_commas: bool
+    ) -> "_Plan":
         columns = max(column for column, _, _ in wanted) + 1
         kinds, slots = np.full(columns, parse.SKIP), np.zeros(columns, np.int64)
         counts: dict[int, int] = {}
         for column, kind, slot in wanted:
             kinds[column], slots[column] = kind, slot
             counts[kind] = counts.get(kind, 0) + 1
-        return cls(kinds, slots, counts, parse.WHITESPACE if delimiter == " " else ord(delimiter), id_stop)
+        mark = ord("," if decimal_commas else ".")
+        return cls(
+            kinds, slots, counts, parse.WHITESPACE if delimiter == " " else ord(delimiter), id_stop, mark
+        )
 
     @property
     def num_columns(self) -> int:
@@ -207,7 +236,7 @@ class _Plan:
             error[:] = parse.STRAY_RETURN, at, at + 1, 0, text.count(b"\n", 0, at)
             return _ParsedText(data, lines, integers, numbers, [], error)
         names_are_fine = parse.NAME not in counts or _is_text(text)
-        plan = (self.delimiter, self.kinds, self.slots, self.id_stop)
+        plan = (self.delimiter, self.decimal_mark, self.kinds, self.slots, self.id_stop)
         rows = parse.parse_rows(data, *plan, integers, numbers, starts, lengths, error)
         places = zip(starts[:, :rows], lengths[:, :rows], strict=True)
         names = [Names(data, start, length) for start, length in places]
@@ -251,7 +280,17 @@ class TextEdges:
         self.typed = self._columns.type is not None
         # The first row decides: a later one that differs is more likely a mistake.
         self.named = self._any_field(is_integer, self._columns[:2]) if named is None else named
+        self.notes = self._notes()
         self._types_are_words = self.typed and self._any_field(is_number, [self._columns.type])
+
+    def _notes(self) -> tuple[str, ...]:
+        row, ends = self._table.sample[0] if self._table.sample else [], self._columns[:2]
+        edge = (
+            f"an edge from {row[ends[0]]!r} to {row[ends[1]]!r}"
+            if self.named and max(ends) < len(row)
+            else ""
+        )
+        return self._table.notes(edge, "if it names the columns: --header")
 
     def _any_field(self, is_fine: Callable[[str], bool], columns: Sequence[int | None]) -> bool:
         """Whether the first row has a field in these columns that is not of the kind."""
@@ -268,6 +307,7 @@ class TextEdges:
             integers=() if self.named else ends,
             weights=(*features, *weights, *(() if self._types_are_words else types)),
             id_stop=id_stop,
+            mend=_MEND_EDGE,
         ):
             src, dst = block.names[:2] if self.named else block.integers
             numbers, width = block.numbers, self.attr_width
@@ -291,57 +331,9 @@ def _is_text(data: bytes | bytearray) -> bool:
     return True
 
 
-def is_integer(field: str) -> bool:
-    return field.lstrip("+-").isdecimal()
-
-
-def split_fields(line: str, delimiter: str) -> Texts:
-    """A line's fields, as the kernel sees them."""
-    if delimiter == " ":
-        return [field.strip('"') for field in line.split()]
-    fields, field, quoted = [], "", False
-    for character in line:
-        if character == '"':
-            quoted = not quoted
-        elif character == delimiter and not quoted:
-            fields.append(field.strip())
-            field = ""
-        else:
-            field += character
-    return [*fields, field.strip()]
-
-
 def _first_lines(sample: bytes) -> list[str]:
     """The first lines that are no comments, without what may be cut off at the sample's end."""
     whole = sample if len(sample) < _SAMPLE_BYTES else sample[: sample.rfind(b"\n") + 1] or sample
     lines = whole.decode("utf-8", errors="replace").removeprefix("\ufeff").split("\n")
     rows = [line.rstrip("\r") for line in lines if line.strip() and line.lstrip()[0] not in "#%"]
     return rows[: _SAMPLE_ROWS + 1]
-
-
-def _delimiter_of(asked: str | None, lines: list[str]) -> str:
-    if asked is not None:
-        found = _DELIMITERS.get(asked.lower(), asked)
-        if len(found) != 1 or ord(found) > 127:
-            raise BadInput(f"delimiter {asked!r} is not one character, nor tab, comma, semicolon or space")
-        return found
-    line = lines[0] if lines else ""
-    return next((mark for mark in "\t,;|" if mark in line), " ")
-
-
-def _looks_like_header(rows: list[Texts]) -> bool:
-    """Whether the first row names columns: words above a number, or names that people use."""
-    if any(is_number(name) for name in rows[0]):
-        return False
-    known = sum(name.lower() in KNOWN for name in rows[0])
-    return known >= min(2, len(rows[0])) or any(
-        is_number(value) for value in (rows[1] if len(rows) > 1 else [])
-    )
-
-
-def is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

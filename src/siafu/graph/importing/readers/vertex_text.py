@@ -18,7 +18,8 @@ from siafu.graph.importing.readers.columns import (
     names_of,
     other_columns,
 )
-from siafu.graph.importing.readers.text import TableBlock, TextTable, is_integer, is_number
+from siafu.graph.importing.readers.table_form import is_integer, is_number
+from siafu.graph.importing.readers.text import TableBlock, TextTable
 
 _BOOLEANS = ("true", "false")
 
@@ -45,6 +46,8 @@ class TextVertices:
         self._labels_are_words = label is not None and kinds[label] != "numbers"
         ids = [row[self._columns.id] for row in table.sample if len(row) > self._columns.id]
         self.named = not all(map(is_integer, ids)) if named is None else named
+        first = f"the vertex {ids[0]!r}" if self.named and ids else ""
+        self.notes = table.notes(first, "if it names the columns: --id-column NAME with the name of one")
 
     def blocks(self) -> Iterator[VertexBlock]:
         ids, label, split, features, masks = self._columns
@@ -82,7 +85,7 @@ def _kind_of(table: TextTable, column: int) -> Literal["numbers", "booleans", "w
     """Values of a column, as the first rows have them; it may lack some."""
     values = [row[column] for row in table.sample if len(row) > column and row[column]]
     known = [value for value in values if value != "NA"]
-    if all(map(is_number, known)) and (known or not values):
+    if all(is_number(value, table.decimal_commas) for value in known) and (known or not values):
         return "numbers"
     return "booleans" if known and all(value.lower() in _BOOLEANS for value in known) else "words"
 
