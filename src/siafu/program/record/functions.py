@@ -42,6 +42,8 @@ class FunctionsRecorded(TorchFunctionMode):
             return self._filled(func, args, kwargs)
         if func in (F.embedding, torch.embedding) and all(map(_stands_for_itself, args[:2])):
             return self._embedded(func, args, kwargs)
+        if func is Tensor.__getitem__ and _stands_for_itself(args[0]):
+            return _columns(*args)
         if func in _IN_OTHER_WORDS:
             return _IN_OTHER_WORDS[func](*args, **kwargs)
         return func(*args, **kwargs)
@@ -136,6 +138,32 @@ def _repeated(tensor: Tensor, *sizes: Any) -> Tensor:
     for dim, count in enumerate(times):
         found = torch.cat([found] * count, dim) if count != 1 else found
     return found
+
+
+def _columns(tensor: Tensor, index: Any) -> Tensor:
+    """`tensor[index]`: columns that a list names are slices side by side."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    lists = [place for place, each in enumerate(parts) if _is_numbers(each)]
+    if len(lists) != 1 or not all(map(_is_whole, _without(parts, lists))):
+        return tensor[index]
+    (place,) = lists
+    at = place - len(parts) + tensor.ndim if Ellipsis in parts[:place] else place
+    size = tensor.shape[at]
+    if at == row_axis(tensor) or not all(-size <= which < size for which in parts[place]):
+        return tensor[index]
+    return torch.cat([tensor.narrow(at, which % size, 1) for which in parts[place]], at)
+
+
+def _is_numbers(part: Any) -> bool:
+    return isinstance(part, list) and len(part) > 0 and all(type(each) is int for each in part)
+
+
+def _is_whole(part: Any) -> bool:
+    return part is Ellipsis or (isinstance(part, slice) and part == slice(None))
+
+
+def _without(parts: list[Any], places: list[int]) -> list[Any]:
+    return [each for place, each in enumerate(parts) if place not in places]
 
 
 def _weight_normed(direction: Tensor, size: Tensor, dim: int = 0) -> Tensor:
