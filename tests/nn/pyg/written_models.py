@@ -514,3 +514,34 @@ class Laplacians(nn.Module):
     def forward(self, x, edge_index):
         x = self.first(x, edge_index, lambda_max=torch.tensor(2.5)).relu()
         return self.last(x, edge_index, lambda_max=torch.tensor(30.0))
+
+
+@odd
+class Reversible(nn.Module):
+    """A reversible block on rows that weights have not touched yet: a constant that is read twice at each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin, self.out = nn.Linear(D, 8), nn.Linear(8 + D, C)
+        self.block, self.mean = pyg.GroupAddRev(pyg.SAGEConv(4, 4), num_groups=2), pyg.SimpleConv(aggr="mean")
+
+    def forward(self, x, edge_index):
+        smooth = x
+        for _ in range(24):
+            smooth = (smooth + self.mean(smooth, edge_index)) / 2
+        return self.out(torch.cat([self.block(self.lin(x), edge_index), smooth], dim=1))
+
+
+@odd
+class Alikeness(nn.Module):
+    """Edges weighted by how alike their ends are."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = pyg.GraphConv(D, 8), pyg.GCNConv(8, C, normalize=False)
+
+    def forward(self, x, edge_index):
+        row, col = edge_index
+        weight = F.cosine_similarity(x[row], x[col], dim=-1).clamp(min=0)
+        hidden = self.first(x, edge_index, weight).relu()
+        return self.last(hidden * F.cosine_similarity(hidden, hidden + 1)[:, None], edge_index, weight)

@@ -51,8 +51,8 @@ def call_pyg(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
             ) from error
     if isinstance(out, (tuple, list)):
         raise BadInput(
-            f"{type(model).__name__}: forward gives {len(out)} values: give one tensor, a row for each vertex "
-            "(without return_attention_weights)"
+            f"{type(model).__name__}: forward gives {len(out)} values: give one tensor, a row for each vertex: "
+            "the one that the loss reads (without return_attention_weights)"
         )
     return out
 
@@ -209,6 +209,8 @@ def _unchanged(model: nn.Module) -> Iterator[None]:
     for each, _ in before:
         for name in [name for name in each.__dict__ if name.startswith("_cached_")]:
             each.__dict__[name] = None
+        if any(kind.__name__ == "InvertibleModule" for kind in type(each).__mro__):
+            each.__dict__["disable"] = True  # what is kept for the backward pass is chosen later
     try:
         yield
     finally:

@@ -1,6 +1,8 @@
 """PyTorch's functions in a recorded model, where they know of vertices or where what they are made of mixes rows."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -72,6 +74,26 @@ class FunctionsRecorded(TorchFunctionMode):
                 "torch.arange(x.size(0)) or data.n_id, or take its .weight"
             )
         return weight  # type: ignore[no-any-return]
+
+
+@contextmanager
+def own_gradients_refused() -> Iterator[None]:
+    """Refuse a `torch.autograd.Function` of the model's own on this thread: what is recorded has PyTorch's gradients."""
+    thread, apply = threading.get_ident(), torch.autograd.Function.__dict__["apply"]
+
+    def refused(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread and not kind.__module__.startswith(("torch.", "siafu.")):
+            raise BadInput(
+                f"the model's {kind.__name__} is a torch.autograd.Function, whose own backward cannot be recorded: "
+                "write it with PyTorch's functions, such as x + (y - x).detach()"
+            )
+        return apply.__get__(None, kind)(*args, **kwargs)
+
+    setattr(torch.autograd.Function, "apply", classmethod(refused))  # noqa: B010 (of a class that is not ours)
+    try:
+        yield
+    finally:
+        setattr(torch.autograd.Function, "apply", apply)  # noqa: B010
 
 
 def _detached(found: Any) -> Any:
@@ -172,9 +194,16 @@ def _weight_normed(direction: Tensor, size: Tensor, dim: int = 0) -> Tensor:
     return direction * (size / direction.square().sum(others, keepdim=True).sqrt())
 
 
+def cosine_similarity(one: Tensor, other: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """`F.cosine_similarity`, which PyTorch computes in place."""
+    sizes = [each.square().sum(dim, keepdim=True).sqrt().clamp(min=eps) for each in (one, other)]
+    return (one / sizes[0] * (other / sizes[1])).sum(dim)
+
+
 _FILLED: dict[Any, Any] = {torch.zeros: 0, torch.ones: 1, torch.full: None, torch.empty: 0}
 _IN_OTHER_WORDS: dict[Any, Callable[..., Tensor]] = {
     torch.stack: _stacked,
     Tensor.repeat: _repeated,
     torch._weight_norm: _weight_normed,
+    torch.cosine_similarity: cosine_similarity,
 }
