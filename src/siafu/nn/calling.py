@@ -69,6 +69,11 @@ def call_with(model: nn.Module, graph: Graph, x: Any, run: RunModel) -> Any:
     return run((graph, x) if takes_features(model) else (graph,), {})
 
 
+def in_columns(out: Any) -> Any:
+    """What a model gives to be learnt: a number for each vertex, as after `squeeze(-1)`, is a column of them."""
+    return out.unsqueeze(1) if isinstance(out, Tensor) and out.ndim == 1 else out
+
+
 def call_model(model: nn.Module, graph: Graph, x: Tensor | None = None) -> Tensor:
     """What `model` gives for `graph`; x: other features than the graph's own."""
     if not is_pyg(model) and not takes_features(model):

@@ -205,11 +205,14 @@ def drop_rows(
     *,
     bias: NDArray[Any] | None = None,
     more: NDArray[Any] | None = None,
+    shift: NDArray[Any] | None = None,
+    factor: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """The mask on [rows, columns] whose columns are next to each other; runs on the calling thread.
 
     bias: [columns], more: [rows, columns]; where one is given, they are added before, in this order, and what is negative
           then is put to zero
+    shift, factor: [columns] both or none; rows are (rows + shift) · factor before all that
     """
     out = np.empty(rows.shape, rows.dtype)
     if out.size:
@@ -217,7 +220,8 @@ def drop_rows(
         key = site_key(seed, epoch, site)
         flat, step = flat_view(rows)
         others, further = (None, 0) if more is None else flat_view(more)
-        _drop_range(flat, step, bias, others, further, vertices, key, _threshold(p), scale, 0, len(rows), out)
+        more_of = bias, others, further, shift, factor
+        _drop_range(flat, step, *more_of, vertices, key, _threshold(p), scale, 0, len(rows), out)
     return out
 
 
@@ -262,6 +266,8 @@ def _drop_range(
     bias: Any,
     more: Any,
     further: int,
+    shift: Any,
+    factor: Any,
     vertices: Any,
     site: Any,
     threshold: Any,
@@ -286,6 +292,8 @@ def _drop_range(
             z = np.uint32(np.uint32(z ^ (z >> np.uint32(15))) * _SECOND_FACTOR)
             z = np.uint32(z ^ (z >> np.uint32(15)))
             value = source[c]
+            if shift is not None and factor is not None:
+                value = (value + shift[c]) * factor[c]
             if bias is not None:
                 value += bias[c]
             if more is not None:

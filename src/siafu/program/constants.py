@@ -1,5 +1,6 @@
 """Constants: the rows of a program that depend on the features alone, computed once for the whole graph."""
 
+import hashlib
 from typing import Any
 
 import torch
@@ -74,15 +75,22 @@ def reads_weights(parts: Cut) -> bool:
     return False
 
 
+_LONGEST = 1000  # letters of a formula: one that is read twice at each of its steps would double with each
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= _LONGEST else hashlib.sha256(words.encode()).hexdigest()
+
+
 def recipes(parts: Cut) -> list[str]:
-    """Formula of each of parts.constants, in words: equal ones are the same rows of the same graph."""
+    """Formula of each of parts.constants, in words, long ones as digests: equal ones are the same rows of the same graph."""
     known: dict[fx.Node, str] = {parts.recording.features: "x"}
     known |= {node: name for name, node in parts.recording.weights.items()}
 
     def words(node: fx.Node) -> str:
         if node not in known:
             arguments = fx.map_arg((node.args, tuple(sorted(node.kwargs.items()))), words)
-            known[node] = f"{_what(node)}{arguments}"
+            known[node] = _short(f"{_what(node)}{arguments}")
         return known[node]
 
     def _what(node: fx.Node) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
 from siafu.nn import Layer
-from siafu.nn.calling import call_with
+from siafu.nn.calling import call_with, in_columns
 from siafu.nn.dropout import SampleDropout
 from siafu.nn.gathers.gather import Mean, Sum
 from siafu.nn.gathers.relation_sum import RelationSum
@@ -174,7 +174,7 @@ class SampledModel:
 
         with torch.enable_grad(), mode(self._model, training=True):
             with SampleDropout(key, torch.from_numpy(batch.vertices)), _enough_rows(batch):
-                out: Tensor = call_with(self._model, batch.graph, batch.x, run)
+                out: Tensor = in_columns(call_with(self._model, batch.graph, batch.x, run))
             out = out[: batch.size]
             y = as_target(batch.y, out.dtype)
             total, terms = self._objective.loss(out, y), self._objective.terms(y)

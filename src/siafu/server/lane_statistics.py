@@ -85,12 +85,17 @@ class LaneStatistics:
         return found
 
     def adjoint(
-        self, reduce: ReduceStep, statistic: LocalStatistics, interval: int, count: int, values: Tensor | None
+        self,
+        reduce: ReduceStep,
+        statistic: LocalStatistics,
+        interval: int,
+        count: int,
+        values: Tensor | None,
+        besides: Tensor | None,
     ) -> Tensor:
-        """Gradients of `count` rows that come from one statistic; values: the rows, where it is of a variance."""
-        return statistic.adjoint(
-            count, values, self._totals[interval][reduce.out], self._returned[interval][reduce.out]
-        )
+        """Gradients of `count` rows that come from one statistic, and `besides`; values: the rows, where it is of a variance."""
+        totals, returned = self._totals[interval][reduce.out], self._returned[interval][reduce.out]
+        return statistic.adjoint(count, values, totals, returned, besides)
 
 
 def _followed(running: RunningStatistics, total: Tensor, count: int) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """LocalStatistics: one statistic over all vertices, as one graph server sees it: its intervals' sums, and everyone's."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor
 
 from siafu.graph.partition import ByServer
 from siafu.kernels import Table
-from siafu.kernels.moments import Floats, column_moments, column_sums
+from siafu.kernels.moments import Floats, column_moments, column_sums, moments_adjoint
+from siafu.nn.tensors import as_rows
 from siafu.program.program import ReduceStep
 from siafu.server.edges import Exchange
 
@@ -110,13 +112,25 @@ class LocalStatistics:
         """[1 or 2, *shape] the gradient of the total."""
         return self._known(self._gradients, epoch, self._total_gradient)
 
-    def adjoint(self, rows: int, values: Tensor | None, total: Tensor, gradient: Tensor) -> Tensor:
-        """Gradients of some rows; values: the rows, for a variance; total: what was made of all; gradient: of it."""
+    def adjoint(
+        self, rows: int, values: Tensor | None, total: Tensor, gradient: Tensor, besides: Tensor | None
+    ) -> Tensor:
+        """Gradients of some rows; values: the rows, for a variance; total: what was made of all; gradient: of it.
+
+        besides: gradients of the rows that are known already, to which these are added
+        """
         count = self.count()
         of_mean = gradient[0] / count
         if values is None:
-            return of_mean.expand(rows, *self.step.shape)
-        return (values - total[0]).mul_(gradient[1] * (2.0 / count)).add_(of_mean)
+            of_all = of_mean.expand(rows, *self.step.shape)
+            return of_all if besides is None else besides + of_all
+        given, others = self._columns(values), None if besides is None else self._columns(besides)
+        means, factors = _numbers(total[0]), _numbers(gradient[1] * (2.0 / count))
+        found = moments_adjoint(given, means, factors, _numbers(of_mean), others)
+        return torch.from_numpy(found).reshape(rows, *self.step.shape)
+
+    def _columns(self, rows: Tensor) -> NDArray[Any]:
+        return as_rows(rows.reshape(len(rows), self.step.width))
 
     def _known(self, known: dict[int, Tensor], epoch: int, make: Callable[[], Floats]) -> Tensor:
         found = known.get(epoch)
@@ -144,6 +158,11 @@ class LocalStatistics:
     def _total_gradient(self) -> NDArray[np.float64]:
         assert self.backward_table is not None
         return np.asarray(self.backward_table.sum(axis=0))
+
+
+def _numbers(columns: Tensor) -> NDArray[Any]:
+    found: NDArray[Any] = columns.detach().reshape(-1).numpy()
+    return found
 
 
 _NOTHING = np.zeros(0)

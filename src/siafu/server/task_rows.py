@@ -1,6 +1,6 @@
 """TaskRows: rows of one program on one graph server, by interval: what tasks read and leave for each other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -152,8 +152,10 @@ class TaskRows:
         """The gradients of what a phase read: added to those of others, or sent back along the edges."""
         rows = self._rows[interval]
         made = dict(zip(self.program.phases[phase].differentiated, of_rows, strict=True))
-        for name, gradient in self._earlier_adjoints(phase, interval, block):
-            made[name] = made[name] + gradient if name in made else gradient
+        for name in self._sent_earlier(phase):
+            found = self._with_adjoints(phase, interval, block, name, made.get(name))
+            if found is not None:
+                made[name] = found
         for name, gradient in made.items():
             local = self._gatherer(phase, name)
             if local is None:
@@ -168,8 +170,7 @@ class TaskRows:
         for name, local in self._unread(phase):
             known = self._rows[interval]
             found = known.get(gradient_of(name), rows.inside) if known.has(gradient_of(name)) else None
-            for adjoint in self._adjoints(phase, interval, rows, name):
-                found = adjoint if found is None else found + adjoint
+            found = self._with_adjoints(phase, interval, rows, name, found)
             assert found is not None, f"nobody reads {name}"
             local.send_back(rows.first, rows.last, found)
 
@@ -182,26 +183,27 @@ class TaskRows:
     def _gradient(self, phase: int, interval: int, block: Block, name: str) -> Tensor:
         rows = self._rows[interval]
         found = rows.get(gradient_of(name), block.inside) if rows.has(gradient_of(name)) else None
-        for adjoint in self._adjoints(phase, interval, block, name):
-            found = adjoint if found is None else found + adjoint
+        found = self._with_adjoints(phase, interval, block, name, found)
         assert found is not None, f"no gradient of {name} has come"
         return found
 
-    def _adjoints(self, phase: int, interval: int, rows: Block | Chunk, name: str) -> Iterator[Tensor]:
-        """Gradients of some rows that come from statistics after `phase`."""
+    def _with_adjoints(
+        self, phase: int, interval: int, rows: Block | Chunk, name: str, found: Tensor | None
+    ) -> Tensor | None:
+        """Gradients of some rows: `found`, and what comes from statistics after `phase`; None: there are none."""
         for reduce, statistic in self.statistics.after(phase):
             if reduce.sent == name and reduce.differentiated:
                 values = self._row(name, self._rows[interval], rows) if reduce.variance else None
-                yield self.statistics.adjoint(reduce, statistic, interval, rows.last - rows.first, values)
+                count = rows.last - rows.first
+                found = self.statistics.adjoint(reduce, statistic, interval, count, values, found)
+        return found
 
-    def _earlier_adjoints(self, phase: int, interval: int, block: Block) -> Iterator[tuple[str, Tensor]]:
-        """The same for rows that the phase has not made itself."""
+    def _sent_earlier(self, phase: int) -> list[str]:
+        """Rows that statistics after `phase` are of, which the phase has not made itself."""
         outputs = self.program.phases[phase].outputs
         unread = [name for name, _ in self._unread(phase)]
-        for name in dict.fromkeys(reduce.sent for reduce, _ in self.statistics.after(phase)):
-            if name not in outputs and name not in unread:
-                for adjoint in self._adjoints(phase, interval, block, name):
-                    yield name, adjoint
+        sent = dict.fromkeys(reduce.sent for reduce, _ in self.statistics.after(phase))
+        return [name for name in sent if name not in outputs and name not in unread]
 
     def _unread(self, phase: int) -> list[tuple[str, LocalGather]]:
         """Rows gathered for `phase` that it does not read itself, and whose they are."""

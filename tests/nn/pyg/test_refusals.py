@@ -227,6 +227,24 @@ class SeesAll(nn.Module):
         return out
 
 
+class Turned(torch.autograd.Function):
+    """Rows whose gradients change their sign, as adversarial training has it."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:  # type: ignore[override]
+        return rows.view_as(rows)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return -gradient
+
+
+class OwnGradient(Changing):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = Turned.apply(super().forward(x, edge_index))
+        return out
+
+
 REFUSED: dict[str, tuple[Any, str, str]] = {
     "dropout_edge": (DropsEdges, "DropsEdges: dropout_edge", "before training"),
     "to_undirected": (Undirected, "Undirected: to_undirected", "before training"),
@@ -281,6 +299,11 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "global attention": (SeesAll, "GPSConv: to_dense_batch", "leave out global attention"),
     "hyperedges": (lambda: pyg.HypergraphConv(8, 3), "HypergraphConv: max of edge_index", "data.edge_index"),
     "rows picked by degree": (lambda: pyg.MFConv(8, 3), "MFConv: nonzero", "torch.where"),
+    "a backward of its own": (
+        OwnGradient,
+        "the model's Turned is a torch.autograd.Function",
+        "PyTorch's functions",
+    ),
     "softmax over vertices": (
         lambda: Weighs(8, 3),
         "Weighs: amax mixes",
@@ -308,6 +331,27 @@ def test_it_is_refused_by_layer_and_operation_with_what_to_do(name: str) -> None
     assert what in said
     assert instead in said
     assert "\n" not in said
+
+
+class EncodedEdges(nn.Module):
+    """A layer that was built for another width than the encoder's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode, self.conv = nn.Linear(2, 5), pyg.TransformerConv(8, 3, edge_dim=2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        out: Tensor = self.conv(x, edge_index, self.encode(edge_attr))
+        return out
+
+
+def test_features_of_edges_count_where_the_layer_gets_them() -> None:
+    graph = toy_graph()
+    with_features = graph.replace(edge_attr=np.zeros((graph.num_edges, 2), np.float32))
+    with pytest.raises(
+        BadInput, match="TransformerConv: edge_dim=2, but edge_attr has 5 columns: build it with edge_dim=5"
+    ):
+        siafu.train(with_features, EncodedEdges(), epochs=1)
 
 
 class KindRows(Own):

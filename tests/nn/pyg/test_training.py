@@ -256,3 +256,30 @@ def test_cora_reaches_the_published_accuracy(shared_data: Path, build: Any, publ
     torch.manual_seed(1)
     run = siafu.train(graph, build(), epochs=100, lr=0.01, weight_decay=5e-4, normalize_features=True)
     assert run.summary()["test_accuracy"] > published - 0.025
+
+
+class Quantity(nn.Module):
+    """A number for each vertex, without a dimension for columns, or with it."""
+
+    def __init__(self, *, column: bool) -> None:
+        super().__init__()
+        self.column, self.first, self.last = column, pyg.SAGEConv(8, 4), pyg.SAGEConv(4, 1)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.last(self.first(x, edge_index).relu(), edge_index)
+        return out if self.column else out.squeeze(-1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["sync", "sampled"])
+def test_a_number_for_each_vertex_may_come_without_a_dimension_for_columns(way: str) -> None:
+    graph = toy_graph()
+    y = np.random.default_rng(0).standard_normal(graph.num_vertices).astype(np.float32)
+    graph = graph.replace(y=y, num_classes=1)
+    found = []
+    for column in (True, False):
+        torch.manual_seed(0)
+        run = siafu.train(graph, Quantity(column=column), epochs=3, mode=way, seed=0)
+        found.append((losses(run), run.predict(graph)))
+    assert found[0][0] == found[1][0]
+    assert torch.equal(found[0][1], found[1][1])

@@ -467,3 +467,81 @@ class Alike(nn.Module):
     def forward(self, x, edge_index):
         hidden = self.first((x, x), edge_index).relu()
         return self.last((hidden, hidden[: hidden.size(0)]), edge_index)
+
+
+@odd
+class EncodedEdges(nn.Module):
+    """Features of edges are mapped before layers see them, as molecules' examples do: `edge_dim` is the width after the map."""
+
+    def __init__(self):
+        super().__init__()
+        self.node, self.edge = nn.Linear(D, 8), nn.Linear(A, 5)
+        self.first = pyg.PNAConv(
+            8, 8, ["mean", "max", "std"], ["identity", "attenuation"], torch.tensor([1, 3, 8]), edge_dim=5
+        )
+        self.last = pyg.GATv2Conv(8, C, edge_dim=5, add_self_loops=False)
+
+    def forward(self, x, edge_index, edge_attr):
+        edges = self.edge(edge_attr)
+        return self.last(self.first(self.node(x), edge_index, edges).relu(), edge_index, edges)
+
+
+@odd
+class Channels(nn.Module):
+    """Low and high frequencies with weights of each vertex, whose columns are picked by lists."""
+
+    def __init__(self):
+        super().__init__()
+        self.low, self.high, self.mean = nn.Linear(D, 8), nn.Linear(D, 8), pyg.SimpleConv(aggr="mean")
+        self.look, self.out = nn.Linear(16, 3), nn.Linear(8, C)
+
+    def forward(self, x, edge_index):
+        low = self.mean(self.low(x), edge_index).relu()
+        high = (self.high(x) - self.mean(self.high(x), edge_index)).relu()
+        share = torch.softmax(self.look(torch.cat([low, high], dim=1)), dim=1)
+        return self.out(share[:, [0]] * low + share[..., [-1]] * high)[:, [2, 0, 1]]
+
+
+@odd
+class Laplacians(nn.Module):
+    """Other Laplacians than the symmetric one, whose self-loops are put behind the edges."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = pyg.ChebConv(D, 8, 3, normalization="rw")
+        self.last = pyg.ChebConv(8, C, 2, normalization=None)
+
+    def forward(self, x, edge_index):
+        x = self.first(x, edge_index, lambda_max=torch.tensor(2.5)).relu()
+        return self.last(x, edge_index, lambda_max=torch.tensor(30.0))
+
+
+@odd
+class Reversible(nn.Module):
+    """A reversible block on rows that weights have not touched yet: a constant that is read twice at each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin, self.out = nn.Linear(D, 8), nn.Linear(8 + D, C)
+        self.block, self.mean = pyg.GroupAddRev(pyg.SAGEConv(4, 4), num_groups=2), pyg.SimpleConv(aggr="mean")
+
+    def forward(self, x, edge_index):
+        smooth = x
+        for _ in range(24):
+            smooth = (smooth + self.mean(smooth, edge_index)) / 2
+        return self.out(torch.cat([self.block(self.lin(x), edge_index), smooth], dim=1))
+
+
+@odd
+class Alikeness(nn.Module):
+    """Edges weighted by how alike their ends are."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = pyg.GraphConv(D, 8), pyg.GCNConv(8, C, normalize=False)
+
+    def forward(self, x, edge_index):
+        row, col = edge_index
+        weight = F.cosine_similarity(x[row], x[col], dim=-1).clamp(min=0)
+        hidden = self.first(x, edge_index, weight).relu()
+        return self.last(hidden * F.cosine_similarity(hidden, hidden + 1)[:, None], edge_index, weight)

@@ -167,3 +167,53 @@ def test_products_whose_columns_nearly_fill_vectors_have_the_numbers_of_pytorchs
         x, w = torch.randn(count, 20), torch.randn(columns, 20)
         (found,) = TorchExecutor(program)({"rows/0": x, "weight/w": w})
         torch.testing.assert_close(found, x @ w.t())
+
+
+def _normed_and_back() -> TensorProgram:
+    """A batch norm, ReLU and dropout, and their way back to the rows and to the norm's numbers."""
+    rows, numbers = _floats(ROWS, 5), _floats(5)
+    inputs = (
+        *(("rows/0", rows), ("weight/shift", numbers), ("weight/factor", numbers), ("weight/bias", numbers)),
+        *(("gradient/0", rows), ("vertices", Spec("int64", (ROWS,))), ("key", Spec("int64", (2,)))),
+    )
+    ops = (
+        Op("add", (Ref(0), Ref(1)), (rows,)),  # 7
+        Op("mul", (Ref(7), Ref(2)), (rows,)),
+        Op("add", (Ref(8), Ref(3)), (rows,)),
+        Op("relu", (Ref(9),), (rows,)),
+        Op("dropout", (Ref(10), Ref(5), Ref(6), 0.4, 2), (rows,)),  # 11
+        Op("mul", (Ref(4), kept_scale(0.4)), (rows,)),
+        Op("threshold_backward", (Ref(12), Ref(11), 0), (rows,)),  # 13
+        Op("sum", (Ref(13), (0,), False), (numbers,)),
+        Op("mul", (Ref(13), Ref(7)), (rows,)),
+        Op("mul", (Ref(13), Ref(2)), (rows,)),  # 16
+        Op("sum", (Ref(15), (0,), False), (numbers,)),
+        Op("sum", (Ref(16), (0,), False), (numbers,)),
+    )
+    gradients = (("grad/rows/0", 16), ("grad/bias", 14), ("grad/factor", 17), ("grad/shift", 18))
+    return TensorProgram(inputs, ops, (("output/0", 11), *gradients))
+
+
+def test_a_batch_norm_is_part_of_the_pass_of_dropout_and_its_way_back_is_one_pass() -> None:
+    program = _normed_and_back()
+    names = [op.name for op in fused_steps(program).values()]
+    assert names == ["drop_rectified", "undrop", "scaled_back", "part", "part", "part", "mul"]
+    torch.manual_seed(0)
+    # More rows than are added up in their own type, columns that do not fill a vector, and rows that are padded.
+    for count, kind in ((70, torch.float64), (1, torch.float64), (70, torch.float32), (0, torch.float64)):
+        given = {
+            name: torch.randn(5, dtype=kind) for name in ("weight/shift", "weight/factor", "weight/bias")
+        }
+        given |= {f"{name}/0": torch.randn(count, 8, dtype=kind)[:, :5] for name in ("rows", "gradient")}
+        vertices, key = torch.arange(count), torch.tensor([7, 1])
+        shift, factor, bias = (
+            given[f"weight/{name}"].requires_grad_() for name in ("shift", "factor", "bias")
+        )
+        rows = given["rows/0"].detach().requires_grad_()
+        wanted = dropout(torch.relu((rows + shift) * factor + bias), vertices, key, 0.4, 2)
+        found, *back = TorchExecutor(program)({**given, "vertices": vertices, "key": key})
+        assert torch.equal(found, wanted.detach())
+        expected = torch.autograd.grad(wanted, (rows, bias, factor, shift), given["gradient/0"])
+        near = 1e-12 if kind == torch.float64 else 1e-5
+        for one, other in zip(back, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=near, atol=near)

@@ -29,7 +29,6 @@ from siafu.nn.recording import recorder
 
 def call_pyg(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
     """Result of `run` for the model's arguments: x, and stand-ins for its edges."""
-    _check_model(model, graph)
     call = PygCall(graph, x, [model])
     with ExitStack() as stack:
         stack.enter_context(entered(call))
@@ -52,8 +51,8 @@ def call_pyg(model: nn.Module, graph: Graph, x: Tensor, run: RunModel) -> Any:
             ) from error
     if isinstance(out, (tuple, list)):
         raise BadInput(
-            f"{type(model).__name__}: forward gives {len(out)} values: give one tensor, a row for each vertex "
-            "(without return_attention_weights)"
+            f"{type(model).__name__}: forward gives {len(out)} values: give one tensor, a row for each vertex: "
+            "the one that the loss reads (without return_attention_weights)"
         )
     return out
 
@@ -182,21 +181,6 @@ def _features(graph: Graph, x: Tensor) -> EdgeValue | None:
     return EdgeValue(StoredFeatures(without_memory(MANY, graph.num_edge_features, dtype=x.dtype)))
 
 
-def _check_model(model: nn.Module, graph: Graph) -> None:
-    for each in model.modules():
-        wanted = getattr(each, "edge_dim", None)
-        if wanted is not None and wanted != graph.num_edge_features:
-            there = (
-                f"edge_attr has {graph.num_edge_features} columns"
-                if graph.num_edge_features
-                else "the graph has no edge_attr"
-            )
-            build = f"edge_dim={graph.num_edge_features}" if graph.num_edge_features else "no edge_dim"
-            raise BadInput(
-                f"{type(each).__name__}: edge_dim={wanted}, but {there}: build it with {build}, or give data.edge_attr"
-            )
-
-
 # What is different while the call goes on.
 
 
@@ -225,6 +209,8 @@ def _unchanged(model: nn.Module) -> Iterator[None]:
     for each, _ in before:
         for name in [name for name in each.__dict__ if name.startswith("_cached_")]:
             each.__dict__[name] = None
+        if any(kind.__name__ == "InvertibleModule" for kind in type(each).__mro__):
+            each.__dict__["disable"] = True  # what is kept for the backward pass is chosen later
     try:
         yield
     finally:

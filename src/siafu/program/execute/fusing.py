@@ -2,7 +2,7 @@
 
 Only how PyTorch runs a program on a server is changed, not the program: results have the bits of its operations one by one (of sums
 over at most eight columns those of PyTorch's order, which is theirs; of a bias whose product is rectified and dropped, those of a
-product first and then the bias).
+product first and then the bias; sums over the rows on the way back through a batch norm are taken in an order of their own).
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siafu.kernels import elementwise
+from siafu.kernels.moments import scaled_back
 from siafu.nn.dropout import drop_rows, undrop_rows
 from siafu.nn.tensors import as_rows
 from siafu.program.execute.running import steps_of
@@ -28,7 +29,18 @@ def fused_steps(program: TensorProgram) -> dict[int, Op]:
     steps = _Steps(program)
     while any(steps.fuse(number) for number in list(steps.ops)):
         pass  # from the start again: a value that has one reader now may be fused with it
-    return steps.ops
+    return _in_order(steps.ops)
+
+
+def _in_order(ops: dict[int, Op]) -> dict[int, Op]:
+    """Steps so that each comes after those that make what it reads; else they stay as they are."""
+    waiting, found = dict(ops), dict[int, Op]()
+    made = {number: first for first, op in ops.items() for number in range(first, first + len(op.results))}
+    while waiting:
+        for first, op in list(waiting.items()):
+            if not any(made.get(number) in waiting for number in op.refs()):
+                found[first] = waiting.pop(first)
+    return found
 
 
 class _Steps:
@@ -52,6 +64,10 @@ class _Steps:
         self.ops[number] = Op(*made, op.results)
         self.drop_unread()
         return True
+
+    def replace(self, number: int, name: str, *arguments: Any) -> None:
+        """Let another operation make this value."""
+        self.ops[number] = Op(name, arguments, self.ops[number].results)
 
     def drop_unread(self) -> None:
         """Leave out what nobody reads any more."""
@@ -82,6 +98,27 @@ class _Steps:
             return None
         self.ops[value.number] = Op("mm", tuple(factors), self.ops[value.number].results)
         return bias
+
+    def centred(self, value: Any) -> tuple[Any, Any] | None:
+        """[rows, columns] and [columns] that are added to them, whoever else reads their sum."""
+        parts = self.made_by(value, "add", alone=False)
+        if parts is None or len(parts) != 2 or len(self.shape(value) or ()) != 2:
+            return None
+        fits = self.shape(parts[0]) == self.shape(value) and self.is_bias(parts[1], value)
+        return (parts[0], parts[1]) if fits else None
+
+    def reader(self, name: str, arguments: tuple[Any, ...]) -> int | None:
+        """The first value that an operation of that name makes of these arguments."""
+        return next(
+            (number for number, op in self.ops.items() if op.name == name and op.arguments == arguments), None
+        )
+
+    def scaled(self, value: Any) -> tuple[int, Any] | None:
+        """The value that is `value` times [columns], and these."""
+        for number, op in self.ops.items():
+            if op.name == "mul" and op.arguments[0] == value and self.is_bias(op.arguments[1], value):
+                return number, op.arguments[1]
+        return None
 
     def shape(self, value: Any) -> tuple[Any, ...] | None:
         spec = self._specs[value.number] if isinstance(value, Ref) else None
@@ -138,6 +175,42 @@ def _fuse_dropout(steps: _Steps, op: Op) -> _Fused | None:
     return "drop_rectified", (rows, None, other, *op.arguments[1:])
 
 
+def _fuse_normed(steps: _Steps, op: Op) -> _Fused | None:
+    """dropout(relu((rows + shift) · factor + bias + others)): rows of a batch norm"""
+    rows, bias, more, *rest = op.arguments
+    product = steps.made_by(rows, "mul") if len(rest) == 4 and bias is not None else None
+    parts = None if product is None else steps.centred(product[0])
+    if product is None or parts is None or not steps.is_bias(product[1], rows):
+        return None
+    return "drop_rectified", (parts[0], bias, more, *rest, parts[1], product[1])
+
+
+def _fuse_normed_back(steps: _Steps, op: Op) -> _Fused | None:
+    """Σ gradient · (rows + shift), where gradient · factor and perhaps Σ of either are wanted, too"""
+    product, dims, keep = op.arguments
+    factors = steps.made_by(product, "mul")
+    if factors is None or dims != (0,) or keep:
+        return None
+    for gradient, rows in (factors, factors[::-1]):
+        parts, scaled = steps.centred(rows), steps.scaled(gradient)
+        if parts is None or scaled is None or steps.shape(gradient) != steps.shape(rows):
+            continue
+        whole = Ref(product.number)  # its place is free: nobody else reads the product
+        number, factor = scaled
+        summed, after = (
+            steps.reader("sum", (gradient, (0,), False)),
+            steps.reader("sum", (Ref(number), (0,), False)),
+        )
+        steps.replace(product.number, "scaled_back", gradient, *parts, factor)
+        steps.replace(number, "part", whole, 0)
+        if summed is not None:
+            steps.replace(summed, "part", whole, 1)
+            if after is not None:
+                steps.replace(after, "mul", Ref(summed), factor)
+        return "part", (whole, 2)
+    return None
+
+
 def _fuse_undrop(steps: _Steps, op: Op) -> _Fused | None:
     """threshold_backward(gradient · number, x, 0), where the gradient may be a sum"""
     gradient, x, threshold = op.arguments
@@ -152,7 +225,7 @@ def _fuse_undrop(steps: _Steps, op: Op) -> _Fused | None:
     return "undrop", (*summed, x, scaled[1])
 
 
-def _fuse_sum(steps: _Steps, op: Op) -> _Fused | None:
+def _fuse_head_sum(steps: _Steps, op: Op) -> _Fused | None:
     """(rows · weights of one row) summed over each head's columns"""
     product, dims, keep = op.arguments
     factors = steps.made_by(product, "mul")
@@ -187,8 +260,13 @@ def _fuse_add(steps: _Steps, op: Op) -> _Fused | None:
     return "add_head_products", tuple(found)
 
 
+def _fuse_sum(steps: _Steps, op: Op) -> _Fused | None:
+    return _fuse_head_sum(steps, op) or _fuse_normed_back(steps, op)
+
+
 _RULES: dict[str, Callable[[_Steps, Op], _Fused | None]] = {
     "dropout": _fuse_dropout,
+    "drop_rectified": _fuse_normed,
     "threshold_backward": _fuse_undrop,
     "sum": _fuse_sum,
     "mul": _fuse_mul,
@@ -197,7 +275,15 @@ _RULES: dict[str, Callable[[_Steps, Op], _Fused | None]] = {
 
 
 def _drop_rectified(
-    rows: Tensor, bias: Tensor | None, more: Tensor | None, vertices: Tensor, key: Tensor, p: float, site: int
+    rows: Tensor,
+    bias: Tensor | None,
+    more: Tensor | None,
+    vertices: Tensor,
+    key: Tensor,
+    p: float,
+    site: int,
+    shift: Tensor | None = None,
+    factor: Tensor | None = None,
 ) -> Tensor:
     seed, epoch = key.tolist()
     found = drop_rows(
@@ -207,10 +293,23 @@ def _drop_rectified(
         epoch,
         p,
         site,
-        bias=None if bias is None else bias.detach().numpy(),
+        bias=None if bias is None else _numbers(bias),
         more=None if more is None else as_rows(more),
+        shift=None if shift is None else _numbers(shift),
+        factor=None if factor is None else _numbers(factor),
     )
     return torch.from_numpy(found)
+
+
+def _numbers(columns: Tensor) -> NDArray[Any]:
+    """[columns], next to each other."""
+    found: NDArray[Any] = columns.detach().contiguous().numpy()
+    return found
+
+
+def _scaled_back(gradient: Tensor, rows: Tensor, shift: Tensor, factor: Tensor) -> tuple[Tensor, ...]:
+    found = scaled_back(as_rows(gradient), as_rows(rows), _numbers(shift), _numbers(factor))
+    return tuple(map(torch.from_numpy, found))
 
 
 def _undrop(gradient: Tensor, more: Tensor | None, dropped: Tensor, scale: float) -> Tensor:
@@ -251,6 +350,8 @@ def _flat(values: Tensor) -> NDArray[Any]:
 FUSED: dict[str, Callable[..., Any]] = {
     "drop_rectified": _drop_rectified,
     "undrop": _undrop,
+    "scaled_back": _scaled_back,
+    "part": lambda parts, which: parts[which],
     "head_sums": _head_sums,
     "head_products": _head_products,
     "add_head_products": _add_head_products,

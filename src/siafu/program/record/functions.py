@@ -1,6 +1,8 @@
 """PyTorch's functions in a recorded model, where they know of vertices or where what they are made of mixes rows."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -42,6 +44,8 @@ class FunctionsRecorded(TorchFunctionMode):
             return self._filled(func, args, kwargs)
         if func in (F.embedding, torch.embedding) and all(map(_stands_for_itself, args[:2])):
             return self._embedded(func, args, kwargs)
+        if func is Tensor.__getitem__ and _stands_for_itself(args[0]):
+            return _columns(*args)
         if func in _IN_OTHER_WORDS:
             return _IN_OTHER_WORDS[func](*args, **kwargs)
         return func(*args, **kwargs)
@@ -70,6 +74,26 @@ class FunctionsRecorded(TorchFunctionMode):
                 "torch.arange(x.size(0)) or data.n_id, or take its .weight"
             )
         return weight  # type: ignore[no-any-return]
+
+
+@contextmanager
+def own_gradients_refused() -> Iterator[None]:
+    """Refuse a `torch.autograd.Function` of the model's own on this thread: what is recorded has PyTorch's gradients."""
+    thread, apply = threading.get_ident(), torch.autograd.Function.__dict__["apply"]
+
+    def refused(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread and not kind.__module__.startswith(("torch.", "siafu.")):
+            raise BadInput(
+                f"the model's {kind.__name__} is a torch.autograd.Function, whose own backward cannot be recorded: "
+                "write it with PyTorch's functions, such as x + (y - x).detach()"
+            )
+        return apply.__get__(None, kind)(*args, **kwargs)
+
+    setattr(torch.autograd.Function, "apply", classmethod(refused))  # noqa: B010 (of a class that is not ours)
+    try:
+        yield
+    finally:
+        setattr(torch.autograd.Function, "apply", apply)  # noqa: B010
 
 
 def _detached(found: Any) -> Any:
@@ -138,10 +162,42 @@ def _repeated(tensor: Tensor, *sizes: Any) -> Tensor:
     return found
 
 
+def _columns(tensor: Tensor, index: Any) -> Tensor:
+    """`tensor[index]`: columns that a list names are slices side by side."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    lists = [place for place, each in enumerate(parts) if _is_numbers(each)]
+    if len(lists) != 1 or not all(map(_is_whole, _without(parts, lists))):
+        return tensor[index]
+    (place,) = lists
+    at = place - len(parts) + tensor.ndim if Ellipsis in parts[:place] else place
+    size = tensor.shape[at]
+    if at == row_axis(tensor) or not all(-size <= which < size for which in parts[place]):
+        return tensor[index]
+    return torch.cat([tensor.narrow(at, which % size, 1) for which in parts[place]], at)
+
+
+def _is_numbers(part: Any) -> bool:
+    return isinstance(part, list) and len(part) > 0 and all(type(each) is int for each in part)
+
+
+def _is_whole(part: Any) -> bool:
+    return part is Ellipsis or (isinstance(part, slice) and part == slice(None))
+
+
+def _without(parts: list[Any], places: list[int]) -> list[Any]:
+    return [each for place, each in enumerate(parts) if place not in places]
+
+
 def _weight_normed(direction: Tensor, size: Tensor, dim: int = 0) -> Tensor:
     """`torch._weight_norm`, of which PyTorch differentiates the parts itself."""
     others = [each for each in range(direction.ndim) if each != dim % direction.ndim]
     return direction * (size / direction.square().sum(others, keepdim=True).sqrt())
+
+
+def cosine_similarity(one: Tensor, other: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """`F.cosine_similarity`, which PyTorch computes in place."""
+    sizes = [each.square().sum(dim, keepdim=True).sqrt().clamp(min=eps) for each in (one, other)]
+    return (one / sizes[0] * (other / sizes[1])).sum(dim)
 
 
 _FILLED: dict[Any, Any] = {torch.zeros: 0, torch.ones: 1, torch.full: None, torch.empty: 0}
@@ -149,4 +205,5 @@ _IN_OTHER_WORDS: dict[Any, Callable[..., Tensor]] = {
     torch.stack: _stacked,
     Tensor.repeat: _repeated,
     torch._weight_norm: _weight_normed,
+    torch.cosine_similarity: cosine_similarity,
 }

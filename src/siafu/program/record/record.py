@@ -13,14 +13,14 @@ from torch import Tensor, fx, nn
 from siafu.base.errors import BadInput
 from siafu.graph import Graph
 from siafu.nn import Layer
-from siafu.nn.calling import call_with, refuse_types_apart
+from siafu.nn.calling import call_with, in_columns, refuse_types_apart
 from siafu.nn.dropout import CountedDropout, on_edges
 from siafu.nn.gathers.gather import Gather
 from siafu.nn.precision import asked_precision
 from siafu.nn.recording import recording
 from siafu.nn.tensors import Precision
 from siafu.nn.vertex_weights import embeddings_of_vertices, rows_perhaps
-from siafu.program.record.functions import FunctionsRecorded
+from siafu.program.record.functions import FunctionsRecorded, own_gradients_refused
 from siafu.program.record.row_axis import row_axis
 from siafu.program.record.statistics import NormsRecorded, RunningStatistics
 
@@ -133,6 +133,7 @@ def _record(model: nn.Module, graph: Graph, of_vertices: frozenset[str], *, trai
         with (
             recording(note),
             FunctionsRecorded(note, of_vertices),
+            own_gradients_refused(),
             norms,
             CountedDropout(key, vertices) as note.counting,
             torch.enable_grad(),
@@ -143,7 +144,7 @@ def _record(model: nn.Module, graph: Graph, of_vertices: frozenset[str], *, trai
             def run(given: tuple[Any, ...], options: dict[str, Any]) -> Any:
                 return torch.func.functional_call(model, named, given, options, tie_weights=False)
 
-            out = call_with(model, graph, x, run)
+            out = in_columns(call_with(model, graph, x, run))
         running.clear()
         running.update(norms.running)
         moving.update(norms.moving)

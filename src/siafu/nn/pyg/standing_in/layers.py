@@ -15,6 +15,7 @@ from siafu.nn.pyg.standing_in.values import EdgeToken, EdgeValue, lifted
 def propagate(layer: Any, edge_index: Any, size: Any = None, **given: Any) -> Any:
     """`MessagePassing.propagate`, with `message` called on values that are not computed."""
     edge_index = _checked(layer, edge_index)
+    _check_features(layer, given)
     known = _collected(layer._user_args, edge_index, given, layer.node_dim)
     take = layer.inspector.collect_param_data
     session().edges = edge_index
@@ -26,6 +27,7 @@ def propagate(layer: Any, edge_index: Any, size: Any = None, **given: Any) -> An
 
 def edge_updater(layer: Any, edge_index: Any, size: Any = None, **given: Any) -> Any:
     edge_index = _checked(layer, edge_index)
+    _check_features(layer, given)
     known = _collected(layer._edge_user_args, edge_index, given, layer.node_dim)
     return layer.edge_update(**layer.inspector.collect_param_data("edge_update", known))
 
@@ -62,6 +64,22 @@ def _checked(layer: Any, edge_index: Any) -> EdgeToken:
         return edge_index
     refuse_turned(f"flow={layer.flow!r}")
     return EdgeToken(edge_index.removed, edge_index.added, turned=not edge_index.turned)
+
+
+def _check_features(layer: Any, given: dict[str, Any]) -> None:
+    """Refuse features of edges of another width than PyG's layer was built for; a model may have mapped them before."""
+    wanted = getattr(layer, "edge_dim", None)
+    if wanted is None or "edge_attr" not in given or not type(layer).__module__.startswith("torch_geometric"):
+        return
+    features = given["edge_attr"]
+    if features is None and session().graph.edge_attr is not None:
+        return  # PyG's layers go without them
+    columns = 0 if features is None else int(features.shape[-1]) if features.ndim > 1 else 1
+    if columns == wanted:
+        return
+    there = f"edge_attr has {columns} columns" if columns else "the graph has no edge_attr"
+    build = f"edge_dim={columns}" if columns else "no edge_dim"
+    raise refusal(f"edge_dim={wanted}, but {there}", f"build it with {build}, or give data.edge_attr")
 
 
 _HOOKS = ("_propagate", "_message", "_aggregate", "_edge_update")

@@ -82,6 +82,19 @@ def _set_item(value: Any, index: Any, new: Any) -> Any:
     return None
 
 
+def _put_together(values: Any, dim: int = 0) -> Any:
+    """`torch.cat` along the edges: values of the stored ones, and then those of a self-loop for each vertex."""
+    if dim != 0 or len(values) != 2:
+        return NotImplemented
+    stored, loops = values
+    plain = isinstance(loops, Tensor) and not isinstance(loops, (EdgeValue, EdgeToken))
+    if not plain or not isinstance(stored, EdgeValue) or loops.shape[0] != session().rows:
+        return NotImplemented
+    if loops.shape[1:] != stored.node.meta.shape[1:]:
+        return NotImplemented
+    return EdgeValue(Filled(stored.node.meta, stored.node, loops))
+
+
 def _compared(one: Any, other: Any) -> Any:
     # Where weights are normalised, infinite factors of vertices have been put to zero before they came to the edges.
     if isinstance(one, EdgeValue) and isinstance(other, float) and math.isinf(other):
@@ -148,6 +161,7 @@ OF_VALUES: dict[str, Callable[..., Any]] = {
     "masked_fill": _masked_fill,
     "masked_fill_": _masked_fill,
     "max": _greatest,
+    "cat": _put_together,
     "batch_norm": _batch_norm,
     "embedding": _picked_by_type,
     "index_select": lambda table, dim, kinds: _picked_by_type(kinds, table) if dim == 0 else NotImplemented,
