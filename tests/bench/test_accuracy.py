@@ -10,7 +10,16 @@ import pytest
 from siafu.base.errors import BadInput
 from siafu.bench.accuracy import Accuracy, best_rate, measure, read, save, table
 from siafu.bench.accuracy_peer import DglSampled
-from siafu.bench.accuracy_trial import ASYNC, EXACT, PEER, SAMPLED, WAYS, AccuracySetting, AccuracyTrial
+from siafu.bench.accuracy_trial import (
+    ASYNC,
+    EXACT,
+    PEER,
+    SAMPLED,
+    WAYS,
+    AccuracySetting,
+    AccuracyTrial,
+    OwnTraining,
+)
 from siafu.bench.pictures.accuracy_plot import plot
 from siafu.cost.prices import price_book
 from tests.toys import toy_graph
@@ -83,6 +92,12 @@ def trial(val: list[float]) -> AccuracyTrial:
 def test_a_ways_learning_rate_is_the_first_near_the_best_accuracy() -> None:
     tried = {0.1: trial([0.78, 0.78]), 0.01: trial([0.5, 0.796, 0.8]), 0.001: trial([0.5, 0.6, 0.7, 0.801])}
     assert best_rate(tried) == 0.01
+
+
+@pytest.mark.slow
+def test_a_rate_at_which_training_diverges_reaches_nothing() -> None:
+    found = OwnTraining(toy_graph(), SETTING, SAMPLED).trial(0, 1e20)
+    assert found.best == 0 and found.reached(0.1) is None
 
 
 def test_a_learning_rate_of_0_is_refused_before_the_others_are_tried() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from siafu import nn
-from siafu.base.errors import BadInput
+from siafu.base.errors import BadInput, Diverged
 from siafu.graph import Graph
 from siafu.training.run import Run
 from siafu.training.train import train
@@ -101,7 +101,10 @@ class OwnTraining:
 
     def trial(self, seed: int, rate: float) -> AccuracyTrial:
         setting = self._setting
-        run = self._trained(seed, rate, epochs=setting.epochs, patience=setting.patience)
+        try:
+            run = self._trained(seed, rate, epochs=setting.epochs, patience=setting.patience)
+        except Diverged:  # at this rate, which another may be better than
+            return AccuracyTrial(seed, [0.0], [0.0], 0.0)
         val = [epoch.val_accuracy for epoch in run.history if epoch.val_accuracy is not None]
         seconds = list(accumulate(epoch.seconds for epoch in run.history))
         return AccuracyTrial(seed, val, seconds, run.summary()["test_accuracy"])
