@@ -1,6 +1,7 @@
 """Options: how a run trains, and Session: where one session of it runs. Each option is one field here."""
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -43,6 +44,9 @@ class Named(Protocol):
 ALL_EDGES = -1
 """A fanout: every in-edge of a vertex."""
 
+_MOST_EDGES = 2**32
+"""More in-edges than a vertex may have that is sampled: a fanout above draws no more."""
+
 MOST_BEHIND = 3
 """Updates that a mini-batch may be behind: P3's bound."""
 
@@ -65,12 +69,17 @@ def fanouts_of(asked: "str | Sequence[int]") -> tuple[int, ...]:
     """Numbers of edges, from the last layer to the first; what is no such thing is refused."""
     given = asked.split(",") if isinstance(asked, str) else asked
     try:
-        found = [ALL_EDGES if str(each).strip() in ("all", "-1") else int(each) for each in given]
+        found = [ALL_EDGES if str(each).strip() in ("all", "-1") else _number(each) for each in given]
     except (TypeError, ValueError):
         found = []
     if not found or any(each < 1 and each != ALL_EDGES for each in found):
         raise BadInput(f"fanout is {asked!r}: give a number from 1 up, or all, for each layer, such as 15,10")
-    return tuple(found)
+    return tuple(min(each, _MOST_EDGES) for each in found)
+
+
+def _number(given: "str | int") -> int:
+    """A whole number; 2.5 is none."""
+    return int(given) if isinstance(given, str) else operator.index(given)
 
 
 def _check_layout(asked: str) -> None:

@@ -45,4 +45,9 @@ def test_what_cannot_be_is_refused_in_one_line(siafu: Siafu, tmp_path: Path) -> 
     few.write_text("0,add,x\n3600000,remove,x\n")
     assert "line 1" in siafu.refused("bench", "spot", broken)
     assert "loss rate" in siafu.refused("bench", "spot", rate=0)
+    at_once = tmp_path / "at_once.csv"
+    at_once.write_text("0,add,x\n0,add,y\n1000,remove,x\n1000,remove,y\n")
+    assert "in the trace at_once a machine is lost 3.6e+03 times an hour: take one with at most 60" in (
+        siafu.refused("bench", "spot", at_once)
+    )
     assert "never has more than 1" in siafu.refused("bench", "spot", few)

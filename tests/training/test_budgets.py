@@ -1,5 +1,6 @@
 """One training under budgets from plenty to the least that does: the same numbers, to the bit."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import siafu
+from siafu.errors import BadInput
 from siafu.server.memory import disk_choice, disk_share, listing
 from siafu.server.memory.fitting import fit
 from siafu.server.memory.measures import choose
@@ -117,3 +119,18 @@ def test_so_does_any_other(tmp_path: Path, name: str, share: float) -> None:
     trainer = trainer_of(name, torch.float32, memory=str(budget), scratch=tmp_path)
     assert trainer.memory_list.peak <= budget
     assert bits(trainer) == without_limit(name, torch.float32)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_least_that_is_told_is_enough_for_a_process_that_is_larger_by_some_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_disk: bool
+) -> None:
+    taken = iter((50_000_000, 50_999_999))
+    monkeypatch.setattr(listing, "own_bytes", lambda: next(taken))
+    with pytest.raises(BadInput) as caught:
+        trainer_of("sage", torch.float32, memory="1MB").refuse_more_than_budget()
+    words = r"with which (\S+) would do" if on_disk else r"needs (\S+) of memory"
+    told = re.search(words, str(caught.value))
+    assert told is not None
+    again = trainer_of("sage", torch.float32, memory=told[1], scratch=tmp_path if on_disk else None)
+    assert again.fit.fits

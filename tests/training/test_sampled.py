@@ -109,6 +109,7 @@ def test_callbacks_groups_and_own_objectives_are_those_of_other_modes() -> None:
             "fanout is 3, and the model gathers 2 times, layer after layer: give a number for each",
         ),
         ({"fanout": "3,x"}, "fanout is '3,x': give a number from 1 up, or all"),
+        ({"fanout": [2.5, 3]}, r"fanout is \[2.5, 3\]: give a number from 1 up, or all"),
         ({"staleness": 4}, "staleness is 4, and a batch is at most 3 updates behind in mode sampled"),
         ({"memory": "200MB"}, "memory is 200MB"),
         ({"mode": "pipe"}, "fanout is for mode sampled, and mode is pipe"),
@@ -118,6 +119,28 @@ def test_what_cannot_be_sampled_is_refused_in_one_line(options: dict, words: str
     graph = toy_graph()
     with pytest.raises(BadInput, match=words):
         siafu.train(graph, gcn(graph), epochs=1, **{**SAMPLED, **options})
+
+
+def test_a_model_without_gathers_has_nothing_to_sample() -> None:
+    class Alone(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.map = torch.nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+            return self.map(x)
+
+    with pytest.raises(BadInput, match="the model gathers nothing along the edges"):
+        siafu.train(toy_graph(), Alone(), epochs=1, mode="sampled")
+
+
+def test_a_fanout_above_every_degree_takes_all_edges_however_large_it_is() -> None:
+    graph = toy_graph()
+    every, huge = (
+        siafu.train(graph, gcn(graph), epochs=2, **{**SAMPLED, "fanout": fanout})
+        for fanout in ("all,all", [10**30, 1000])
+    )
+    assert losses(every) == losses(huge)
 
 
 def test_a_loss_that_is_no_number_ends_the_run() -> None:

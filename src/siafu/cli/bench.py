@@ -117,35 +117,46 @@ def accuracy(
     dropout: float = option(0.5, "Share of values put to zero between layers."),
     epochs: int = option(200, "How often to go over the graph, at most.", least=1),
     patience: int = option(30, "Stop after so many epochs that were no better.", least=1),
-    lr: float = option(0.01, "Learning rate."),
+    lr: list[float] | None = option(
+        None,
+        "Learning rate; may be given again: every way tries all of them with its first seed, and takes the one that is first near the best accuracy.",
+        unset="0.01",
+    ),
     normalize_features: bool = option(False, "Scale each vertex's features to sum to 1."),
     intervals: int = option(8, "Intervals of the asynchronous training: the more, the looser.", least=1),
     fanout: str = option("10,10", "In-edges of a vertex that are drawn, from the last layer to the first."),
     batch: int = option(512, "Training vertices of a mini-batch.", least=1),
     seeds: int = option(3, "Trainings of each kind.", least=1),
+    instance: str = option("c5n.2xlarge", "Type of machine whose price dollars are of."),
+    peers: Path | None = _peers(),
     results: Path | None = _results(),
     plot: Path | None = option(None, "An SVG file to draw accuracy over time in."),
 ) -> None:
-    """Measure seconds, epochs and best accuracy of a model trained on the whole graph, asynchronously, and on samples."""
+    """Measure seconds, dollars, epochs and best accuracy of a model trained on the whole graph, asynchronously, and on samples."""
     from siafu.bench import accuracy as bench
+    from siafu.bench.accuracy_trial import AccuracySetting
     from siafu.bench.pictures.accuracy_plot import plot as draw
+    from siafu.cost.prices import price_book
     from siafu.graph.datasets import load
 
-    setting = bench.AccuracySetting(
+    setting = AccuracySetting(
         model,
         hidden,
         layers,
         dropout,
         epochs,
         patience,
-        lr,
+        lr or [0.01],
         normalize_features,
         intervals,
         fanout,
         batch,
         seeds,
     )
-    shown = _kept(bench, results, (bench.measure(load(name), setting, say) for name in datasets))
+    machine = price_book().instance(instance)
+    shown = _kept(
+        bench, results, (bench.measure(load(name), setting, machine, say, peers) for name in datasets)
+    )
     _show(bench.table(shown), plot, lambda: draw(shown))
 
 

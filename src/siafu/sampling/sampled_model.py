@@ -223,6 +223,10 @@ def _enough_rows(batch: SampledBatch) -> Iterator[None]:
 
 
 def _refuse_what_cannot_be_sampled(program: Program, sites: tuple[GatherSite, ...]) -> None:
+    if not sites:
+        raise BadInput(
+            "mode is sampled, and the model gathers nothing along the edges, so that there is nothing to sample: choose another mode"
+        )
     if any(step.running is None or not step.running.names for group in program.reduces for step in group):
         raise BadInput(
             "mode is sampled, and the model takes means over all vertices that no buffer follows, which a sample has not: "

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from siafu.base.activity import About, Activity
 from siafu.base.compiling import working_clock
+from siafu.base.kept_memory import kept_memory
 from siafu.objective.score import Score
 from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import Epoch, Version
@@ -123,7 +124,7 @@ class SampledRuntime:
 
     def events(self) -> Iterator[Happening]:
         """Run; every epoch's record, every checkpoint, and last the outcome. Close the iterator to stop at once."""
-        with one_thread():
+        with one_thread(), kept_memory():  # a batch's blocks come and go
             try:
                 with closing(self.loader.batches(self.planned)) as batches:  # type: ignore[type-var]
                     yield from self._epochs(batches)

@@ -8,17 +8,24 @@ import pytest
 import torch
 
 import siafu
+from siafu.server.costs.held_array import HeldArray
 from siafu.server.memory import listing as listings
 from siafu.server.memory import server_hardware
 from siafu.server.memory.disk_choice import LEAST_READ, on_disk
 from siafu.server.memory.disk_price import disk_seconds, edges_read, moving_seconds, tables_read
-from siafu.server.memory.disk_share import SLOTS, DiskCut
+from siafu.server.memory.disk_share import SLOTS, DiskCut, Gathered, buffer_bytes
 from siafu.server.memory.listing import RunListing
 from siafu.server.plan import ServerPlan
 from siafu.tables.partition_reader import plan_reads
 from siafu.training.placement import choose_partition
 from siafu.training.trainer import Trainer
 from tests.training_runs import options, tangled_graph
+
+
+@pytest.fixture(autouse=True)
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their buffers decide which layout takes least on a graph this small."""
+    monkeypatch.setattr(server_hardware, "thread_count", lambda: 2)
 
 
 @pytest.mark.parametrize("groups,partitions", [(2, 4), (4, 8), (4, 16), (8, 16), (2, 3), (16, 32)])
@@ -41,7 +48,8 @@ def listed() -> RunListing:
     graph = tangled_graph(3000)
     torch.manual_seed(0)
     model = siafu.nn.GraphSAGE(graph.num_features, 64, 3, graph.num_classes, 0.5)
-    return RunListing.of(Trainer(graph, model, options(), choose_partition(graph, 1, "hash")).plan)
+    made = Trainer(graph, model, options(intervals=64), choose_partition(graph, 1, "hash"))
+    return RunListing.of(made.plan)
 
 
 def chosen_for(listing: RunListing, budget: int, table_bytes: int = 1 << 40) -> ServerPlan:
@@ -65,6 +73,27 @@ def test_edges_are_copied_only_where_the_cache_has_no_room_for_them(monkeypatch:
         cut = chosen_for(listing, budget).savings.disk
         assert cut is not None
         assert cut.buckets == (copied and cut.tables)
+
+
+def test_of_layouts_that_fit_one_is_taken_that_the_disk_has_room_for() -> None:
+    listing = listed()
+
+    def chosen(free: int) -> ServerPlan:
+        """The cheapest, where more on disk is cheaper."""
+        size = listing.disk_bytes
+        return on_disk(
+            listing.plan,
+            Path(),
+            1 << 40,
+            lambda each: listing.saving(each.savings),
+            lambda each: -size(each),
+            lambda each: 1 << 40,
+            lambda each: size(each) <= free,
+        )
+
+    cheapest = chosen(1 << 60)
+    free = listing.disk_bytes(cheapest) - 1
+    assert 0 < listing.disk_bytes(chosen(free)) <= free
 
 
 def test_partitions_are_never_tiny() -> None:
@@ -145,3 +174,15 @@ def test_edges_that_do_not_stay_in_memory_beside_tables_are_read_for_every_walk(
     assert moving_seconds(enough, listing.plan) == 0.0
     edges = moving_seconds(short, listing.plan) * listing.hardware.read_bytes_s
     assert edges >= 2 * stored.indices.nbytes  # forth and back, at least once each
+
+
+def test_groups_between_the_intervals_of_two_threads_are_listed() -> None:
+    """One thread is at the begin of its interval, the other at that of the next: the groups between them are made and wait."""
+    array = HeldArray("rows", "sums", "gather", columns=512, itemsize=4, on_disk="source")
+    cut, row = DiskCut(Path(), 64, 128), 512 * 4
+    alone = Gathered(64_000, 0, 64_000, taken=500, apart=500, threads=1)
+    apart = alone._replace(apart=8500, threads=2)
+    assert buffer_bytes(cut, apart, array, 4) - buffer_bytes(cut, alone, array, 4) == (10 - 2) * 1000 * row
+    joined = alone._replace(taken=4000, apart=4000)  # its rows are of four groups
+    more = buffer_bytes(cut, joined, array, 4) - buffer_bytes(cut, alone, array, 4)
+    assert more == (5 - 2) * 1000 * row + 4000 * row

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from siafu.bench.accuracy import WAYS, Accuracy
+from siafu.bench.accuracy import Accuracy
+from siafu.bench.accuracy_trial import PEER, WAYS
 from siafu.bench.pictures.curve_panels import CurvePanel, CurveStyle, plot_panels
 
-_COLOURS = dict(zip(WAYS, ("#222222", "#1b7fc4", "#e07b00"), strict=True))
+_COLOURS = dict(zip((*WAYS, PEER), ("#222222", "#1b7fc4", "#e07b00", "#3a9a3a"), strict=True))
 _STYLE = CurveStyle(0.2, 'stroke-width="1.2" stroke-opacity="0.8"', _COLOURS)
 
 
@@ -15,7 +16,7 @@ def plot(results: Sequence[Accuracy]) -> str:
 
 
 def _panel(result: Accuracy) -> CurvePanel:
-    trials = [(way, each) for way in WAYS for each in result.trials[way]]
+    trials = [(way, each) for way, every in result.trials.items() for each in every]
     last = max(len(each.val) * result.cpu[way] for way, each in trials)
     return CurvePanel(
         result.dataset,

@@ -32,8 +32,13 @@ class LossRate:
 
     @classmethod
     def in_traces(cls, traces: tuple[Trace, ...]) -> "LossRate":
-        hours = sum(trace.machine_hours for trace in traces)
-        return cls(sum(trace.losses for trace in traces) / hours, traces)
+        rate = sum(trace.losses for trace in traces) / sum(trace.machine_hours for trace in traces)
+        if rate > MOST_RATE:
+            raise BadInput(
+                f"in the trace {', '.join(trace.name for trace in traces)} a machine is lost {rate:.3g} times an hour: "
+                f"take one with at most {MOST_RATE:g}"
+            )
+        return cls(rate, traces)
 
     def moments(self, machines: int) -> Moments:
         return of_traces(self.traces, machines) if self.traces else of_rate(self.rate, machines)

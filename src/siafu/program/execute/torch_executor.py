@@ -17,6 +17,7 @@ from siafu.kernels.products import (
 from siafu.nn.dropout import drop_rows
 from siafu.nn.tensors import as_rows
 from siafu.program.execute.fusing import FUSED, fused_steps
+from siafu.program.execute.half_product import half_product, halved
 from siafu.program.execute.running import Frame, dead_after
 from siafu.program.execute.sparse_rows import SparseRows
 from siafu.program.tensor_program import Op, Ref, RowCount, TensorProgram
@@ -217,13 +218,13 @@ def _addmm(bias: Tensor, a: Any, b: Tensor) -> Tensor:
 
 
 def _halve(value: Any) -> Any:
-    return value.bfloat16() if isinstance(value, Tensor) and value.dtype == torch.float32 else value
+    return halved(value) if isinstance(value, Tensor) and value.dtype == torch.float32 else value
 
 
 def _half_mm(a: Any, b: Any) -> Tensor:
     if isinstance(a, SparseRows) or isinstance(b, SparseRows):
         return _mm(_widened(a), _widened(b))
-    product = torch.mm(a, b)
+    product = half_product(a, b)
     return product.float() if product.dtype == torch.bfloat16 else product
 
 

@@ -34,7 +34,7 @@ def on_disk(
     listed: makes the list of a plan's arrays
     price:  seconds that a plan's tables on disk take
     table_bytes: of the largest table that edges read
-    has_disk: whether the disk has room for a copy of the edges, too
+    has_disk: whether the disk has room for a plan's files; of those that fit, one that has it is taken
     """
     ways = (plan.saving(way) for way in _ways(plan, directory, table_bytes))
     tried = [(each, listed(each).peak) for each in ways]
@@ -42,7 +42,8 @@ def on_disk(
     if fitting:
         bucketed = [each for each in map(_in_buckets, fitting) if listed(each).peak <= budget]
         by_price = sorted((*fitting, *bucketed), key=price)
-        best = next(each for each in by_price if each not in bucketed or has_disk(each))
+        cheapest = next(each for each in by_price if each not in bucketed)
+        best = next(filter(has_disk, by_price), cheapest)  # where none has room, the run is refused
         return min(_with_slots(best, lambda each: listed(each).peak <= budget), key=price)
     return min(tried, key=lambda each: each[1])[0] if tried else plan
 

@@ -94,27 +94,41 @@ def equal_ranges(rows: int, count: int) -> Sequence[tuple[int, int]]:
 
 
 class Gathered(NamedTuple):
-    """Of one gather: rows that it gathers for, pairs of a row and a type of its edges; rows that it gathers from."""
+    """Of one gather: rows that it gathers for, pairs of a row and a type of its edges; rows that it gathers from.
+
+    taken: own rows that a thread takes at a time
+    apart: own rows from the first that a thread takes to the last that another does at the same time
+    threads: that take rows
+    """
 
     own: int
     types: int
     rows: int
+    taken: int = 0
+    apart: int = 0
+    threads: int = 0
 
 
 def buffer_bytes(cut: DiskCut, gathered: Gathered, array: HeldArray, summed: int) -> int:
-    """Memory of one gather while it runs: two groups of sums, and partitions of sources.
+    """Memory of one gather while it runs: groups of sums, two at least, and partitions of sources.
+
+    Groups are made in ascending order. Those between the rows of two threads' intervals wait for the first thread.
 
     array:  the table that it reads
     summed: bytes of a number as it is summed
     """
     holds = array.grouped or Grouped(array.columns)
     own, types = (-(-each // cut.groups) for each in (gathered.own, gathered.types))
+    live = min(max(2, 1 + -(-gathered.apart // max(1, own))), max(2, cut.groups))
     next_edge = 2 * _EDGE if cut.buckets else _EDGE
     found = 2 * own * next_edge
     if holds.rows:
-        found += 2 * own * table_row_bytes(holds.rows, summed)
+        row = table_row_bytes(holds.rows, summed)
+        found += live * own * row
+        if own < gathered.taken:  # rows of several groups are joined
+            found += gathered.threads * gathered.taken * row
     if holds.types:
-        found += types * (2 * table_row_bytes(holds.types, summed) + _EDGE)
+        found += types * (live * table_row_bytes(holds.types, summed) + _EDGE)
     partition = -(-gathered.rows // cut.partitions)
     return found + min(cut.slots, cut.partitions) * partition * array.row_bytes
 

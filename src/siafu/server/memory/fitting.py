@@ -18,6 +18,8 @@ from siafu.server.memory.server_part import ServerPart
 from siafu.server.plan import ServerPlan
 from siafu.tables import ScratchDirectory
 
+_UNEVEN = 4 << 20
+"""Bytes by which two processes of one command may differ before they have any data: what is told to be enough has them, too."""
 _ROWS_TOLD = {
     (True, True): "tables of rows",
     (True, False): "tables that edges read",
@@ -68,12 +70,12 @@ class Fit:
             return
         listed, disk = self.choice.listed, ""
         if self.least is not None:
-            needed, scratch = (rounded_up(each) for each in self.least)
-            disk = f"a directory for {scratch} of tables on disk (scratch), with which {needed} would do, "
+            needed, scratch = self.least
+            disk = f"a directory for {rounded_up(scratch)} of tables on disk (scratch), with which {_enough(needed)} would do, "
         elif self.scratch:
             what = f"{what} with {rounded_up(self.scratch)} of tables on disk"
         refuse_more_than_budget(
-            listed.peak, what, f"choose {disk}{remedy}", memory=memory, taken=listed.taken
+            listed.peak + _UNEVEN, what, f"choose {disk}{remedy}", memory=memory, taken=listed.taken
         )
 
 
@@ -221,13 +223,18 @@ def _refuse_apart(listings: Sequence[RunListing], savings: Savings, memory: str,
         needed = listing.saving(savings).peak
         if needed > parse_size(memory):
             raise BadInput(
-                f"graph server {server} needs {rounded_up(needed)} of memory, and memory is {memory}: give each at least that, "
+                f"graph server {server} needs {_enough(needed)} of memory, and memory is {memory}: give each at least that, "
                 f"{disk}ask for more servers, or choose narrower layers (hidden)"
             )
 
 
 def _disk_would_do(memory: int, disk: int) -> str:
-    return f"choose a directory for {rounded_up(disk)} of tables on disk of each (scratch), with which {rounded_up(memory)} would do, "
+    return f"choose a directory for {rounded_up(disk)} of tables on disk of each (scratch), with which {_enough(memory)} would do, "
+
+
+def _enough(needed: int) -> str:
+    """The memory that is told to be enough."""
+    return rounded_up(needed + _UNEVEN)
 
 
 def _not_on_disk(plan: ServerPlan, *, on_lambdas: bool) -> str:

@@ -118,7 +118,11 @@ class LaneRows:
         """Bytes of one gather from a table while it runs."""
         part, back = self.part, array.rows == "backward"
         types = type_counts(self.plan.graph, part)[back]
-        gathered = Gathered(part.vertices, types, array.bytes(part.rows) // array.row_bytes)
+        rows, threads = array.bytes(part.rows) // array.row_bytes, self.hardware.threads
+        interval = max(self.lengths, default=-(-part.vertices // max(1, min(self.plan.interval_counts))))
+        taken = min(ROWS_AT_ONCE, interval)
+        apart = min(part.vertices, max(0, threads - 1) * interval + taken)
+        gathered = Gathered(part.vertices, types, rows, taken, apart, threads)
         return buffer_bytes(cut, gathered, array, self.extent.itemsize)
 
     def _collected(self, cut: DiskCut, arrays: Sequence[HeldArray], rows: str) -> int:
