@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.kept_memory import kept_memory
 from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph import Graph
 from siafu.graph.foreign import graph_of
@@ -217,7 +218,8 @@ class _LinkTraining:
             writer.epoch_ended(epoch)
             progress(epoch)
 
-        history, best = train_to_best(self._both, self._options, self._epoch, self._options.metric, ended)
+        with kept_memory():  # every step makes tables of all vertices
+            history, best = train_to_best(self._both, self._options, self._epoch, self._options.metric, ended)
         assert best is not None, "the last epoch is always evaluated"
         run = LinkRun(self._model, self._decoder, self._split, self._options, history, best, writer.path)
         writer.finish({"model": run.model, "decoder": run.decoder}, history, best, run.summary())

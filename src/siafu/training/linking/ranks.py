@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from siafu.base.errors import BadInput
+from siafu.base.kept_memory import kept_memory
 from siafu.base.unknown_keyword import refuse_unknown_keyword
 from siafu.graph.interactions import Interactions, Pairs
 from siafu.nn.calling import call_model
@@ -203,7 +204,8 @@ class _RankTraining:
             writer.epoch_ended(epoch)
             progress(epoch)
 
-        history, best = train_to_best(self._model, self._options, self._epoch, self.metric.name, ended)
+        with kept_memory():  # every step makes tables of all vertices
+            history, best = train_to_best(self._model, self._options, self._epoch, self.metric.name, ended)
         run = RankRun(self._model, self._data, self._options, history, best or history[-1], writer.path)
         writer.finish({"model": run.model}, history, run.best, run.summary())
         return run
