@@ -29,14 +29,14 @@ from siafu.sampling.servers.sample_layout import Products, SampleLayout, sample_
 from siafu.sampling.servers.server_loads import shares_of
 from siafu.server.costs.work import Product, Work
 from siafu.virtual.costs import Machine, compute_seconds, gather_seconds
-from siafu.virtual.virtual_batches import ONE_BY_ONE, BatchLoad, Overlap, epoch_seconds
+from siafu.virtual.virtual_batches import ONE_BY_ONE, BatchLoad, BatchOverlap, epoch_seconds
 
 FEATURES = (100, 128, 256, 602)
 HIDDEN = (16, 32, 64, 128, 256, 512)
 CLASSES = 47
 COUNTED = 4  # batches that are drawn
-AHEAD = Overlap(ahead=4, staleness=0)
-P3 = Overlap(ahead=4, staleness=3)
+AHEAD = BatchOverlap(ahead=4, staleness=0)
+P3 = BatchOverlap(ahead=4, staleness=3)
 
 Samples = Sequence[tuple[Sample, int]]
 

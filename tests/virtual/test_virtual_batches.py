@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siafu.virtual.virtual_batches import ONE_BY_ONE, BatchLoad, Overlap, epoch_seconds
+from siafu.virtual.virtual_batches import ONE_BY_ONE, BatchLoad, BatchOverlap, epoch_seconds
 from tests.virtual.virtual_cases import machine
 
 NO_LATENCY = replace(machine(), latency_s=0.0, network_bytes_s=10.0)
@@ -28,7 +28,7 @@ def test_every_transfer_takes_the_latency_too() -> None:
 
 def test_batches_that_are_fetched_ahead_hide_the_shorter_of_cores_and_network() -> None:
     # The network takes 4 s of the features and 1 s of the weights, the cores 6 s: these never wait.
-    ahead = Overlap(ahead=2, staleness=1)
+    ahead = BatchOverlap(ahead=2, staleness=1)
     assert epoch_seconds(FETCHED, NO_LATENCY, ahead, 100) == pytest.approx(100 * 6, rel=0.02)
     slow = replace(NO_LATENCY, network_bytes_s=5.0)
     assert epoch_seconds(FETCHED, slow, ahead, 100) == pytest.approx(100 * 10, rel=0.02)
@@ -36,8 +36,8 @@ def test_batches_that_are_fetched_ahead_hide_the_shorter_of_cores_and_network() 
 
 def test_sums_on_their_way_are_hidden_by_weights_that_lack_updates() -> None:
     # Each batch waits for 4 s of sums and gradients in the middle of its computing. Only another batch can use them.
-    fresh = epoch_seconds(PULLED, NO_LATENCY, Overlap(ahead=2, staleness=0), 100)
-    stale = epoch_seconds(PULLED, NO_LATENCY, Overlap(ahead=2, staleness=3), 100)
+    fresh = epoch_seconds(PULLED, NO_LATENCY, BatchOverlap(ahead=2, staleness=0), 100)
+    stale = epoch_seconds(PULLED, NO_LATENCY, BatchOverlap(ahead=2, staleness=3), 100)
     assert fresh >= 100 * (4 + 4)
     assert stale == pytest.approx(100 * (1 + 2 + 1 + 2 + 1), rel=0.05)
 
@@ -54,7 +54,7 @@ def test_no_overlap_is_faster_than_its_resources_or_slower_than_none(
 ) -> None:
     load = BatchLoad(*map(float, amounts))
     here = replace(NO_LATENCY, cores=cores, latency_s=latency)
-    found = epoch_seconds(load, here, Overlap(ahead, staleness), 7)
+    found = epoch_seconds(load, here, BatchOverlap(ahead, staleness), 7)
     computing = 7 * (load.draw + load.gather + load.first + load.compute + load.last) / cores
     travelling = 7 * (load.fetched + 2 * load.pulled + 2 * load.weights) / here.network_bytes_s
     assert found >= max(computing, travelling) * (1 - 1e-9) - 1e-9

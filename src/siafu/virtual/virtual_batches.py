@@ -34,7 +34,7 @@ class BatchLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class BatchOverlap:
     """How far batches overlap.
 
     ahead:     batches that are drawn and fetched before those under way have ended
@@ -45,11 +45,11 @@ class Overlap:
     staleness: int
 
 
-ONE_BY_ONE = Overlap(0, 0)
+ONE_BY_ONE = BatchOverlap(0, 0)
 """A batch begins when the one before has ended."""
 
 
-def epoch_seconds(load: BatchLoad, machine: Machine, overlap: Overlap, batches: int) -> float:
+def epoch_seconds(load: BatchLoad, machine: Machine, overlap: BatchOverlap, batches: int) -> float:
     """Seconds of an epoch of so many batches, on servers that all go the same way."""
     return _Batches(load, machine, overlap, batches).run()
 
@@ -57,7 +57,7 @@ def epoch_seconds(load: BatchLoad, machine: Machine, overlap: Overlap, batches: 
 class _Batches:
     """One server's batches. What it sends to others is as much as what comes, so one direction of its network stands for both."""
 
-    def __init__(self, load: BatchLoad, machine: Machine, overlap: Overlap, batches: int) -> None:
+    def __init__(self, load: BatchLoad, machine: Machine, overlap: BatchOverlap, batches: int) -> None:
         self._agenda, self._machine, self._overlap = Agenda(), machine, overlap
         self._cores, self._network = VirtualLink(machine.cores), VirtualLink(machine.network_bytes_s)
         compute, travel = self._compute, self._travel
