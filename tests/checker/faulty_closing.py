@@ -144,7 +144,7 @@ class AStateIsNotTold(WeightServer):
         ]
 
 
-@fault("pipe", shows=3880, losing="again")
+@fault("pipe", shows=590, losing="again")
 class AnEvaluationThatIsRunAgainHoldsNothing(WeightServer):
     """after a loss, nobody holds the version of an evaluation that is run again"""
 

@@ -222,23 +222,6 @@ def test_an_epoch_is_finished_when_all_intervals_are_and_their_measures_are_adde
     assert finished == EpochFinished("train", ServerId(0), Epoch(0), (1.0, 2.0))
 
 
-def test_an_interval_asks_for_its_next_weights_before_it_may_enter_and_enters_when_it_may() -> None:
-    machine = graph_server(setup(intervals=(1,)), until=1)
-    out = run_epoch(machine, grant(machine, 0))
-    assert [(each.epoch, each.version) for each in sent(out, WeightsAsked)] == [(1, 1)]
-    assert tasks(grant(machine, 0, epoch=1, version=1)) == []
-    assert any("has the weights of epoch 2" in line for line in machine.waiting())
-    machine.validate()
-    entered = machine.handle(Proceed(Epoch(2), START, Epoch(1)))
-    assert [(each.task.epoch, each.version) for each in tasks(entered)] == [(1, 1)]
-    assert grant(machine, 0, epoch=1, version=1) == []
-
-
-def test_an_asynchronous_interval_asks_only_when_it_may_enter() -> None:
-    machine = graph_server(setup(intervals=(1,), mode="async"), until=1)
-    assert sent(run_epoch(machine, grant(machine, 0)), WeightsAsked) == []
-
-
 def test_sync_runs_one_stage_at_a_time_on_all_servers() -> None:
     machine = graph_server(setup(intervals=(2, 1), reads=[{0}, {1}, {2}], mode="sync"))
     starts = [tasks(grant(machine, each))[0] for each in (0, 1)]

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from siafu.pipeline.ahead import KnownCopies
-from siafu.pipeline.events import Measures, WeightsGranted
+from siafu.pipeline.events import Measures
 from siafu.pipeline.ids import (
     Address,
     Anchor,
@@ -70,7 +70,6 @@ class GraphBasis:
         self._positions: dict[ServerId, Position] = dict.fromkeys(self._others, (start.epoch, 0))
         self._told: Position = (start.epoch, 0)
         self._asked: dict[IntervalId, Send] = {}
-        self._granted: dict[IntervalId, WeightsGranted] = {}  # for epochs that may not be entered yet
         self._load = [0] * setup.weight_servers
         self._pins: dict[tuple[IntervalId, Epoch], VersionPin] = {}
         self._done_ahead: dict[IntervalId, int] = {}
@@ -102,7 +101,10 @@ class GraphBasis:
     def waiting(self) -> list[str]:
         """Pending work and its causes, in words; epochs are counted from 1."""
         outside = [
-            self._waits_outside(interval, each.epoch)
+            f"interval {interval} asked {self._asked[interval].to} for epoch {each.epoch + 1}"
+            if interval in self._asked
+            else f"interval {interval} may not enter epoch {each.epoch + 1} yet: the run lets it enter those up to {self._until}, "
+            f"and the slowest interval is in {self._slowest() + 1}"
             for interval, each in self._train.passes.items()
             if not each.inside
         ]
@@ -112,16 +114,6 @@ class GraphBasis:
         ]
         lines = self._train.waiting() + self._evaluate.waiting() + outside + owed
         return [f"{self.address}: {line}" for line in lines]
-
-    def _waits_outside(self, interval: IntervalId, epoch: Epoch) -> str:
-        if interval in self._asked:
-            return f"interval {interval} asked {self._asked[interval].to} for epoch {epoch + 1}"
-        if interval in self._granted:
-            return f"interval {interval} has the weights of epoch {epoch + 1}, and the run lets it enter those up to {self._until}"
-        return (
-            f"interval {interval} may not enter epoch {epoch + 1} yet: the run lets it enter those up to {self._until}, "
-            f"and the slowest interval is in {self._slowest() + 1}"
-        )
 
     def validate(self) -> None:
         """Raise AssertionError where the state contradicts itself. Tests call it after every event."""
@@ -150,13 +142,9 @@ class GraphBasis:
         asked = interval in self._asked
         assert not (inside and asked), f"interval {interval} asked for what it has"
         assert epoch <= self._until, f"interval {interval} is in epoch {epoch}, beyond {self._until}"
-        granted = interval in self._granted
-        assert inside + asked + granted <= 1, f"interval {interval} has and wants weights of epoch {epoch}"
-        assert not granted or epoch == self._until, f"interval {interval} may enter {epoch}, and has not"
         if not (inside or asked):
             return
-        most = self._until if asked and self.setup.exact and epoch > self._start.epoch else self._until - 1
-        assert epoch <= most, f"interval {interval} entered {epoch}, and may not before {self._until}"
+        assert epoch < self._until, f"interval {interval} entered {epoch}, and may not before {self._until}"
         early = epoch > reach and not self._is_exact(epoch)
         assert not early, f"interval {interval} entered epoch {epoch}, and may enter {reach}"
         held = (interval, epoch) in self._pins

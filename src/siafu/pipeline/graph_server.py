@@ -123,8 +123,6 @@ class GraphServer(GraphBasis):
         self._exact = event.exact
         if event.closed:
             out.append(ForgetGradients(event.closed))
-        for interval in [each for each, granted in self._granted.items() if granted.epoch < self._until]:
-            self._enter(interval, self._granted.pop(interval), out)
         self._try_entries(out)
 
     def _evaluation_started(self, event: EvaluationStarted, out: list[Instruction]) -> None:
@@ -165,7 +163,7 @@ class GraphServer(GraphBasis):
         outside = [
             each
             for each in self._train.passes.values()
-            if not each.inside and self._may_ask(each.interval, each.epoch)
+            if not each.inside and each.epoch < self._until and each.interval not in self._asked
         ]
         if not outside:
             return
@@ -173,17 +171,6 @@ class GraphServer(GraphBasis):
         for each in outside:
             if self._is_exact(each.epoch) or each.epoch <= reach:
                 self._ask_weights(each.interval, each.epoch, out)
-
-    def _may_ask(self, interval: IntervalId, epoch: Epoch) -> bool:
-        """Whether an interval may ask for the weights of its next epoch.
-
-        In exact runs it asks before it may enter, so that weights travel while the epoch before is closed. Not so for the first
-        epoch of a life: weight servers may take that for an earlier life's until they know of this one.
-        """
-        if interval in self._asked or interval in self._granted:
-            return False
-        early = self.setup.exact and epoch > self._start.epoch
-        return epoch < self._until + early
 
     def _ask_weights(self, interval: IntervalId, epoch: Epoch, out: list[Instruction]) -> None:
         choices = len(self._load)
@@ -208,13 +195,6 @@ class GraphServer(GraphBasis):
         del self._asked[interval]
         if not self.setup.exact:
             self._load[event.server] = event.load
-        if event.epoch < self._until:
-            self._enter(interval, event, out)
-        else:
-            self._granted[interval] = event
-
-    def _enter(self, interval: IntervalId, event: WeightsGranted, out: list[Instruction]) -> None:
-        """Begin an epoch with the version that was granted for it."""
         self._pins[interval, event.epoch] = VersionPin(event.server, set(self.setup.training.parameters))
         lead = 0 if self._exact is not None else event.epoch - self._slowest()
         self.counts.staleness[lead] += 1
