@@ -70,7 +70,7 @@ def call_with(model: nn.Module, graph: Graph, x: Any, run: RunModel) -> Any:
 
 
 def in_columns(out: Any) -> Any:
-    """What a model gives to be learnt: a number for each vertex, as after `squeeze(-1)`, is a column of them."""
+    """A model's output in columns: a number for each vertex, as after `squeeze(-1)`, is one column."""
     return out.unsqueeze(1) if isinstance(out, Tensor) and out.ndim == 1 else out
 
 

@@ -167,7 +167,7 @@ def run_writer(
 def config_of(
     kind: str, graph: Graph, model: nn.Module, metric: Metric, options: dict[str, Any], **about: Any
 ) -> dict[str, Any]:
-    """What was asked for, as config.json keeps it; about: more about the graph."""
+    """The options of a run, as config.json keeps them; about: more about the graph."""
     config = {
         "siafu": __version__,
         "torch": torch.__version__,

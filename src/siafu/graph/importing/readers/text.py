@@ -83,7 +83,7 @@ class TextTable:
         self.num_columns = len(self.columns or (rows[0] if rows else []))
 
     def notes(self, first_row: str, if_header: str) -> tuple[str, ...]:
-        """What an import tells of the table's form, for it changes what is read.
+        """Lines about the table's form, which an import prints because it changes what is read.
 
         first_row: what the first row is taken for; empty: it can be nothing else
         if_header: what to do if it names the columns
